@@ -1,0 +1,1 @@
+//! The kit's ground floor: environment, memory, packets, rings, ports and workers.

@@ -1,0 +1,1 @@
+//! Poll-mode drivers: one folder per kind of port.

@@ -1,0 +1,4 @@
+//! The repository's own tasks.
+#![forbid(unsafe_code)]
+
+fn main() {}

@@ -1,1 +1,13 @@
 //! The kit's ground floor: environment, memory, packets, rings, ports and workers.
+//!
+//! Read in this order: [`mem`] (where memory comes from), [`packet`] (who owns a slot of it),
+//! [`port`] (how packets come and go), `run` (who moves them).
+
+pub mod arch;
+pub mod error;
+pub mod mem;
+pub mod packet;
+pub mod port;
+mod sync;
+
+pub use error::MemError;

@@ -1,0 +1,12 @@
+//! Where memory comes from: one reserved address range, regions of pages in it, and typed arrays.
+//!
+//! [`space`] owns the range (the process's only static), [`Region`] owns mapped pages and gives
+//! them back on drop, [`HugeArray`] is a region seen as `[T]` for tables.
+
+mod array;
+mod region;
+pub(crate) mod space;
+mod sys;
+
+pub use array::HugeArray;
+pub use region::{PageKind, PagePolicy, Region, RegionConfig};

@@ -1,0 +1,291 @@
+//! Up to 64 packets on the worker's stack: the unit of everything on the hot path.
+
+use super::meta::{Handle, Meta};
+use super::packet::Packet;
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::num::NonZeroU32;
+
+/// An array of up to [`Burst::CAPACITY`] owned packets, in order.
+///
+/// ```
+/// use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig};
+/// let pool = Pool::new(&PoolConfig::new("rx", 256))?;
+/// let mut cache = PoolCache::new(&[pool.clone()]);
+/// let mut burst = Burst::new();
+/// assert_eq!(cache.fill(&pool, &mut burst, 32), 32);
+/// for packet in burst.iter_mut() {
+///     packet.set_data(&[0; 60]);
+/// }
+/// cache.free(&mut burst);
+/// # Ok::<(), linerate_core::MemError>(())
+/// ```
+pub struct Burst {
+    /// Ticks of the worker's clock when the burst was polled.
+    pub now: u64,
+    len: u32,
+    limit: u32,
+    handles: [MaybeUninit<u32>; Self::CAPACITY],
+}
+
+impl Burst {
+    /// Most packets that a burst holds.
+    pub const CAPACITY: usize = 64;
+
+    /// An empty burst.
+    #[inline]
+    pub const fn new() -> Self {
+        Self { now: 0, len: 0, limit: Self::CAPACITY as u32, handles: [MaybeUninit::uninit(); Self::CAPACITY] }
+    }
+
+    /// An empty burst that takes at most `room` packets (at most [`Burst::CAPACITY`]).
+    #[inline]
+    pub fn with_room(room: usize) -> Self {
+        let mut burst = Self::new();
+        burst.limit = room.min(Self::CAPACITY) as u32;
+        burst
+    }
+
+    /// Packets in it.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether it has none.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Packets that still fit.
+    #[inline(always)]
+    pub fn room(&self) -> usize {
+        (self.limit - self.len) as usize
+    }
+
+    /// Appends a packet; gives it back where the burst is full.
+    ///
+    /// # Errors
+    /// The packet itself, if the burst is full.
+    #[inline]
+    pub fn push(&mut self, packet: Packet) -> Result<(), Packet> {
+        if self.room() == 0 {
+            return Err(packet);
+        }
+        self.handles[self.len()] = MaybeUninit::new(packet.into_handle().get());
+        self.len += 1;
+        Ok(())
+    }
+
+    /// Takes the last packet.
+    #[inline]
+    pub fn pop(&mut self) -> Option<Packet> {
+        let last = self.len().checked_sub(1)?;
+        let handle = self.handle(last);
+        self.len -= 1;
+        // SAFETY: the burst owned it, and does no more.
+        Some(unsafe { Packet::from_handle(handle) })
+    }
+
+    /// The packets, to read.
+    #[inline]
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Packet> {
+        self.as_packets().iter()
+    }
+
+    /// The packets, to change in place.
+    #[inline]
+    pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = &mut Packet> {
+        self.as_packets_mut().iter_mut()
+    }
+
+    /// The packets as a slice.
+    #[inline]
+    pub fn as_packets(&self) -> &[Packet] {
+        // SAFETY: the first `len` handles are initialised and owned by the burst, and a `Packet`
+        // is exactly such a handle (repr(transparent), never 0).
+        unsafe { std::slice::from_raw_parts(self.handles.as_ptr().cast(), self.len()) }
+    }
+
+    /// The packets as a slice, to change or to put into another order.
+    #[inline]
+    pub fn as_packets_mut(&mut self) -> &mut [Packet] {
+        // SAFETY: as above, and `&mut self` is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.handles.as_mut_ptr().cast(), self.len()) }
+    }
+
+    /// Moves up to `count` packets from the front to another burst, as many as it has room for.
+    /// The rest moves up. Returns how many went.
+    #[inline]
+    pub fn move_front(&mut self, count: usize, to: &mut Self) -> usize {
+        let count = count.min(self.len()).min(to.room());
+        // SAFETY: the handles change their owner, because this burst forgets them.
+        unsafe { to.extend_from_handles(&self.handles()[..count]) };
+        // SAFETY: the other burst owns them now.
+        unsafe { self.forget_front(count) };
+        count
+    }
+
+    /// Takes the packets out in order, one by one; those not taken are dropped.
+    #[inline]
+    pub fn drain(&mut self) -> impl ExactSizeIterator<Item = Packet> {
+        let taken = std::mem::replace(self, Self::with_room(self.limit as usize));
+        self.now = taken.now;
+        Drain { burst: taken, next: 0 }
+    }
+
+    /// Keeps the packets for which `keep` is true, in order; the others go to `rejected`, which
+    /// must have room for them: those that do not fit stay.
+    #[inline]
+    pub fn sift(&mut self, rejected: &mut Self, mut keep: impl FnMut(&mut Packet) -> bool) {
+        let mut kept = 0;
+        for index in 0..self.len() {
+            let handle = self.handles[index];
+            if keep(&mut self.as_packets_mut()[index]) || rejected.room() == 0 {
+                self.handles[kept] = handle;
+                kept += 1;
+            } else {
+                rejected.handles[rejected.len()] = handle;
+                rejected.len += 1;
+            }
+        }
+        self.len = kept as u32;
+    }
+
+    /// Sum of the packets' lengths in bytes.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.bytes_of_front(self.len())
+    }
+
+    /// Sum of the lengths of the first `count` packets, in bytes.
+    #[inline]
+    pub fn bytes_of_front(&self, count: usize) -> u64 {
+        self.as_packets()[..count].iter().map(|packet| packet.len() as u64).sum()
+    }
+
+    /// Prefetches the metadata of all packets.
+    #[inline]
+    pub fn prefetch(&self) {
+        for packet in self.iter() {
+            crate::arch::prefetch_read(std::ptr::from_ref::<Meta>(packet.meta()));
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn handles(&self) -> &[u32] {
+        // SAFETY: the first `len` handles are initialised.
+        unsafe { std::slice::from_raw_parts(self.handles.as_ptr().cast(), self.len()) }
+    }
+
+    #[inline(always)]
+    fn handle(&self, index: usize) -> Handle {
+        NonZeroU32::new(self.handles()[index]).expect("handles are never 0")
+    }
+
+    /// Where the next handles go, and how many fit: for block copies from rings.
+    #[inline(always)]
+    pub(crate) fn spare(&mut self) -> &mut [MaybeUninit<u32>] {
+        let (len, limit) = (self.len as usize, self.limit as usize);
+        &mut self.handles[len..limit]
+    }
+
+    /// Owns `count` more handles, written into [`Burst::spare`].
+    ///
+    /// # Safety
+    /// They are initialised, not 0, and nobody else's.
+    #[inline(always)]
+    pub(crate) unsafe fn grow(&mut self, count: usize) {
+        debug_assert!(count <= self.room());
+        self.len += count as u32;
+    }
+
+    /// Takes ownership of handles.
+    ///
+    /// # Safety
+    /// Nobody else owns them, none is 0, and they fit.
+    #[inline(always)]
+    pub(crate) unsafe fn extend_from_handles(&mut self, handles: &[u32]) {
+        debug_assert!(handles.len() <= self.room());
+        let spare = &mut self.spare()[..handles.len()];
+        spare.write_copy_of_slice(handles);
+        self.len += handles.len() as u32;
+    }
+
+    /// Gives up the ownership of the first `count` packets.
+    ///
+    /// # Safety
+    /// Somebody else owns them now.
+    #[inline(always)]
+    pub(crate) unsafe fn forget_front(&mut self, count: usize) {
+        let len = self.len();
+        debug_assert!(count <= len);
+        if count < len {
+            self.handles.copy_within(count..len, 0);
+        }
+        self.len = (len - count) as u32;
+    }
+}
+
+/// A burst that is being taken apart.
+struct Drain {
+    burst: Burst,
+    next: usize,
+}
+
+impl Iterator for Drain {
+    type Item = Packet;
+
+    #[inline]
+    fn next(&mut self) -> Option<Packet> {
+        if self.next == self.burst.len() {
+            return None;
+        }
+        let handle = self.burst.handle(self.next);
+        self.next += 1;
+        // SAFETY: each handle is given out once; `drop` forgets those given out.
+        Some(unsafe { Packet::from_handle(handle) })
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.burst.len() - self.next;
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Drain {}
+
+impl Drop for Drain {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: those were given out as packets.
+        unsafe { self.burst.forget_front(self.next) };
+    }
+}
+
+impl Default for Burst {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Burst {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.is_empty() {
+            while let Some(packet) = self.pop() {
+                drop(packet);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Burst {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+const _: () = assert!(size_of::<Packet>() == size_of::<u32>() && align_of::<Packet>() == align_of::<u32>());

@@ -1,0 +1,311 @@
+//! One lcore's stock of free slots, for each pool a stack of handles.
+//!
+//! Getting and freeing a burst is a block copy; only when the stack runs dry or full does the
+//! cache exchange magazines of 64 with the pool's depot.
+
+use super::burst::Burst;
+use super::depot::MAGAZINE;
+use super::meta::{Handle, Offload, meta_of};
+use super::packet::Packet;
+use super::pool::{HEADROOM_BYTES, Pool, next_of, set_next};
+use crate::sync::Ordering;
+use std::num::NonZeroU32;
+
+/// Handles that a cache keeps of one pool at most.
+const CAPACITY: usize = 512;
+/// What stays after an overflow went to the depot, and what a refill aims for.
+const HALF: usize = CAPACITY / 2;
+
+/// What a receiver writes into each packet of a burst at once: 16 bytes of metadata.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RxTemplate {
+    /// Length of the data in bytes; must fit the pool's slots.
+    pub len: u32,
+    /// Index of the receiving port.
+    pub port: u16,
+    /// What is known of all packets.
+    pub offload: Offload,
+}
+
+/// One lcore's stock of free slots. Every receive and transmit of that lcore passes through it.
+#[derive(Debug)]
+pub struct PoolCache {
+    bins: Vec<Bin>,
+}
+
+struct Bin {
+    /// The pool's slots are the handles `first .. first + slots`.
+    first: u32,
+    slots: u32,
+    len: usize,
+    stack: Box<[u32; CAPACITY]>,
+    pool: Pool,
+}
+
+impl PoolCache {
+    /// An empty stock for these pools; others are added when first met.
+    pub fn new(pools: &[Pool]) -> Self {
+        Self { bins: pools.iter().map(|pool| Bin::new(pool.clone())).collect() }
+    }
+
+    /// One packet of length 0, or `None` and a counted refusal.
+    #[inline]
+    pub fn get(&mut self, pool: &Pool) -> Option<Packet> {
+        let bin = self.bin(pool);
+        if bin.len == 0 && !bin.refill(1) {
+            return None;
+        }
+        bin.len -= 1;
+        let handle = NonZeroU32::new(bin.stack[bin.len]).expect("handles are never 0");
+        // SAFETY: the slot was free and in this cache's hands alone.
+        unsafe { reset(handle, RxTemplate::default()) };
+        // SAFETY: likewise, and its line was just set up.
+        Some(unsafe { Packet::from_handle(handle) })
+    }
+
+    /// Adds up to `count` packets of length 0 to the burst; fewer, and a counted refusal, where the
+    /// pool runs out. Returns how many.
+    #[inline]
+    pub fn fill(&mut self, pool: &Pool, burst: &mut Burst, count: usize) -> usize {
+        self.fill_with(pool, burst, count, RxTemplate::default())
+    }
+
+    /// As [`PoolCache::fill`], with the template's metadata.
+    ///
+    /// # Panics
+    /// If the template's length exceeds the slots' room.
+    #[inline]
+    pub fn fill_with(&mut self, pool: &Pool, burst: &mut Burst, count: usize, template: RxTemplate) -> usize {
+        assert!(template.len as usize <= pool.room_bytes(), "a frame longer than the pool's slots");
+        let bin = self.bin(pool);
+        let wanted = count.min(burst.room());
+        if bin.len < wanted {
+            bin.refill(wanted);
+        }
+        let count = wanted.min(bin.len);
+        bin.len -= count;
+        let handles = &bin.stack[bin.len..bin.len + count];
+        for &handle in handles {
+            // SAFETY: handles in a cache are never 0.
+            let handle = unsafe { NonZeroU32::new_unchecked(handle) };
+            // SAFETY: the slot is free and in this cache's hands alone.
+            unsafe { reset(handle, template) };
+        }
+        // SAFETY: the handles left the stack, so the burst is their only owner.
+        unsafe { burst.extend_from_handles(handles) };
+        count
+    }
+
+    /// Frees all packets of a burst.
+    #[inline]
+    pub fn free(&mut self, burst: &mut Burst) {
+        self.free_front(burst, burst.len());
+    }
+
+    /// Frees the first `count` packets of a burst; the rest moves to the front.
+    ///
+    /// # Panics
+    /// If the burst has fewer.
+    #[inline]
+    pub fn free_front(&mut self, burst: &mut Burst, count: usize) {
+        let handles = &burst.handles()[..count];
+        match self.bins.first_mut() {
+            Some(bin) if bin.owns_all(handles) => bin.put(handles),
+            _ => self.free_mixed(handles),
+        }
+        // SAFETY: the cache owns the first `count` now.
+        unsafe { burst.forget_front(count) };
+    }
+
+    /// Frees one packet.
+    #[inline]
+    pub fn free_one(&mut self, packet: Packet) {
+        self.free_mixed(&[packet.into_handle().get()]);
+    }
+
+    /// Free slots of a pool that the cache holds.
+    pub fn held(&self, pool: &Pool) -> usize {
+        self.bins.iter().filter(|bin| bin.pool == *pool).map(|bin| bin.len).sum()
+    }
+
+    /// Free slots of all pools that the cache holds.
+    pub fn held_total(&self) -> usize {
+        self.bins.iter().map(|bin| bin.len).sum()
+    }
+
+    /// Handles whose packets were consumed by the caller, of any pool.
+    fn free_mixed(&mut self, handles: &[u32]) {
+        for &handle in handles {
+            match self.bins.iter_mut().find(|bin| bin.owns(handle)) {
+                Some(bin) => bin.put(&[handle]),
+                None => self.free_stranger(handle),
+            }
+        }
+    }
+
+    /// Frees the first packet of a pool that this cache has not met, and keeps a stack for more.
+    #[cold]
+    fn free_stranger(&mut self, handle: u32) {
+        let handle = NonZeroU32::new(handle).expect("handles are never 0");
+        // SAFETY: the slot's packet was consumed for this.
+        match unsafe { Pool::of_slot(handle) } {
+            Some(pool) => {
+                let mut bin = Bin::new(pool);
+                bin.put(&[handle.get()]);
+                self.bins.push(bin);
+            }
+            // An orphan counts its slots on the return list only.
+            // SAFETY: likewise.
+            None => drop(unsafe { Packet::from_handle(handle) }),
+        }
+    }
+
+    #[inline(always)]
+    fn bin(&mut self, pool: &Pool) -> &mut Bin {
+        let first = pool.shared().first();
+        let index = match self.bins.iter().position(|bin| bin.first == first) {
+            Some(index) => index,
+            None => self.add(pool),
+        };
+        &mut self.bins[index]
+    }
+
+    #[cold]
+    fn add(&mut self, pool: &Pool) -> usize {
+        self.bins.push(Bin::new(pool.clone()));
+        self.bins.len() - 1
+    }
+}
+
+/// Sets up the metadata of a fresh packet with one 16-byte store.
+///
+/// # Safety
+/// The caller alone has the slot.
+#[inline(always)]
+unsafe fn reset(handle: Handle, template: RxTemplate) {
+    let meta = meta_of(handle);
+    // SAFETY: the line is mapped, and the caller's alone.
+    let meta = unsafe { &mut *meta };
+    meta.len = template.len;
+    meta.start = HEADROOM_BYTES as u16;
+    meta.port = template.port;
+    meta.offload = template.offload;
+    meta.vlan_tci = 0;
+    meta.gso_size = 0;
+    meta.csum_start = 0;
+}
+
+impl Bin {
+    fn new(pool: Pool) -> Self {
+        Self { first: pool.shared().first(), slots: pool.slots(), len: 0, stack: Box::new([0; CAPACITY]), pool }
+    }
+
+    #[inline(always)]
+    fn owns(&self, handle: u32) -> bool {
+        handle.wrapping_sub(self.first) < self.slots
+    }
+
+    /// Whether all handles are of this pool: a compare per handle, which the compiler vectorises.
+    #[inline(always)]
+    fn owns_all(&self, handles: &[u32]) -> bool {
+        let strangers = handles.iter().fold(0_u32, |sum, &handle| sum | u32::from(!self.owns(handle)));
+        strangers == 0
+    }
+
+    /// Puts handles on the stack, whose packets were consumed.
+    #[inline(always)]
+    fn put(&mut self, handles: &[u32]) {
+        if self.len + handles.len() > CAPACITY {
+            self.overflow(handles.len());
+        }
+        self.stack[self.len..self.len + handles.len()].copy_from_slice(handles);
+        self.len += handles.len();
+    }
+
+    /// Brings the stack up to `wanted` and, cheap as magazines are, towards half full. Whether it did.
+    #[cold]
+    fn refill(&mut self, wanted: usize) -> bool {
+        let shared = self.pool.shared();
+        while self.len < wanted.max(MAGAZINE) && self.len + MAGAZINE <= CAPACITY {
+            let (_, free) = self.stack.split_at_mut(self.len);
+            let Some(magazine) = free.first_chunk_mut::<MAGAZINE>() else { break };
+            if !shared.depot.take(magazine) {
+                break;
+            }
+            self.len += MAGAZINE;
+        }
+        if self.len < wanted {
+            self.take_strays();
+        }
+        let enough = self.len >= wanted;
+        if !enough {
+            self.pool.shared().refused.fetch_add(1, Ordering::Relaxed);
+        }
+        enough
+    }
+
+    /// Takes the return list: as much as fits stays, the rest goes on as magazines.
+    fn take_strays(&mut self) {
+        let mut next = self.pool.shared().returns.take_all();
+        let mut taken = 0;
+        while let Some(handle) = NonZeroU32::new(next) {
+            // SAFETY: taken with the list, so in this cache's hands alone.
+            next = unsafe { next_of(handle) };
+            if self.len == CAPACITY {
+                self.overflow(1);
+            }
+            self.stack[self.len] = handle.get();
+            self.len += 1;
+            taken += 1;
+        }
+        self.pool.shared().strays_taken.fetch_add(taken, Ordering::Release);
+    }
+
+    /// Makes room for `count` more: magazines from the top go to the depot until half is left.
+    #[cold]
+    fn overflow(&mut self, count: usize) {
+        while self.len > HALF || self.len + count > CAPACITY {
+            let Some(magazine) = self.stack[..self.len].last_chunk::<MAGAZINE>() else { break };
+            if !self.pool.shared().depot.put(magazine) {
+                // Every magazine is full or in another thread's hands for a moment.
+                self.push_strays(MAGAZINE);
+                continue;
+            }
+            self.len -= MAGAZINE;
+        }
+    }
+
+    /// Pushes the top `count` handles to the return list as one chain.
+    fn push_strays(&mut self, count: usize) {
+        let chain = &self.stack[self.len - count..self.len];
+        let handle = |index: usize| NonZeroU32::new(chain[index]).expect("handles are never 0");
+        let Some(last) = count.checked_sub(1) else { return };
+        for index in 0..last {
+            // SAFETY: the slots are free and in this cache's hands alone.
+            unsafe { set_next(handle(index), chain[index + 1]) };
+        }
+        // SAFETY: as above.
+        let link = |next: u32| unsafe { set_next(handle(last), next) };
+        let freed = self.pool.shared().returns.push(chain[0], count as u32, link);
+        debug_assert!(!freed, "this cache holds a share in the pool, so it is no orphan");
+        self.len -= count;
+    }
+}
+
+impl Drop for Bin {
+    fn drop(&mut self) {
+        while let Some(magazine) = self.stack[..self.len].last_chunk::<MAGAZINE>() {
+            if !self.pool.shared().depot.put(magazine) {
+                break;
+            }
+            self.len -= MAGAZINE;
+        }
+        self.push_strays(self.len);
+    }
+}
+
+impl std::fmt::Debug for Bin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} free of `{}`", self.len, self.pool.name())
+    }
+}

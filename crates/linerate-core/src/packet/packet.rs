@@ -1,0 +1,236 @@
+//! The ownership of one slot, and what its owner may do with it.
+
+use super::meta::{Handle, Meta, UserData, meta_of};
+use super::pool::PoolShared;
+use std::fmt;
+
+/// One packet: whoever has it owns its slot, alone. Four bytes; dropping it gives the slot back.
+///
+/// Use after send does not compile:
+/// ```compile_fail,E0382
+/// fn send(burst: &mut linerate_core::packet::Burst, packet: linerate_core::packet::Packet) {
+///     burst.push(packet);
+///     packet.len(); // the burst owns it now
+/// }
+/// ```
+/// nor does a second owner:
+/// ```compile_fail,E0599
+/// fn twice(packet: linerate_core::packet::Packet) -> [linerate_core::packet::Packet; 2] {
+///     [packet.clone(), packet]
+/// }
+/// ```
+/// nor keeping the bytes after the packet went:
+/// ```compile_fail,E0505
+/// fn keep(packet: linerate_core::packet::Packet) -> u8 {
+///     let bytes = packet.data();
+///     drop(packet);
+///     bytes[0]
+/// }
+/// ```
+#[repr(transparent)]
+pub struct Packet(Handle);
+
+const _: () = assert!(size_of::<Option<Packet>>() == 4);
+
+impl Packet {
+    /// Takes ownership of a slot.
+    ///
+    /// # Safety
+    /// The slot belongs to nobody else, and its metadata line is set up.
+    #[inline(always)]
+    pub(crate) unsafe fn from_handle(handle: Handle) -> Self {
+        Self(handle)
+    }
+
+    /// Gives ownership up without returning the slot: the caller must see to it.
+    #[inline(always)]
+    pub(crate) fn into_handle(self) -> Handle {
+        let handle = self.0;
+        std::mem::forget(self);
+        handle
+    }
+
+    #[inline(always)]
+    pub(crate) fn handle(&self) -> Handle {
+        self.0
+    }
+
+    /// What is known of the packet.
+    #[inline(always)]
+    pub fn meta(&self) -> &Meta {
+        // SAFETY: the packet owns the slot, so the line is mapped and nobody else writes it.
+        unsafe { &*meta_of(self.0) }
+    }
+
+    /// The same, to change it.
+    #[inline(always)]
+    pub fn meta_mut(&mut self) -> &mut Meta {
+        // SAFETY: as above, and `&mut self` is exclusive.
+        unsafe { &mut *meta_of(self.0) }
+    }
+
+    /// Length of the data in bytes, without frame check sequence.
+    #[inline(always)]
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.meta().len as usize
+    }
+
+    /// The frame, from its Ethernet header on.
+    #[inline(always)]
+    pub fn data(&self) -> &[u8] {
+        let meta = self.meta();
+        // SAFETY: start <= slot size, an invariant of every method that moves it.
+        let at = unsafe { meta.slot.add(meta.start as usize) };
+        // SAFETY: start + len <= slot size likewise; slots are zeroed memory, owned by the packet.
+        unsafe { std::slice::from_raw_parts(at, meta.len as usize) }
+    }
+
+    /// The frame, to change it in place.
+    #[inline(always)]
+    pub fn data_mut(&mut self) -> &mut [u8] {
+        let meta = self.meta();
+        // SAFETY: as in `data`.
+        let at = unsafe { meta.slot.add(meta.start as usize) };
+        // SAFETY: as in `data`, and `&mut self` is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(at, meta.len as usize) }
+    }
+
+    #[inline(always)]
+    pub(super) fn pool(&self) -> &PoolShared {
+        // SAFETY: a pool outlives its slots (see `PoolShared`).
+        unsafe { &*self.meta().pool }
+    }
+
+    /// Bytes free before the data.
+    #[inline]
+    pub fn headroom(&self) -> usize {
+        self.meta().start as usize
+    }
+
+    /// Bytes free after the data.
+    #[inline]
+    pub fn tailroom(&self) -> usize {
+        self.pool().slot_bytes() - self.meta().start as usize - self.len()
+    }
+
+    /// Grows the packet by `bytes` at the front and returns the new part, whatever it holds.
+    #[inline]
+    pub fn prepend(&mut self, bytes: usize) -> Option<&mut [u8]> {
+        let meta = self.meta_mut();
+        if bytes > meta.start as usize {
+            return None;
+        }
+        meta.start -= bytes as u16;
+        meta.len += bytes as u32;
+        self.data_mut().get_mut(..bytes)
+    }
+
+    /// Grows the packet by `bytes` at the end and returns the new part, whatever it holds.
+    #[inline]
+    pub fn append(&mut self, bytes: usize) -> Option<&mut [u8]> {
+        if bytes > self.tailroom() {
+            return None;
+        }
+        let old = self.len();
+        self.meta_mut().len += bytes as u32;
+        self.data_mut().get_mut(old..)
+    }
+
+    /// Cuts `bytes` off the front; false, and no change, where there are fewer.
+    #[inline]
+    pub fn trim_front(&mut self, bytes: usize) -> bool {
+        // A start of 16 bits must not wrap, however long a slot is.
+        let meta = self.meta_mut();
+        if bytes > meta.len as usize || meta.start as usize + bytes > u16::MAX as usize {
+            return false;
+        }
+        meta.start += bytes as u16;
+        meta.len -= bytes as u32;
+        true
+    }
+
+    /// Cuts the packet to at most `len` bytes.
+    #[inline]
+    pub fn truncate(&mut self, len: usize) {
+        let meta = self.meta_mut();
+        meta.len = meta.len.min(len.min(u32::MAX as usize) as u32);
+    }
+
+    /// Sets the length, showing old bytes of the slot where it grows; false where they do not fit.
+    #[inline]
+    pub fn set_len(&mut self, len: usize) -> bool {
+        let fits = len <= self.pool().slot_bytes() - self.meta().start as usize;
+        if fits {
+            self.meta_mut().len = len as u32;
+        }
+        fits
+    }
+
+    /// Replaces the contents; false, and no change, where they do not fit behind the headroom.
+    #[inline]
+    pub fn set_data(&mut self, bytes: &[u8]) -> bool {
+        let fits = self.set_len(bytes.len());
+        if fits {
+            self.data_mut().copy_from_slice(bytes);
+        }
+        fits
+    }
+
+    /// Places the data at `start` bytes into the slot with `len` bytes: what a device reports.
+    /// False, and no change, where that leaves the slot.
+    #[inline]
+    pub fn set_span(&mut self, start: usize, len: usize) -> bool {
+        let fits = start <= u16::MAX as usize && start + len <= self.pool().slot_bytes();
+        if fits {
+            let meta = self.meta_mut();
+            meta.start = start as u16;
+            meta.len = len as u32;
+        }
+        fits
+    }
+
+    /// Copies what the receiver knew of another packet, but not its bytes.
+    pub fn copy_meta(&mut self, other: &Self) {
+        let from = other.meta();
+        let to = self.meta_mut();
+        (to.port, to.offload, to.vlan_tci, to.gso_size) = (from.port, from.offload, from.vlan_tci, from.gso_size);
+        (to.csum_start, to.csum_offset) = (from.csum_start, from.csum_offset);
+        (to.l3_offset, to.l4_offset) = (from.l3_offset, from.l4_offset);
+        (to.rss_hash, to.timestamp, to.user) = (from.rss_hash, from.timestamp, from.user);
+    }
+
+    /// The application's own 16 bytes.
+    #[inline]
+    pub fn user<T: UserData>(&self) -> T {
+        T::from_words(self.meta().user)
+    }
+
+    /// Sets the application's own 16 bytes.
+    #[inline]
+    pub fn set_user<T: UserData>(&mut self, value: T) {
+        self.meta_mut().user = value.into_words();
+    }
+
+    /// Index of the slot in its pool, and the pool's name: how a ledger names a packet.
+    pub fn slot(&self) -> (u32, &str) {
+        let pool = self.pool();
+        (self.0.get() - pool.first(), pool.name())
+    }
+}
+
+impl Drop for Packet {
+    /// The slow way home, for any thread: one push to the pool's return list.
+    fn drop(&mut self) {
+        let pool = std::ptr::from_ref(self.pool());
+        // SAFETY: the packet owns the slot and ends here; the pool lives until its last slot is home.
+        unsafe { PoolShared::give_back(pool, self.0) };
+    }
+}
+
+impl fmt::Debug for Packet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (slot, pool) = self.slot();
+        write!(f, "Packet({} bytes, slot {slot} of `{pool}`, from port {})", self.len(), self.meta().port)
+    }
+}

@@ -1,0 +1,483 @@
+//! Pools of fixed slots: their shape, their memory, and how long they live.
+
+use super::depot::{Depot, MAGAZINE, ReturnList, pushes_between};
+use super::meta::{Handle, Meta, Offload, meta_of};
+use crate::MemError;
+use crate::arch::CachePadded;
+use crate::mem::{PagePolicy, Region, RegionConfig};
+use std::fmt;
+use std::num::NonZeroU32;
+use std::ptr::NonNull;
+use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// Bytes before the data of a fresh packet: what XDP keeps free too, and room for any tunnel.
+pub(super) const HEADROOM_BYTES: usize = 256;
+
+/// How large a frame a pool's slots take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SlotClass {
+    /// At least 2048 bytes behind the headroom (1792 in a [`Layout::Aligned`] pool).
+    #[default]
+    Small,
+    /// At least 65,553 bytes: the largest IP packet with Ethernet and VLAN headers.
+    Large,
+}
+
+/// How slots follow each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// An odd number of cache lines apart, so that the same field of neighbouring packets does
+    /// not fall into the same cache sets.
+    #[default]
+    Staggered,
+    /// A power of two apart, for devices that want so (AF_XDP's aligned chunks).
+    Aligned,
+}
+
+const fn slot_bytes(class: SlotClass, layout: Layout) -> usize {
+    match (class, layout) {
+        (SlotClass::Small, Layout::Staggered) => 37 * 64,
+        (SlotClass::Small, Layout::Aligned) => 2048,
+        (SlotClass::Large, Layout::Staggered) => 1029 * 64,
+        (SlotClass::Large, Layout::Aligned) => 128 << 10,
+    }
+}
+
+/// What a pool is to be.
+#[derive(Clone, Debug, Default)]
+pub struct PoolConfig {
+    /// For messages, counters and the ledger.
+    pub name: String,
+    /// Number of slots: as many packets as can be alive at once.
+    pub slots: u32,
+    /// Size of a slot.
+    pub class: SlotClass,
+    /// Distance of slots.
+    pub layout: Layout,
+    /// Which pages.
+    pub pages: PagePolicy,
+    /// NUMA node, where there is a choice.
+    pub numa_node: Option<u32>,
+}
+
+impl PoolConfig {
+    /// A pool of small, staggered slots on the best pages there are.
+    pub fn new(name: impl Into<String>, slots: u32) -> Self {
+        Self { name: name.into(), slots, ..Self::default() }
+    }
+}
+
+/// What a pool and its slots share. Freed when the last [`Pool`] value is gone *and* the last slot
+/// is home: until then a packet may outlive every `Pool` that could name it.
+pub(super) struct PoolShared {
+    name: String,
+    first: u32,
+    slots: u32,
+    slot_bytes: u32,
+    class: SlotClass,
+    /// Metadata lines, then slots, in one region.
+    region: Region,
+    data_offset: usize,
+    pub(super) depot: Depot,
+    pub(super) returns: CachePadded<ReturnList>,
+    /// `Pool` values alive; caches hold one each.
+    owners: AtomicUsize,
+    /// Slots taken from `returns` by caches that are gone or have said so, modulo 2^31.
+    pub(super) strays_taken: AtomicU32,
+    /// Requests that found no free slot.
+    pub(super) refused: AtomicU64,
+}
+
+impl PoolShared {
+    #[inline(always)]
+    pub(super) fn slot_bytes(&self) -> usize {
+        self.slot_bytes as usize
+    }
+
+    #[inline(always)]
+    pub(super) fn first(&self) -> u32 {
+        self.first
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Pushes one slot to the return list, and frees an orphaned pool with its last slot.
+    ///
+    /// # Safety
+    /// The caller owns the slot and gives it up; `this` is the slot's pool.
+    pub(super) unsafe fn give_back(this: *const Self, slot: Handle) {
+        // SAFETY: the slot is not home yet, so the pool is alive until the push.
+        let returns = unsafe { &(*this).returns };
+        // SAFETY: until it is pushed, the slot's line is this thread's.
+        let last = returns.push(slot.get(), 1, |next| unsafe { set_next(slot, next) });
+        if last {
+            // SAFETY: exactly one push brings the last slot home, and no `Pool` is left.
+            drop(unsafe { Box::from_raw(this.cast_mut()) });
+        }
+    }
+
+    fn new(config: &PoolConfig) -> Result<Box<Self>, MemError> {
+        let shape = |reason: String| MemError::PoolShape { name: config.name.clone(), reason };
+        let slot_bytes = slot_bytes(config.class, config.layout);
+        let slots = config.slots as usize;
+        let data_offset = (slots * size_of::<Meta>()).next_multiple_of(slot_alignment(config.layout));
+        if slots == 0 {
+            return Err(shape("0 slots; give at least 1".into()));
+        }
+        if slots >= 1 << 30 {
+            return Err(shape(format!("{slots} slots; at most {} are possible", (1 << 30) - 1)));
+        }
+        let region = Region::map(&RegionConfig {
+            name: format!("pool `{}`", config.name),
+            bytes: data_offset + slots * slot_bytes,
+            pages: config.pages,
+            numa_node: config.numa_node,
+            shared: false,
+        })?;
+        let first = (region.offset() / size_of::<Meta>()) as u32;
+        let shared = Box::new(Self {
+            name: config.name.clone(),
+            first,
+            slots: config.slots,
+            slot_bytes: slot_bytes as u32,
+            class: config.class,
+            region,
+            data_offset,
+            depot: Depot::new(slots),
+            returns: CachePadded::new(ReturnList::new()),
+            owners: AtomicUsize::new(1),
+            strays_taken: AtomicU32::new(0),
+            refused: AtomicU64::new(0),
+        });
+        shared.write_meta();
+        shared.stock();
+        Ok(shared)
+    }
+
+    /// Writes what belongs to each slot for ever.
+    fn write_meta(&self) {
+        for index in 0..self.slots {
+            let slot = self.data_ptr().wrapping_add(index as usize * self.slot_bytes());
+            let at = meta_of(self.handle(index));
+            let meta = Meta {
+                slot,
+                pool: self,
+                len: 0,
+                start: HEADROOM_BYTES as u16,
+                port: 0,
+                offload: Offload::NONE,
+                vlan_tci: 0,
+                gso_size: 0,
+                csum_start: 0,
+                csum_offset: 0,
+                l3_offset: 0,
+                l4_offset: 0,
+                rss_hash: 0,
+                timestamp: 0,
+                user: [0; 2],
+            };
+            // SAFETY: the line lies in the region, which nobody else knows yet.
+            unsafe { at.write(meta) };
+        }
+    }
+
+    /// Puts all slots into the depot, and what does not fill a magazine on the return list.
+    fn stock(&self) {
+        let mut index = 0;
+        while index + MAGAZINE as u32 <= self.slots {
+            let magazine = std::array::from_fn(|i| self.first + index + i as u32);
+            let took = self.depot.put(&magazine);
+            debug_assert!(took, "the depot has room for every slot");
+            index += MAGAZINE as u32;
+        }
+        for rest in index..self.slots {
+            let slot = self.handle(rest);
+            // SAFETY: nobody has the slot yet.
+            self.returns.push(slot.get(), 1, |next| unsafe { set_next(slot, next) });
+        }
+    }
+
+    fn handle(&self, index: u32) -> Handle {
+        NonZeroU32::new(self.first + index).expect("the reserved range starts with an unused grain")
+    }
+
+    pub(super) fn data_ptr(&self) -> *mut u8 {
+        self.region.as_ptr().wrapping_add(self.data_offset)
+    }
+
+    /// Slots in the depot and on the return list; exact only while nobody takes any.
+    fn home(&self, pushes: u32) -> u32 {
+        let strays = pushes_between(self.strays_taken.load(Ordering::Acquire), pushes);
+        self.depot.count_handles() as u32 + strays
+    }
+}
+
+/// Links a free slot to the next one on the return list; 0 ends the list.
+///
+/// # Safety
+/// The caller alone has the slot.
+pub(super) unsafe fn set_next(slot: Handle, next: u32) {
+    // SAFETY: the line is mapped, and the caller's.
+    unsafe { (*meta_of(slot)).rss_hash = next };
+}
+
+/// The slot after this one on a list that was taken.
+///
+/// # Safety
+/// The caller alone has the list.
+pub(super) unsafe fn next_of(slot: Handle) -> u32 {
+    // SAFETY: the line is mapped, and the caller's.
+    unsafe { (*meta_of(slot)).rss_hash }
+}
+
+const fn slot_alignment(layout: Layout) -> usize {
+    match layout {
+        Layout::Staggered => 4096,
+        // A device may see the pool as whole 2 MiB pages.
+        Layout::Aligned => 128 << 10,
+    }
+}
+
+/// A share in a pool; clones name the same pool. Packets may outlive all of them.
+///
+/// ```
+/// use linerate_core::packet::{Pool, PoolCache, PoolConfig};
+/// let pool = Pool::new(&PoolConfig::new("rx", 1024))?;
+/// let mut cache = PoolCache::new(&[pool.clone()]);
+/// let mut packet = cache.get(&pool).expect("a fresh pool has free slots");
+/// assert!(packet.set_data(b"hello"));
+/// cache.free_one(packet);
+/// # Ok::<(), linerate_core::MemError>(())
+/// ```
+pub struct Pool {
+    shared: NonNull<PoolShared>,
+}
+
+// SAFETY: what is shared is atomic or constant.
+unsafe impl Send for Pool {}
+// SAFETY: as above.
+unsafe impl Sync for Pool {}
+// SAFETY: the depot and the counters are atomic, the rest is constant after `new`.
+unsafe impl Sync for PoolShared {}
+
+impl Pool {
+    /// Maps the memory and stocks the pool.
+    ///
+    /// # Errors
+    /// [`MemError::PoolShape`] for 0 or 2^30 and more slots, and what [`Region::map`] says.
+    pub fn new(config: &PoolConfig) -> Result<Self, MemError> {
+        let shared = PoolShared::new(config)?;
+        Ok(Self { shared: NonNull::from(Box::leak(shared)) })
+    }
+
+    #[inline(always)]
+    pub(super) fn shared(&self) -> &PoolShared {
+        // SAFETY: freed only after the last `Pool` is gone.
+        unsafe { self.shared.as_ref() }
+    }
+
+    /// The pool of a slot, unless all its `Pool` values are gone: an orphan stays one.
+    ///
+    /// # Safety
+    /// The caller owns the slot.
+    pub(super) unsafe fn of_slot(slot: Handle) -> Option<Self> {
+        // SAFETY: the caller owns the slot, so its line is mapped.
+        let shared = NonNull::new(unsafe { (*meta_of(slot)).pool }.cast_mut())?;
+        // SAFETY: the slot is not home, so its pool is alive.
+        let owners = unsafe { &shared.as_ref().owners };
+        let more = |owners: usize| (owners > 0).then_some(owners + 1);
+        owners.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more).ok()?;
+        Some(Self { shared })
+    }
+
+    /// The name it was given.
+    pub fn name(&self) -> &str {
+        &self.shared().name
+    }
+
+    /// Number of slots.
+    pub fn slots(&self) -> u32 {
+        self.shared().slots
+    }
+
+    /// Bytes of a slot, headroom included.
+    pub fn slot_bytes(&self) -> usize {
+        self.shared().slot_bytes()
+    }
+
+    /// Largest frame that a fresh packet takes behind its headroom, in bytes.
+    pub fn room_bytes(&self) -> usize {
+        self.slot_bytes() - HEADROOM_BYTES
+    }
+
+    /// Bytes before the data of a fresh packet.
+    pub fn headroom_bytes(&self) -> usize {
+        HEADROOM_BYTES
+    }
+
+    /// Size class of the slots.
+    pub fn class(&self) -> SlotClass {
+        self.shared().class
+    }
+
+    /// The memory, in one line for people.
+    pub fn describe(&self) -> String {
+        format!("{}, {} slots of {} bytes", self.shared().region, self.slots(), self.slot_bytes())
+    }
+
+    /// What backs the pool.
+    pub fn page_kind(&self) -> crate::mem::PageKind {
+        self.shared().region.kind()
+    }
+
+    /// Bytes the pool takes in all: slots, metadata, rounding to pages, magazines.
+    pub fn total_bytes(&self) -> usize {
+        let magazines = self.slots() as usize / MAGAZINE * (MAGAZINE + 1) * size_of::<u32>();
+        self.shared().region.len() + magazines + size_of::<PoolShared>()
+    }
+
+    /// The part of memory that slots lie in, for a device to register: start and bytes.
+    pub fn data_span(&self) -> (*mut u8, usize) {
+        (self.shared().data_ptr(), self.slots() as usize * self.slot_bytes())
+    }
+
+    /// Whether a packet's slot is one of this pool's.
+    #[inline]
+    pub fn owns(&self, packet: &super::Packet) -> bool {
+        packet.handle().get().wrapping_sub(self.shared().first) < self.slots()
+    }
+
+    /// Where in [`Pool::data_span`] a packet's slot starts, in bytes; `None` for another pool's.
+    #[inline]
+    pub fn slot_offset(&self, packet: &super::Packet) -> Option<usize> {
+        let index = packet.handle().get().wrapping_sub(self.shared().first);
+        (index < self.slots()).then(|| index as usize * self.slot_bytes())
+    }
+
+    /// Gives a packet to a device, which will name it by its slot's offset in [`Pool::data_span`].
+    ///
+    /// # Errors
+    /// The packet itself, if it is another pool's.
+    #[inline]
+    pub fn lend(&self, packet: super::Packet) -> Result<usize, super::Packet> {
+        match self.slot_offset(&packet) {
+            Some(offset) => {
+                let _ = packet.into_handle();
+                Ok(offset)
+            }
+            None => Err(packet),
+        }
+    }
+
+    /// Takes a packet back from a device by any offset inside its slot.
+    ///
+    /// # Safety
+    /// The slot was given away by [`Pool::lend`] and has not been taken back since.
+    #[inline]
+    pub unsafe fn take_back(&self, offset: usize) -> Option<super::Packet> {
+        let index = offset / self.slot_bytes();
+        if index >= self.slots() as usize {
+            return None;
+        }
+        // SAFETY: the caller says that nobody has the slot.
+        Some(unsafe { super::Packet::from_handle(self.shared().handle(index as u32)) })
+    }
+
+    /// Counters of the pool.
+    pub fn stats(&self) -> PoolStats {
+        let shared = self.shared();
+        PoolStats {
+            slots: shared.slots,
+            free_shared: shared.home(shared.returns.pushes()).min(shared.slots),
+            plain_drops: shared.returns.pushes(),
+            refused: shared.refused.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Counters of a pool at about one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolStats {
+    /// All slots.
+    pub slots: u32,
+    /// Free slots in the depot and on the return list; those in lcores' caches come on top.
+    pub free_shared: u32,
+    /// Packets dropped one by one instead of through a cache, modulo 2^31; a fresh pool may
+    /// start above 0.
+    pub plain_drops: u32,
+    /// Requests that got fewer slots than they asked for.
+    pub refused: u64,
+}
+
+impl Clone for Pool {
+    fn clone(&self) -> Self {
+        self.shared().owners.fetch_add(1, Ordering::Relaxed);
+        Self { shared: self.shared }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if self.shared().owners.fetch_sub(1, Ordering::AcqRel) != 1 {
+            return;
+        }
+        let shared = self.shared();
+        // No `Pool` and so no cache is left: only pushes can come, and `orphan` sees them all.
+        let all_home = shared.returns.orphan(|pushes| shared.slots - shared.home(pushes));
+        if all_home {
+            // SAFETY: every slot is home, so no packet will look for its pool.
+            drop(unsafe { Box::from_raw(self.shared.as_ptr()) });
+        }
+    }
+}
+
+impl PartialEq for Pool {
+    fn eq(&self, other: &Self) -> bool {
+        self.shared == other.shared
+    }
+}
+
+impl Eq for Pool {}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pool({})", self.describe())
+    }
+}
+
+/// The pools that packets of one appliance come from, by size class.
+#[derive(Clone, Debug)]
+pub struct Pools(Vec<Pool>);
+
+impl Pools {
+    /// The first pool is the one that ports receive into.
+    ///
+    /// # Panics
+    /// With no pool at all.
+    pub fn new(pools: Vec<Pool>) -> Self {
+        assert!(!pools.is_empty(), "an appliance has at least one pool");
+        Self(pools)
+    }
+
+    /// Where ports receive into.
+    pub fn primary(&self) -> &Pool {
+        &self.0[0]
+    }
+
+    /// The smallest slots that take a frame of `bytes`.
+    pub fn for_frame(&self, bytes: usize) -> Option<&Pool> {
+        self.0.iter().filter(|pool| pool.room_bytes() >= bytes).min_by_key(|pool| pool.room_bytes())
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Pool> {
+        self.0.iter()
+    }
+
+    /// As a slice, for [`PoolCache::new`](super::PoolCache::new).
+    pub fn as_slice(&self) -> &[Pool] {
+        &self.0
+    }
+}

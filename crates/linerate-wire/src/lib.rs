@@ -1,3 +1,58 @@
 //! The headers of one packet: a `&[u8]` goes in, offsets or a reason come out.
+//!
+//! One file per protocol. Each has a `mod field` with the offsets, a view over any buffer whose
+//! `new_checked` is the only place where lengths are tested, and accessors that cannot fail after
+//! it. Nothing is allocated or copied. Read [`udp`] first: it is the shortest.
+//!
+//! ```
+//! use linerate_wire::{ethernet::MacAddr, set_macs};
+//! let mut frame = [0u8; 64];
+//! assert!(set_macs(&mut frame, MacAddr::local(1), MacAddr([2, 0, 0, 0, 0, 9])));
+//! assert_eq!(MacAddr::local(1).to_string(), "02:00:00:00:00:01");
+//! ```
 #![no_std]
 #![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod arp;
+mod bytes;
+pub mod checksum;
+pub mod ethernet;
+pub mod icmp;
+pub mod ipv4;
+pub mod ipv6;
+mod malformed;
+pub mod tcp;
+pub mod udp;
+pub mod vlan;
+
+pub use ethernet::{EtherType, MacAddr, set_macs};
+pub use malformed::{Layer, Malformed};
+
+/// IP protocol numbers (IANA "Assigned Internet Protocol Numbers") that this crate knows by name.
+pub mod protocol {
+    /// IPv6 hop-by-hop options.
+    pub const HOP_BY_HOP: u8 = 0;
+    /// ICMP for IPv4.
+    pub const ICMP: u8 = 1;
+    /// TCP.
+    pub const TCP: u8 = 6;
+    /// UDP.
+    pub const UDP: u8 = 17;
+    /// IPv6 routing header.
+    pub const ROUTING: u8 = 43;
+    /// IPv6 fragment header.
+    pub const FRAGMENT: u8 = 44;
+    /// Authentication header.
+    pub const AH: u8 = 51;
+    /// ICMP for IPv6.
+    pub const ICMPV6: u8 = 58;
+    /// IPv6 "no next header".
+    pub const NO_NEXT: u8 = 59;
+    /// IPv6 destination options.
+    pub const DEST_OPTIONS: u8 = 60;
+    /// SCTP.
+    pub const SCTP: u8 = 132;
+}

@@ -1,0 +1,169 @@
+//! The Internet checksum (RFC 1071): ones' complement sums, pseudo-headers, incremental updates.
+//!
+//! "Sum" means the folded 16-bit ones' complement sum in host order; "checksum" is its complement,
+//! as it stands in a header. Sums of parts that start at even offsets combine with [`add`].
+
+use crate::bytes::{be16, be32};
+
+/// Folds a wide accumulator of 16-bit (or wider, carry-preserving) words into a sum.
+#[inline]
+pub const fn fold(mut acc: u64) -> u16 {
+    acc = (acc & 0xffff_ffff) + (acc >> 32); // at most 33 bits
+    acc = (acc & 0xffff) + ((acc >> 16) & 0xffff) + (acc >> 32); // at most 18
+    acc = (acc & 0xffff) + (acc >> 16); // at most 17
+    ((acc & 0xffff) + (acc >> 16)) as u16
+}
+
+/// Ones' complement sum of `data`; an odd last byte counts as the high byte of a word.
+///
+/// Adds 32-bit words in memory order into 64 bits, which the compiler vectorises, and swaps once
+/// at the end: RFC 1071 section 2 (B), byte order independence.
+#[inline]
+pub fn sum(data: &[u8]) -> u16 {
+    let (words, tail) = data.as_chunks::<4>();
+    // 2^32 words, 16 GiB, before this could overflow.
+    let mut acc: u64 = words
+        .iter()
+        .map(|w| u64::from(u32::from_ne_bytes(*w)))
+        .sum();
+    let mut last = [0; 4];
+    for (to, from) in last.iter_mut().zip(tail) {
+        *to = *from;
+    }
+    acc += u64::from(u32::from_ne_bytes(last));
+    fold(acc).to_be()
+}
+
+/// Adds two sums.
+#[inline]
+pub const fn add(a: u16, b: u16) -> u16 {
+    let (sum, carry) = a.overflowing_add(b);
+    sum + carry as u16
+}
+
+/// The checksum of `data`: what goes into a header whose checksum field is zero in `data`.
+#[inline]
+pub fn checksum(data: &[u8]) -> u16 {
+    !sum(data)
+}
+
+/// Whether `data`, its checksum field included, sums to all ones.
+#[inline]
+pub fn verify(data: &[u8]) -> bool {
+    sum(data) == 0xffff
+}
+
+/// Sum of the IPv4 pseudo-header (RFC 9293 3.1, RFC 768); `len` in bytes is the layer-4 header
+/// and payload.
+#[inline]
+pub fn pseudo_v4(src: [u8; 4], dst: [u8; 4], protocol: u8, len: u16) -> u16 {
+    let addresses = u64::from(u32::from_be_bytes(src)) + u64::from(u32::from_be_bytes(dst));
+    fold(addresses + u64::from(protocol) + u64::from(len))
+}
+
+/// Sum of the IPv6 pseudo-header (RFC 8200 8.1); `len` in bytes is the layer-4 header and payload.
+#[inline]
+pub fn pseudo_v6(src: [u8; 16], dst: [u8; 16], protocol: u8, len: u32) -> u16 {
+    let words = |a: &[u8; 16]| -> u64 { (0..16).step_by(4).map(|i| u64::from(be32(a, i))).sum() };
+    fold(words(&src) + words(&dst) + u64::from(protocol) + u64::from(len))
+}
+
+/// The checksum after one 16-bit word changed from `old` to `new`: RFC 1624 equation 3.
+#[inline]
+pub const fn update16(checksum: u16, old: u16, new: u16) -> u16 {
+    !add(add(!checksum, !old), new)
+}
+
+/// The checksum after a 32-bit value (an IPv4 address) at an even offset changed.
+#[inline]
+pub const fn update32(checksum: u16, old: u32, new: u32) -> u16 {
+    let checksum = update16(checksum, (old >> 16) as u16, (new >> 16) as u16);
+    update16(checksum, old as u16, new as u16)
+}
+
+/// The checksum after an even number of bytes at an even offset changed (an IPv6 address).
+/// Bytes past the shorter slice, and an odd last byte, are ignored.
+pub fn update(mut checksum: u16, old: &[u8], new: &[u8]) -> u16 {
+    for (old, new) in old.chunks_exact(2).zip(new.chunks_exact(2)) {
+        checksum = update16(checksum, be16(old, 0), be16(new, 0));
+    }
+    checksum
+}
+
+/// The UDP rule (RFC 768, RFC 8200 8.1): a computed zero is sent as all ones, for zero means that
+/// there is no checksum.
+#[inline]
+pub const fn nonzero(checksum: u16) -> u16 {
+    if checksum == 0 { 0xffff } else { checksum }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    /// RFC 1071 section 4.1, word by word.
+    fn slow(data: &[u8]) -> u16 {
+        let mut acc = 0u32;
+        for pair in data.chunks(2) {
+            acc += u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
+            acc = (acc & 0xffff) + (acc >> 16);
+        }
+        acc as u16
+    }
+
+    #[test]
+    fn rfc_1071_example() {
+        assert_eq!(
+            sum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]),
+            0xddf2
+        );
+    }
+
+    #[test]
+    fn rfc_1624_example_does_not_yield_minus_zero() {
+        // Section 4: HC = 0xdd2f, m = 0x5555, m' = 0x3285 gives 0x0000 where RFC 1141 errs.
+        assert_eq!(update16(0xdd2f, 0x5555, 0x3285), 0x0000);
+    }
+
+    #[test]
+    fn fold_takes_the_largest_accumulators() {
+        assert_eq!(fold(u64::MAX), 0xffff);
+        assert_eq!(fold(0), 0);
+        assert_eq!(fold(0x1_0000), 1);
+        assert_eq!(fold(0xffff_ffff_0000_0001), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn sum_equals_the_slow_sum(data: Vec<u8>) {
+            prop_assert_eq!(sum(&data), slow(&data));
+        }
+
+        #[test]
+        fn parts_at_even_offsets_add_up(data: Vec<u8>, at: usize) {
+            let (a, b) = data.split_at(at % (data.len() + 1) & !1);
+            prop_assert_eq!(add(sum(a), sum(b)), sum(&data));
+        }
+
+        #[test]
+        fn update_equals_recomputing(mut data in prop::collection::vec(any::<u8>(), 20), at in 1usize..9, new: u16) {
+            data[0] = 0x45; // a header is never all zero, so the sum is never +0
+            let before = checksum(&data);
+            let old = be16(&data, at * 2);
+            data[at * 2..at * 2 + 2].copy_from_slice(&new.to_be_bytes());
+            prop_assert_eq!(update16(before, old, new), checksum(&data));
+            prop_assert_eq!(update(before, &old.to_be_bytes(), &new.to_be_bytes()), checksum(&data));
+        }
+
+        #[test]
+        fn pseudo_headers_equal_their_bytes(src: [u8; 16], dst: [u8; 16], protocol: u8, len: u16) {
+            let tail = [0, protocol, (len >> 8) as u8, len as u8];
+            let v6 = [&src[..], &dst, &[0, 0], &tail[2..], &[0, 0, 0, protocol]].concat();
+            prop_assert_eq!(pseudo_v6(src, dst, protocol, len.into()), slow(&v6));
+            let (s, d) = ([src[0], src[1], src[2], src[3]], [dst[0], dst[1], dst[2], dst[3]]);
+            prop_assert_eq!(pseudo_v4(s, d, protocol, len), slow(&[&s[..], &d, &tail].concat()));
+        }
+    }
+}

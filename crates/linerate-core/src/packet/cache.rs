@@ -11,10 +11,10 @@ use super::pool::{HEADROOM_BYTES, Pool, next_of, set_next};
 use crate::sync::Ordering;
 use std::num::NonZeroU32;
 
-/// Handles that a cache keeps of one pool at most.
-const CAPACITY: usize = 512;
-/// What stays after an overflow went to the depot, and what a refill aims for.
-const HALF: usize = CAPACITY / 2;
+/// Handles of one pool that a cache keeps at most between two calls.
+const MOST: usize = 512;
+/// Room for one burst more, so that a put copies first and looks afterwards.
+const CAPACITY: usize = MOST + Burst::CAPACITY;
 
 /// What a receiver writes into each packet of a burst at once: 16 bytes of metadata.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,6 +38,9 @@ struct Bin {
     first: u32,
     slots: u32,
     len: usize,
+    /// Most handles kept: [`MOST`], or an eighth of a small pool, so that a few caches cannot
+    /// keep all of it from each other.
+    limit: usize,
     stack: Box<[u32; CAPACITY]>,
     pool: Pool,
 }
@@ -197,7 +200,9 @@ unsafe fn reset(handle: Handle, template: RxTemplate) {
 
 impl Bin {
     fn new(pool: Pool) -> Self {
-        Self { first: pool.shared().first(), slots: pool.slots(), len: 0, stack: Box::new([0; CAPACITY]), pool }
+        let (first, slots) = (pool.shared().first(), pool.slots());
+        let limit = (slots as usize / 8).min(MOST);
+        Self { first, slots, len: 0, limit, stack: Box::new([0; CAPACITY]), pool }
     }
 
     #[inline(always)]
@@ -212,30 +217,28 @@ impl Bin {
         strangers == 0
     }
 
-    /// Puts handles on the stack, whose packets were consumed.
+    /// Puts at most a burst of handles on the stack, whose packets were consumed.
     #[inline(always)]
     fn put(&mut self, handles: &[u32]) {
-        if self.len + handles.len() > CAPACITY {
-            self.overflow(handles.len());
-        }
         self.stack[self.len..self.len + handles.len()].copy_from_slice(handles);
         self.len += handles.len();
+        if self.len > self.limit {
+            self.spill(self.limit / 2);
+        }
     }
 
-    /// Brings the stack up to `wanted` and, cheap as magazines are, towards half full. Whether it did.
+    /// Brings the stack up to `wanted`. Whether it did.
     #[cold]
     fn refill(&mut self, wanted: usize) -> bool {
         let shared = self.pool.shared();
-        while self.len < wanted.max(MAGAZINE) && self.len + MAGAZINE <= CAPACITY {
+        while self.len < wanted {
             let (_, free) = self.stack.split_at_mut(self.len);
             let Some(magazine) = free.first_chunk_mut::<MAGAZINE>() else { break };
             if !shared.depot.take(magazine) {
+                self.take_strays(wanted);
                 break;
             }
             self.len += MAGAZINE;
-        }
-        if self.len < wanted {
-            self.take_strays();
         }
         let enough = self.len >= wanted;
         if !enough {
@@ -244,34 +247,42 @@ impl Bin {
         enough
     }
 
-    /// Takes the return list: as much as fits stays, the rest goes on as magazines.
-    fn take_strays(&mut self) {
+    /// Takes the return list, and spills what is too much.
+    fn take_strays(&mut self, wanted: usize) {
         let mut next = self.pool.shared().returns.take_all();
         let mut taken = 0;
         while let Some(handle) = NonZeroU32::new(next) {
             // SAFETY: taken with the list, so in this cache's hands alone.
             next = unsafe { next_of(handle) };
             if self.len == CAPACITY {
-                self.overflow(1);
+                self.spill(wanted);
             }
             self.stack[self.len] = handle.get();
             self.len += 1;
             taken += 1;
         }
         self.pool.shared().strays_taken.fetch_add(taken, Ordering::Release);
+        let keep = wanted.max(self.limit / 2);
+        if self.len > keep {
+            self.spill(keep);
+        }
     }
 
-    /// Makes room for `count` more: magazines from the top go to the depot until half is left.
+    /// Gives away what is above `keep`: magazines to the depot, and the rest to the return list
+    /// where it is above the limit.
     #[cold]
-    fn overflow(&mut self, count: usize) {
-        while self.len > HALF || self.len + count > CAPACITY {
+    fn spill(&mut self, keep: usize) {
+        while self.len >= keep + MAGAZINE {
             let Some(magazine) = self.stack[..self.len].last_chunk::<MAGAZINE>() else { break };
-            if !self.pool.shared().depot.put(magazine) {
-                // Every magazine is full or in another thread's hands for a moment.
+            if self.pool.shared().depot.put(magazine) {
+                self.len -= MAGAZINE;
+            } else {
+                // A small pool has none; in others all are in other threads' hands for a moment.
                 self.push_strays(MAGAZINE);
-                continue;
             }
-            self.len -= MAGAZINE;
+        }
+        if self.len > self.limit.max(keep) {
+            self.push_strays(self.len - keep);
         }
     }
 

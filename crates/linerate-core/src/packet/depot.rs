@@ -28,8 +28,10 @@ unsafe impl Send for Depot {}
 impl Depot {
     /// Room for `handles` handles, all magazines empty. A thread between its two steps holds one
     /// magazine and the handles in it, so no more magazines than full ones are ever needed.
+    /// A pool of few magazines gets none: a cache that takes 64 slots to use one would starve
+    /// the others.
     pub(super) fn new(handles: usize) -> Self {
-        let count = (handles / MAGAZINE) as u32;
+        let count = if handles < 16 * MAGAZINE { 0 } else { (handles / MAGAZINE) as u32 };
         let depot = Self {
             magazines: (0..count).map(|_| UnsafeCell::new([0; MAGAZINE])).collect(),
             next: (0..count).map(|_| AtomicU32::new(NIL)).collect(),

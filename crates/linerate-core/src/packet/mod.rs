@@ -4,12 +4,12 @@
 //! data. A [`Packet`] is the ownership of one slot: 32 bits that name its metadata line. A
 //! [`Burst`] is up to 64 packets on the worker's stack; a [`PoolCache`] is one lcore's stock of
 //! free slots. Read `meta`, `packet`, `pool`, `cache` in this order; `depot` is what lies between
-//! caches of different lcores, and [`ledger`] says where every slot is.
+//! caches of different lcores.
 
 mod burst;
 mod cache;
 mod depot;
-pub mod ledger;
+
 mod meta;
 #[allow(clippy::module_inception)]
 mod packet;

@@ -13,7 +13,7 @@ pub use spec::{OptionHelp, Spec};
 pub use stats::{Counter, DropReason, PortStats, QueueStats};
 
 use crate::packet::{Burst, PoolCache, Pools};
-use linerate_wire::MacAddr;
+use linerate_wire::ethernet::MacAddr;
 use std::os::fd::RawFd;
 
 /// One receive queue, polled by one lcore.

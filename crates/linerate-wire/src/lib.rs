@@ -24,12 +24,15 @@ pub mod icmp;
 pub mod ipv4;
 pub mod ipv6;
 mod malformed;
+pub mod offload;
+pub mod parse;
 pub mod tcp;
 pub mod udp;
 pub mod vlan;
 
 pub use ethernet::{EtherType, MacAddr, set_macs};
 pub use malformed::{Layer, Malformed};
+pub use parse::{Headers, parse};
 
 /// IP protocol numbers (IANA "Assigned Internet Protocol Numbers") that this crate knows by name.
 pub mod protocol {

@@ -110,7 +110,7 @@ fn write_pcap(path: &Path, frames: &[Vec<u8>]) {
         }
         file.extend(frame);
     }
-    fs::write(path, file).unwrap();
+    fs::write(path, file).expect("the temporary folder is writable");
 }
 
 fn data() -> PathBuf {

@@ -59,12 +59,17 @@ pub fn looks_partial(frame: &[u8]) -> Option<(u16, u16)> {
         return None;
     }
     let l4 = headers.l4?;
+    let datagram_len = || usize::from(be16(frame, l4 + udp::field::LENGTH));
+    if offset == udp::field::CHECKSUM && datagram_len() != headers.end - l4 {
+        return None; // bytes behind the datagram, which its checksum does not cover
+    }
     let packet = &frame[headers.l3..headers.end];
     let pseudo = match headers.ethertype {
         EtherType::IPV4 => Ipv4::new_checked(packet).ok()?.pseudo_sum(),
         _ => {
             let ip = Ipv6::new_checked(packet).ok()?;
-            ip.pseudo_sum(&ip.upper_layer().ok()?)
+            let upper = ip.upper_layer().ok().filter(|upper| !upper.is_routed)?;
+            ip.pseudo_sum(&upper)
         }
     };
     (be16(frame, l4 + offset) == pseudo).then_some((u16::try_from(l4).ok()?, offset as u16))

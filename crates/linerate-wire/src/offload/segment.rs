@@ -46,8 +46,8 @@ impl<'a> Segments<'a> {
     /// Prepares to split `frame`, VLAN tagged or not, into segments of at most `gso_size` bytes of
     /// layer-4 payload. Bytes beyond the IP packet are left out.
     ///
-    /// A frame that is malformed, a fragment, or neither TCP nor UDP is refused, and so is a
-    /// `gso_size` of 0. One without payload, or with no more than `gso_size`, is a single segment.
+    /// A frame that is malformed, a fragment, source-routed (IPv6), or neither TCP nor UDP is
+    /// refused, and so is a `gso_size` of 0. One without payload, or with no more than `gso_size`, is a single segment.
     pub fn new(frame: &'a [u8], gso_size: u16) -> Result<Self, Malformed> {
         let Headers {
             ethertype,
@@ -69,10 +69,18 @@ impl<'a> Segments<'a> {
             ),
             _ => return Err(Malformed::NotSegmentable),
         };
+        let v4 = ethertype == EtherType::IPV4;
+        if !v4
+            && ipv6::Ipv6::new_checked(&frame[l3..])?
+                .upper_layer()?
+                .is_routed
+        {
+            return Err(Malformed::NotSegmentable); // the pseudo-header's destination is elsewhere
+        }
         let payload = l4 + header_len;
         Ok(Segments {
             frame,
-            v4: ethertype == EtherType::IPV4,
+            v4,
             tcp: protocol == protocol::TCP,
             l3,
             l4,

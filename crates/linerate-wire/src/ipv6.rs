@@ -34,6 +34,9 @@ pub struct UpperLayer {
     pub protocol: u8,
     /// Its offset in bytes from the start of the IPv6 header.
     pub offset: usize,
+    /// Whether a routing header with segments left was among them: the packet's last destination
+    /// is there, and layer-4 checksums are made with that one (RFC 8200 8.1).
+    pub is_routed: bool,
     /// Whether a fragment header was among them.
     pub is_fragment: bool,
     /// Offset in bytes within the datagram; not 0 means no layer-4 header.
@@ -120,6 +123,7 @@ impl<T: AsRef<[u8]>> Ipv6<T> {
         let mut upper = UpperLayer {
             protocol: self.next_header(),
             offset: HEADER_LEN,
+            is_routed: false,
             is_fragment: false,
             fragment_offset: 0,
         };
@@ -143,6 +147,9 @@ impl<T: AsRef<[u8]>> Ipv6<T> {
             if rest.len() < len {
                 return Err(Malformed::HeaderLength(Layer::Ipv6));
             }
+            if upper.protocol == protocol::ROUTING {
+                upper.is_routed |= byte(3)? != 0;
+            }
             if upper.protocol == protocol::FRAGMENT {
                 upper.is_fragment = true;
                 upper.fragment_offset = usize::from(be16(rest, 2) & 0xfff8);
@@ -157,7 +164,7 @@ impl<T: AsRef<[u8]>> Ipv6<T> {
     }
 
     /// Sum of the pseudo-header for the layer-4 packet found by [`upper_layer`](Self::upper_layer).
-    /// The destination is the header's: a routing header with segments left is not looked into.
+    /// The destination is the header's: not so in what [`is_routed`](UpperLayer::is_routed).
     #[inline]
     pub fn pseudo_sum(&self, upper: &UpperLayer) -> u16 {
         let len = self.total_len().saturating_sub(upper.offset) as u32;
@@ -258,10 +265,26 @@ mod tests {
         let expected = UpperLayer {
             protocol: 6,
             offset: 84,
+            is_routed: false,
             is_fragment: true,
             fragment_offset: 0,
         };
         assert_eq!(upper, expected);
+    }
+
+    #[test]
+    fn a_routing_header_counts_while_segments_are_left() {
+        for left in [0, 2] {
+            let bytes = packet(protocol::ROUTING, &[17, 0, 4, left, 0, 0, 0, 0]);
+            let upper = Ipv6::new_checked(&bytes[..])
+                .unwrap()
+                .upper_layer()
+                .unwrap();
+            assert_eq!(
+                (upper.protocol, upper.offset, upper.is_routed),
+                (17, 48, left != 0)
+            );
+        }
     }
 
     #[test]

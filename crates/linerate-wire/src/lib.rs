@@ -2,7 +2,7 @@
 //!
 //! One file per protocol. Each has a `mod field` with the offsets, a view over any buffer whose
 //! `new_checked` is the only place where lengths are tested, and accessors that cannot fail after
-//! it. Nothing is allocated or copied. Read [`udp`] first: it is the shortest.
+//! it. Nothing is copied, and nothing but a [`filter`] is allocated. Read [`udp`] first: it is the shortest.
 //!
 //! ```
 //! use linerate_wire::{ethernet::MacAddr, set_macs};
@@ -13,6 +13,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+extern crate alloc; // filters only
 #[cfg(test)]
 extern crate std;
 
@@ -20,16 +21,20 @@ pub mod arp;
 mod bytes;
 pub mod checksum;
 pub mod ethernet;
+pub mod filter;
 pub mod icmp;
 pub mod ipv4;
 pub mod ipv6;
 mod malformed;
+pub mod offload;
+pub mod parse;
 pub mod tcp;
 pub mod udp;
 pub mod vlan;
 
 pub use ethernet::{EtherType, MacAddr, set_macs};
 pub use malformed::{Layer, Malformed};
+pub use parse::{Headers, parse};
 
 /// IP protocol numbers (IANA "Assigned Internet Protocol Numbers") that this crate knows by name.
 pub mod protocol {

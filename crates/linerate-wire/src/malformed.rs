@@ -31,7 +31,8 @@ pub enum Malformed {
     Checksum(Layer),
     /// More VLAN tags or extension headers than this crate walks.
     TooDeep(Layer),
-    /// The packet cannot be segmented: not TCP or UDP, a fragment, or no segment size.
+    /// The packet cannot be segmented: not TCP or UDP, a fragment, source-routed, or no segment
+    /// size.
     NotSegmentable,
 }
 
@@ -65,7 +66,7 @@ impl fmt::Display for Malformed {
             Malformed::TooDeep(Layer::Vlan) => f.write_str("too many VLAN tags"),
             Malformed::TooDeep(layer) => write!(f, "too many {layer} extension headers"),
             Malformed::NotSegmentable => {
-                f.write_str("not an unfragmented TCP or UDP frame with a segment size")
+                f.write_str("not a TCP or UDP frame that can be cut into segments of that size")
             }
         }
     }

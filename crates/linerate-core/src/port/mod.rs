@@ -5,6 +5,7 @@
 //! `linerate-drivers`, one folder for each kind.
 
 mod error;
+pub mod pcapng;
 mod spec;
 mod stats;
 

@@ -1,0 +1,250 @@
+//! Capture and flow filters: tcpdump's most common words, with tcpdump's meaning.
+//!
+//! ```
+//! # use linerate_wire::filter::Filter;
+//! let filter: Filter = "vlan 100 and (tcp port 443 or not src net 10.0.0.0/8)".parse()?;
+//! assert!(!filter.matches(&[0; 60]));
+//! # Ok::<(), linerate_wire::filter::FilterError>(())
+//! ```
+//!
+//! | words | match |
+//! |---|---|
+//! | `arp`, `ip`, `ip6` | the EtherType |
+//! | `tcp`, `udp`, `icmp`, `icmp6` | the IP protocol, of IPv4 or IPv6 or, for the last two, their own |
+//! | `host A`, `src host A`, `dst host A` | an IPv4 (IP, ARP or RARP) or IPv6 address; `host` may be left out behind `src` and `dst` |
+//! | `net A/LEN`, `src net A/LEN`, `dst net A/LEN` | an address in a prefix |
+//! | `port N`, `src port N`, `dst port N` | a TCP, UDP or SCTP port; with `tcp` or `udp` before it, of that protocol |
+//! | `vlan`, `vlan N` | a VLAN tag, with that id |
+//! | `ether host M`, `ether src M`, `ether dst M` | a MAC address |
+//! | `not`, `and`, `or`, `(`, `)` | as `!`, `&&`, `\|\|`; `and` and `or` bind alike and from the left |
+//!
+//! As in tcpdump (libpcap 1.10, and its answers are what the tests compare with):
+//! - what stands behind `vlan` looks behind that tag, to the end of the expression, so
+//!   `tcp` does not match tagged frames and `vlan and tcp` matches nothing else;
+//! - only the first IPv6 next header counts, or the second behind a fragment header;
+//! - a frame that ends before a byte that is asked for does not match, `not` or no `not`.
+
+mod grammar;
+#[cfg(test)]
+mod tests;
+
+use alloc::{string::String, vec::Vec};
+use core::{fmt, net::IpAddr, str::FromStr};
+
+use crate::{EtherType, MacAddr, ethernet, protocol, vlan};
+
+/// A compiled filter.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    /// Executed from the first on, over one truth value; jumps go forward.
+    program: Vec<Op>,
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    /// Sets the truth value: does the frame, behind `tags` VLAN tags, pass?
+    Test { test: Test, tags: usize },
+    /// Inverts the truth value.
+    Not,
+    /// Goes to this operation where the truth value is the one given: what makes `and` and `or`.
+    JumpIf { truth: bool, to: usize },
+}
+
+/// Which end of a packet a word speaks of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Src,
+    Dst,
+    Either,
+}
+
+#[derive(Clone, Debug)]
+enum Test {
+    EtherType(EtherType),
+    /// IP protocol, in IPv4 and in IPv6 or in one of them.
+    Protocol {
+        protocol: u8,
+        v4: bool,
+        v6: bool,
+    },
+    /// Prefix length in bits; `only` is the EtherType where one was named before it.
+    Net {
+        side: Side,
+        address: IpAddr,
+        bits: u8,
+        only: Option<EtherType>,
+    },
+    Port {
+        side: Side,
+        port: u16,
+        protocol: Option<u8>,
+    },
+    Vlan(Option<u16>),
+    Ether {
+        side: Side,
+        mac: MacAddr,
+    },
+}
+
+/// What is wrong with a filter, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilterError {
+    /// The word that does not fit; empty where the expression ends too early.
+    pub word: String,
+    /// Its offset in bytes in the expression.
+    pub at: usize,
+    /// What is wrong with it, and what would be right.
+    pub reason: &'static str,
+}
+
+impl fmt::Display for FilterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.word.as_str() {
+            "" => write!(f, "the filter ends too early: {}", self.reason),
+            word => write!(
+                f,
+                "filter, at `{word}` (character {}): {}",
+                self.at + 1,
+                self.reason
+            ),
+        }
+    }
+}
+
+impl core::error::Error for FilterError {}
+
+impl FromStr for Filter {
+    type Err = FilterError;
+
+    fn from_str(expression: &str) -> Result<Self, FilterError> {
+        Ok(Filter {
+            program: grammar::compile(expression)?,
+        })
+    }
+}
+
+impl Filter {
+    /// Whether `frame`, an Ethernet frame or its beginning, passes. An empty filter passes all.
+    pub fn matches(&self, frame: &[u8]) -> bool {
+        self.run(frame).unwrap_or(false)
+    }
+
+    /// `None` where the frame ended before a byte that was asked for.
+    fn run(&self, frame: &[u8]) -> Option<bool> {
+        let (mut truth, mut at) = (true, 0);
+        while let Some(op) = self.program.get(at) {
+            at += 1;
+            match op {
+                Op::Test { test, tags } => truth = test.run(frame, *tags)?,
+                Op::Not => truth = !truth,
+                Op::JumpIf { truth: wanted, to } if truth == *wanted => at = *to,
+                Op::JumpIf { .. } => {}
+            }
+        }
+        Some(truth)
+    }
+}
+
+fn half(frame: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?))
+}
+
+impl Side {
+    /// Whether the test holds at the offset of this side, or of either.
+    fn any(self, src: usize, dst: usize, test: impl Fn(usize) -> Option<bool>) -> Option<bool> {
+        match self {
+            Side::Src => test(src),
+            Side::Dst => test(dst),
+            Side::Either => Some(test(src)? || test(dst)?),
+        }
+    }
+}
+
+impl Test {
+    fn run(&self, frame: &[u8], tags: usize) -> Option<bool> {
+        let l3 = ethernet::HEADER_LEN + tags * vlan::TAG_LEN;
+        let ethertype = || half(frame, l3 - 2).map(EtherType);
+        match *self {
+            Test::EtherType(wanted) => Some(ethertype()? == wanted),
+            Test::Protocol { protocol, v4, v6 } => match ethertype()? {
+                EtherType::IPV4 if v4 => Some(*frame.get(l3 + 9)? == protocol),
+                EtherType::IPV6 if v6 => {
+                    let next = *frame.get(l3 + 6)?;
+                    let behind = || frame.get(l3 + 40).map(|next| *next == protocol);
+                    Some(next == protocol || next == protocol::FRAGMENT && behind()?)
+                }
+                _ => Some(false),
+            },
+            Test::Net {
+                side,
+                address,
+                bits,
+                only,
+            } => {
+                let ethertype = ethertype()?;
+                let (src, dst) = match (address, ethertype) {
+                    _ if only.is_some_and(|only| only != ethertype) => return Some(false),
+                    (IpAddr::V4(_), EtherType::IPV4) => (12, 16),
+                    (IpAddr::V4(_), EtherType::ARP | EtherType::RARP) => (14, 24),
+                    (IpAddr::V6(_), EtherType::IPV6) => (8, 24),
+                    _ => return Some(false),
+                };
+                side.any(l3 + src, l3 + dst, |at| in_net(frame, at, address, bits))
+            }
+            Test::Port {
+                side,
+                port,
+                protocol,
+            } => {
+                let l4 = match ethertype()? {
+                    EtherType::IPV4 if has_ports(*frame.get(l3 + 9)?, protocol) => {
+                        if half(frame, l3 + 6)? & 0x1fff != 0 {
+                            return Some(false);
+                        }
+                        l3 + usize::from(*frame.get(l3)? & 0x0f) * 4
+                    }
+                    EtherType::IPV6 if has_ports(*frame.get(l3 + 6)?, protocol) => l3 + 40,
+                    _ => return Some(false),
+                };
+                side.any(l4, l4 + 2, |at| Some(half(frame, at)? == port))
+            }
+            Test::Vlan(id) => Some(
+                ethertype()?.is_vlan()
+                    && match id {
+                        Some(id) => half(frame, l3)? & 0x0fff == id,
+                        None => true,
+                    },
+            ),
+            Test::Ether { side, mac } => {
+                side.any(6, 0, |at| Some(*frame.get(at..)?.first_chunk()? == mac.0))
+            }
+        }
+    }
+}
+
+fn has_ports(protocol: u8, wanted: Option<u8>) -> bool {
+    match wanted {
+        Some(wanted) => protocol == wanted,
+        None => matches!(protocol, protocol::TCP | protocol::UDP | protocol::SCTP),
+    }
+}
+
+fn in_net(frame: &[u8], at: usize, net: IpAddr, bits: u8) -> Option<bool> {
+    let bytes = frame.get(at..)?;
+    Some(match net {
+        IpAddr::V4(net) => {
+            let address = u32::from_be_bytes(*bytes.first_chunk()?);
+            (address ^ net.to_bits())
+                .checked_shr(32 - u32::from(bits))
+                .unwrap_or(0)
+                == 0
+        }
+        IpAddr::V6(net) => {
+            let address = u128::from_be_bytes(*bytes.first_chunk()?);
+            (address ^ net.to_bits())
+                .checked_shr(128 - u32::from(bits))
+                .unwrap_or(0)
+                == 0
+        }
+    })
+}

@@ -1,0 +1,205 @@
+//! A whole frame at once: where each header starts, or why it is malformed.
+//!
+//! For stages that need more than one layer. Filters walk on their own, because they must match
+//! what is malformed too; bursts are parsed by the tables crate.
+
+use crate::{
+    EtherType, Malformed, bytes::be16, ipv4::Ipv4, ipv6::Ipv6, protocol, tcp::Tcp, udp::Udp, vlan,
+};
+
+/// Where the headers of a frame lie. Offsets are in bytes from the start of the frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Headers {
+    /// EtherType of the packet, behind any VLAN tags.
+    pub ethertype: EtherType,
+    /// Tag control information of the outermost VLAN tag.
+    pub outer_tci: Option<u16>,
+    /// Offset of the network header: of whatever the EtherType names.
+    pub l3: usize,
+    /// Where the network packet ends: padding lies beyond. The frame's length where it is not IP.
+    pub end: usize,
+    /// IP protocol of the upper layer, behind any IPv6 extension headers.
+    pub protocol: Option<u8>,
+    /// Whether this is a fragment of a datagram, the first included.
+    pub is_fragment: bool,
+    /// Offset of the upper-layer header; `None` where it is not IP, and in fragments other than
+    /// the first.
+    pub l4: Option<usize>,
+    /// Source and destination port of TCP, UDP and SCTP.
+    pub ports: Option<(u16, u16)>,
+}
+
+/// Finds the headers of an Ethernet frame.
+///
+/// IP, TCP and UDP headers are checked for version and lengths, not for checksums. In a first
+/// fragment the upper layer's lengths are those of the whole datagram and are not checked.
+///
+/// ```
+/// let mut frame = [0u8; 60];
+/// frame[12..14].copy_from_slice(&[0x08, 0x00]);
+/// let reason = linerate_wire::parse(&frame).unwrap_err();
+/// assert_eq!(reason.to_string(), "IPv4 header with a version or type not its own");
+/// ```
+#[inline]
+pub fn parse(frame: &[u8]) -> Result<Headers, Malformed> {
+    let vlan::Untagged {
+        ethertype,
+        offset: l3,
+        outer_tci,
+    } = vlan::untagged(frame)?;
+    let mut headers = Headers {
+        ethertype,
+        outer_tci,
+        l3,
+        end: frame.len(),
+        protocol: None,
+        is_fragment: false,
+        l4: None,
+        ports: None,
+    };
+    let packet = &frame[l3..];
+    match ethertype {
+        EtherType::IPV4 => {
+            let ip = Ipv4::new_checked(packet)?;
+            headers.end = l3 + ip.total_len();
+            headers.protocol = Some(ip.protocol());
+            headers.is_fragment = ip.is_fragment();
+            headers.l4 = (ip.fragment_offset() == 0).then_some(l3 + ip.header_len());
+        }
+        EtherType::IPV6 => {
+            let ip = Ipv6::new_checked(packet)?;
+            let upper = ip.upper_layer()?;
+            headers.end = l3 + ip.total_len();
+            headers.protocol = Some(upper.protocol);
+            headers.is_fragment = upper.is_fragment;
+            headers.l4 = (upper.fragment_offset == 0).then_some(l3 + upper.offset);
+        }
+        _ => {}
+    }
+    if let (Some(l4), Some(protocol)) = (headers.l4, headers.protocol) {
+        let segment = &frame[l4..headers.end];
+        match protocol {
+            protocol::TCP if !headers.is_fragment => _ = Tcp::new_checked(segment)?,
+            protocol::UDP if !headers.is_fragment => _ = Udp::new_checked(segment)?,
+            _ => {}
+        }
+        if matches!(protocol, protocol::TCP | protocol::UDP | protocol::SCTP) && segment.len() >= 4
+        {
+            headers.ports = Some((be16(segment, 0), be16(segment, 2)));
+        }
+    }
+    Ok(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Layer;
+    use etherparse::{PacketBuilder, SlicedPacket, TransportSlice};
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn finds_tcp_behind_two_tags_and_ipv4_options() {
+        let options = etherparse::Ipv4Options::try_from(&[1u8; 8][..]).unwrap();
+        let mut ip =
+            etherparse::Ipv4Header::new(0, 9, etherparse::IpNumber::TCP, [10; 4], [11; 4]).unwrap();
+        ip.options = options;
+        let mut frame = Vec::new();
+        PacketBuilder::ethernet2([2; 6], [4; 6])
+            .double_vlan(100.try_into().unwrap(), 200.try_into().unwrap())
+            .ip(etherparse::IpHeaders::Ipv4(ip, Default::default()))
+            .tcp(1000, 80, 7, 1024)
+            .write(&mut frame, b"hello")
+            .unwrap();
+        frame.extend([0; 6]);
+        let headers = parse(&frame).unwrap();
+        let expected = Headers {
+            ethertype: EtherType::IPV4,
+            outer_tci: Some(100),
+            l3: 22,
+            end: frame.len() - 6,
+            protocol: Some(protocol::TCP),
+            is_fragment: false,
+            l4: Some(50),
+            ports: Some((1000, 80)),
+        };
+        assert_eq!(headers, expected);
+    }
+
+    #[test]
+    fn a_later_fragment_has_no_ports_and_a_first_one_is_not_measured() {
+        let mut frame = Vec::new();
+        PacketBuilder::ethernet2([2; 6], [4; 6])
+            .ipv4([10; 4], [11; 4], 9)
+            .udp(53, 54)
+            .write(&mut frame, &[0; 8])
+            .unwrap();
+        frame[38..40].copy_from_slice(&3000u16.to_be_bytes()); // of the whole datagram
+        assert_eq!(parse(&frame), Err(Malformed::TotalLength(Layer::Udp)));
+        frame[20] = 0x20;
+        let first = parse(&frame).unwrap();
+        assert_eq!(
+            (first.is_fragment, first.l4, first.ports),
+            (true, Some(34), Some((53, 54)))
+        );
+        frame[21] = 0xb9;
+        let later = parse(&frame).unwrap();
+        assert_eq!(
+            (later.is_fragment, later.l4, later.ports),
+            (true, None, None)
+        );
+    }
+
+    #[test]
+    fn other_ethertypes_have_no_upper_layer() {
+        let mut frame = [0; 60];
+        frame[12..14].copy_from_slice(&EtherType::ARP.0.to_be_bytes());
+        let headers = parse(&frame).unwrap();
+        assert_eq!(
+            (headers.l3, headers.end, headers.protocol, headers.l4),
+            (14, 60, None, None)
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_etherparse(v6: bool, tcp: bool, vlan in prop::option::of(0u16..4096), ports: (u16, u16), payload: Vec<u8>, cut in 0usize..100) {
+            let builder = PacketBuilder::ethernet2([2; 6], [4; 6]);
+            let ip = match (v6, vlan) {
+                (false, None) => builder.ipv4([10; 4], [11; 4], 9),
+                (true, None) => builder.ipv6([10; 16], [11; 16], 9),
+                (false, Some(id)) => builder.single_vlan(id.try_into().unwrap()).ipv4([10; 4], [11; 4], 9),
+                (true, Some(id)) => builder.single_vlan(id.try_into().unwrap()).ipv6([10; 16], [11; 16], 9),
+            };
+            let mut frame = Vec::new();
+            if tcp {
+                ip.tcp(ports.0, ports.1, 1, 2).write(&mut frame, &payload).unwrap();
+            } else {
+                ip.udp(ports.0, ports.1).write(&mut frame, &payload).unwrap();
+            }
+            let headers = parse(&frame).unwrap();
+            prop_assert_eq!(headers.ports, Some(ports));
+            prop_assert_eq!(headers.outer_tci, vlan);
+            let sliced = SlicedPacket::from_ethernet(&frame).unwrap();
+            let header = match sliced.transport.unwrap() {
+                TransportSlice::Tcp(tcp) => tcp.slice().len(),
+                TransportSlice::Udp(udp) => udp.slice().len(),
+                _ => unreachable!(),
+            };
+            prop_assert_eq!(headers.end - headers.l4.unwrap(), header);
+            let cut_frame = &frame[..frame.len().saturating_sub(1 + cut)];
+            prop_assert!(parse(cut_frame).is_err());
+        }
+
+        #[test]
+        fn never_panics(kind in 0usize..4, tail in prop::collection::vec(any::<u8>(), 0..120)) {
+            let start = [[0x08, 0x00, 0x45], [0x86, 0xdd, 0x60], [0x81, 0x00, 0x01], [0x08, 0x00, 0x4f]][kind];
+            let frame = [&[0; 12][..], &start, &tail].concat();
+            if let Ok(headers) = parse(&frame) {
+                prop_assert!(headers.l3 <= headers.end && headers.end <= frame.len());
+                prop_assert!(headers.l4.is_none_or(|l4| headers.l3 <= l4 && l4 <= headers.end));
+            }
+        }
+    }
+}

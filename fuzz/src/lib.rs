@@ -1,0 +1,30 @@
+//! What must hold for any input, as functions over bytes that panic where it does not.
+//!
+//! One target per untrusted input. `tests/replay.rs` runs them over `corpus/` with the stable
+//! toolchain; `libfuzzer/` hunts for new inputs: `fuzz/README.md` says how. A new target is a file
+//! here, a row in [`TARGETS`], a folder of seeds and a shim in `fuzz_targets/`.
+#![forbid(unsafe_code)]
+
+mod filter;
+mod headers;
+mod segment;
+
+/// A function that panics where an input breaks a promise.
+pub type Target = fn(&[u8]);
+
+/// Every target, by the name of its corpus and its shim.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("headers", headers::check),
+    ("filter", filter::check),
+    ("segment", segment::check),
+];
+
+/// Runs the target of that name; what the shims call.
+///
+/// # Panics
+/// Where the input breaks a promise, and where there is no such target.
+pub fn run(name: &str, input: &[u8]) {
+    let target = TARGETS.iter().find(|(known, _)| *known == name);
+    let (_, check) = target.unwrap_or_else(|| panic!("no fuzz target named {name}"));
+    check(input);
+}

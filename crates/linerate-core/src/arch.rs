@@ -159,35 +159,46 @@ pub fn pause() {
     std::hint::spin_loop();
 }
 
-/// Stores `to.len()` words from `from` on, each relaxed.
+/// Stores `len` words from `from` on into atomics, each relaxed.
 ///
 /// # Safety
-/// `from` is valid for reading `to.len()` words.
+/// `to` points at `len` live atomics; `from` is valid for reading `len` words.
 #[inline(always)]
-pub(crate) unsafe fn store_words(to: &[AtomicU32], from: *const u32) {
+pub(crate) unsafe fn store_words(to: *const AtomicU32, from: *const u32, len: usize) {
     // SAFETY: the caller's promise.
-    unsafe { blocks::store_words(to, from) }
+    unsafe { blocks::store_words(to, from, len) }
 }
 
-/// Loads `from.len()` words into `to` on, each relaxed.
+/// Loads `len` atomics, each relaxed, into words from `to` on.
 ///
 /// # Safety
-/// `to` is valid for writing `from.len()` words.
+/// `from` points at `len` live atomics; `to` is valid for writing `len` words.
 #[inline(always)]
-pub(crate) unsafe fn load_words(from: &[AtomicU32], to: *mut u32) {
+pub(crate) unsafe fn load_words(from: *const AtomicU32, to: *mut u32, len: usize) {
     // SAFETY: the caller's promise.
-    unsafe { blocks::load_words(from, to) }
+    unsafe { blocks::load_words(from, to, len) }
 }
 
-/// Stores `stamp` into every element, with release semantics.
+/// Stores `stamp` into `len` atomics, with release semantics.
+///
+/// # Safety
+/// `to` points at `len` live atomics.
 #[inline(always)]
-pub(crate) fn stamp(to: &[AtomicU8], stamp: u8) {
-    blocks::stamp(to, stamp);
+pub(crate) unsafe fn stamp(to: *const AtomicU8, len: usize, stamp: u8) {
+    // SAFETY: the caller's promise.
+    unsafe { blocks::stamp(to, len, stamp) }
 }
 
-/// How many of the first `most` elements equal `stamp` before the first that does not; acquires
-/// what was released before each of those. Elements from `most` on may be read, not judged.
+/// How many of `len` atomics equal `stamp` before the first that does not; acquires what was
+/// released before each of those.
+///
+/// # Safety
+/// `from` points at `len + STAMPS_READ_ALONG` live atomics.
 #[inline(always)]
-pub(crate) fn stamped(from: &[AtomicU8], most: usize, stamp: u8) -> usize {
-    blocks::stamped(from, most, stamp)
+pub(crate) unsafe fn stamped(from: *const AtomicU8, len: usize, stamp: u8) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { blocks::stamped(from, len, stamp) }
 }
+
+/// How many atomics beyond the last one in question [`stamped`] may read, without judging them.
+pub(crate) const STAMPS_READ_ALONG: usize = 32;

@@ -2,37 +2,39 @@
 
 use super::{AtomicU8, AtomicU32, Ordering, at};
 
-#[inline(always)]
-pub(super) unsafe fn store_words(to: &[AtomicU32], from: *const u32) {
-    for (index, word) in to.iter().enumerate() {
-        // SAFETY: `index` is below `to.len()`, for which the caller vouches.
-        let source = unsafe { from.add(index) };
-        // SAFETY: as above; `u32` has no invalid values and the caller's memory is initialised.
-        word.store(unsafe { source.read() }, Ordering::Relaxed);
+pub(super) unsafe fn store_words(to: *const AtomicU32, from: *const u32, len: usize) {
+    for index in 0..len {
+        // SAFETY: the caller vouches for `len` atomics.
+        let word = unsafe { &*to.add(index) };
+        // SAFETY: the caller vouches for `len` readable words.
+        word.store(unsafe { from.add(index).read() }, Ordering::Relaxed);
     }
 }
 
-#[inline(always)]
-pub(super) unsafe fn load_words(from: &[AtomicU32], to: *mut u32) {
-    for (index, word) in from.iter().enumerate() {
-        // SAFETY: `index` is below `from.len()`, for which the caller vouches.
-        let target = unsafe { to.add(index) };
-        // SAFETY: as above.
-        unsafe { target.write(word.load(Ordering::Relaxed)) };
+pub(super) unsafe fn load_words(from: *const AtomicU32, to: *mut u32, len: usize) {
+    for index in 0..len {
+        // SAFETY: the caller vouches for `len` atomics.
+        let word = unsafe { &*from.add(index) };
+        // SAFETY: the caller vouches for room for `len` words.
+        unsafe { to.add(index).write(word.load(Ordering::Relaxed)) };
     }
 }
 
-#[inline(always)]
-pub(super) fn stamp(to: &[AtomicU8], stamp: u8) {
-    for byte in to {
+pub(super) unsafe fn stamp(to: *const AtomicU8, len: usize, stamp: u8) {
+    for index in 0..len {
+        // SAFETY: the caller vouches for `len` atomics.
+        let byte = unsafe { &*to.add(index) };
         byte.store(stamp, at("mpmc.publish", Ordering::Release));
     }
 }
 
-#[inline(always)]
-pub(super) fn stamped(from: &[AtomicU8], most: usize, stamp: u8) -> usize {
-    from[..most]
-        .iter()
-        .position(|byte| byte.load(Ordering::Acquire) != stamp)
-        .unwrap_or(most)
+pub(super) unsafe fn stamped(from: *const AtomicU8, len: usize, stamp: u8) -> usize {
+    for index in 0..len {
+        // SAFETY: the caller vouches for `len` atomics.
+        let byte = unsafe { &*from.add(index) };
+        if byte.load(Ordering::Acquire) != stamp {
+            return index;
+        }
+    }
+    len
 }

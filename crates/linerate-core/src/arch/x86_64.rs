@@ -1,43 +1,90 @@
 //! Block copies of shared words by SSE2, which every x86-64 has: see [`crate::arch`] for why the
 //! assembly may stand for element-wise atomics.
+//!
+//! A length that is no multiple of the block ends in a block that overlaps the one before: the
+//! same value is moved twice, which costs less than a loop over the rest.
 
-use super::{AtomicU8, AtomicU32, Ordering, portable};
+use super::{AtomicU8, AtomicU32, Ordering};
 use crate::sync::fence;
 use std::arch::asm;
 use std::arch::x86_64::{__m128i, _mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set1_epi8};
 
-/// The unaligned 16-byte move. With AVX on, the VEX form avoids mixing the two encodings.
+/// A move of 16 unaligned bytes. With AVX on, the VEX form avoids mixing the two encodings.
 #[cfg(target_feature = "avx")]
-macro_rules! movdqu {
-    () => {
-        "vmovdqu"
+macro_rules! move16 {
+    ($operands:literal) => {
+        concat!("vmovdqu ", $operands)
     };
 }
 #[cfg(not(target_feature = "avx"))]
-macro_rules! movdqu {
-    () => {
-        "movdqu"
+macro_rules! move16 {
+    ($operands:literal) => {
+        concat!("movdqu ", $operands)
     };
 }
 
-/// Copies 64 bytes.
+#[inline(always)]
+pub(super) unsafe fn store_words(to: *const AtomicU32, from: *const u32, len: usize) {
+    // SAFETY: the caller's promise; atomics may be written through a shared pointer.
+    unsafe { copy_words(to.cast_mut().cast(), from, len) }
+}
+
+#[inline(always)]
+pub(super) unsafe fn load_words(from: *const AtomicU32, to: *mut u32, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { copy_words(to, from.cast(), len) }
+}
+
+/// Copies `len` words, one of the two sides being atomics.
 ///
 /// # Safety
-/// `from` is valid for reading and `to` for writing 64 bytes; whoever else touches them at the
-/// same time does so by atomics of 1 or 4 bytes.
+/// `from` is valid for reading and `to` for writing `len` words; whoever else touches them at the
+/// same time does so by atomics.
 #[inline(always)]
-unsafe fn copy64(to: *mut u8, from: *const u8) {
+unsafe fn copy_words(to: *mut u32, from: *const u32, len: usize) {
+    if len >= 16 {
+        let last = len - 16;
+        let mut done = 0;
+        while done < last {
+            // SAFETY: 16 words from `done` on are inside, since `done` is below `len - 16`.
+            unsafe { copy_64_bytes(to.wrapping_add(done), from.wrapping_add(done)) };
+            done += 16;
+        }
+        // SAFETY: the last 16 words.
+        unsafe { copy_64_bytes(to.wrapping_add(last), from.wrapping_add(last)) };
+    } else if len >= 4 {
+        let last = len - 4;
+        let mut done = 0;
+        while done < last {
+            // SAFETY: 4 words from `done` on are inside, since `done` is below `len - 4`.
+            unsafe { copy_16_bytes(to.wrapping_add(done), from.wrapping_add(done)) };
+            done += 4;
+        }
+        // SAFETY: the last 4 words.
+        unsafe { copy_16_bytes(to.wrapping_add(last), from.wrapping_add(last)) };
+    } else {
+        for index in 0..len {
+            // SAFETY: one word inside.
+            unsafe { copy_4_bytes(to.wrapping_add(index), from.wrapping_add(index)) };
+        }
+    }
+}
+
+/// # Safety
+/// As [`copy_words`], for 16 words.
+#[inline(always)]
+unsafe fn copy_64_bytes(to: *mut u32, from: *const u32) {
     // SAFETY: the caller's promise; SSE2 is part of x86-64.
     unsafe {
         asm!(
-            concat!(movdqu!(), " {a}, [{from}]"),
-            concat!(movdqu!(), " {b}, [{from} + 16]"),
-            concat!(movdqu!(), " {c}, [{from} + 32]"),
-            concat!(movdqu!(), " {d}, [{from} + 48]"),
-            concat!(movdqu!(), " [{to}], {a}"),
-            concat!(movdqu!(), " [{to} + 16], {b}"),
-            concat!(movdqu!(), " [{to} + 32], {c}"),
-            concat!(movdqu!(), " [{to} + 48], {d}"),
+            move16!("{a}, [{from}]"),
+            move16!("{b}, [{from} + 16]"),
+            move16!("{c}, [{from} + 32]"),
+            move16!("{d}, [{from} + 48]"),
+            move16!("[{to}], {a}"),
+            move16!("[{to} + 16], {b}"),
+            move16!("[{to} + 32], {c}"),
+            move16!("[{to} + 48], {d}"),
             from = in(reg) from,
             to = in(reg) to,
             a = out(xmm_reg) _,
@@ -49,17 +96,15 @@ unsafe fn copy64(to: *mut u8, from: *const u8) {
     }
 }
 
-/// Copies 16 bytes.
-///
 /// # Safety
-/// As [`copy64`], for 16 bytes.
+/// As [`copy_words`], for 4 words.
 #[inline(always)]
-unsafe fn copy16(to: *mut u8, from: *const u8) {
+unsafe fn copy_16_bytes(to: *mut u32, from: *const u32) {
     // SAFETY: the caller's promise; SSE2 is part of x86-64.
     unsafe {
         asm!(
-            concat!(movdqu!(), " {a}, [{from}]"),
-            concat!(movdqu!(), " [{to}], {a}"),
+            move16!("{a}, [{from}]"),
+            move16!("[{to}], {a}"),
             from = in(reg) from,
             to = in(reg) to,
             a = out(xmm_reg) _,
@@ -68,93 +113,96 @@ unsafe fn copy16(to: *mut u8, from: *const u8) {
     }
 }
 
-/// Copies whole blocks of 16 words, then of 4; returns how many words that made.
-///
 /// # Safety
-/// As [`copy64`], for `len` words.
+/// As [`copy_words`], for 1 word.
 #[inline(always)]
-unsafe fn copy_blocks(to: *mut u32, from: *const u32, len: usize) -> usize {
-    let mut done = 0;
-    while len - done >= 16 {
-        // SAFETY: at least 16 words remain on either side.
-        unsafe { copy64(to.wrapping_add(done).cast(), from.wrapping_add(done).cast()) };
-        done += 16;
+unsafe fn copy_4_bytes(to: *mut u32, from: *const u32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!(
+            "mov {a:e}, [{from}]",
+            "mov [{to}], {a:e}",
+            from = in(reg) from,
+            to = in(reg) to,
+            a = out(reg) _,
+            options(nostack, preserves_flags),
+        );
     }
-    while len - done >= 4 {
-        // SAFETY: at least 4 words remain on either side.
-        unsafe { copy16(to.wrapping_add(done).cast(), from.wrapping_add(done).cast()) };
-        done += 4;
-    }
-    done
 }
 
 #[inline(always)]
-pub(super) unsafe fn store_words(to: &[AtomicU32], from: *const u32) {
-    // SAFETY: `to` is a slice of atomics and the caller vouches for `from`.
-    let done = unsafe { copy_blocks(to.as_ptr().cast_mut().cast(), from, to.len()) };
-    // SAFETY: the caller vouches for `to.len()` words from `from` on, of which `done` are gone.
-    unsafe { portable::store_words(&to[done..], from.wrapping_add(done)) };
-}
-
-#[inline(always)]
-pub(super) unsafe fn load_words(from: &[AtomicU32], to: *mut u32) {
-    // SAFETY: `from` is a slice of atomics and the caller vouches for `to`.
-    let done = unsafe { copy_blocks(to, from.as_ptr().cast(), from.len()) };
-    // SAFETY: the caller vouches for `from.len()` words from `to` on, of which `done` are gone.
-    unsafe { portable::load_words(&from[done..], to.wrapping_add(done)) };
-}
-
-#[inline(always)]
-pub(super) fn stamp(to: &[AtomicU8], stamp: u8) {
+pub(super) unsafe fn stamp(to: *const AtomicU8, len: usize, stamp: u8) {
     // What the caller stored before stays before: no instruction here, see the module's head.
     fence(Ordering::Release);
-    let stamps = splat(stamp);
-    let mut rest = to;
-    while let Some((block, after)) = rest.split_first_chunk::<16>() {
-        // SAFETY: 16 atomic bytes; SSE2 is part of x86-64.
-        unsafe {
-            asm!(
-                concat!(movdqu!(), " [{to}], {stamps}"),
-                to = in(reg) block.as_ptr(),
-                stamps = in(xmm_reg) stamps,
-                options(nostack, preserves_flags),
-            );
+    if len < 16 {
+        for index in 0..len {
+            // SAFETY: the caller vouches for `len` atomics.
+            unsafe { &*to.add(index) }.store(stamp, Ordering::Relaxed);
         }
-        rest = after;
+        return;
     }
-    for byte in rest {
-        byte.store(stamp, Ordering::Relaxed);
+    let stamps = splat(stamp);
+    let last = len - 16;
+    let mut done = 0;
+    while done < last {
+        // SAFETY: 16 atomics from `done` on are inside, since `done` is below `len - 16`.
+        unsafe { store_16_bytes(to.wrapping_add(done), stamps) };
+        done += 16;
     }
+    // SAFETY: the last 16 atomics.
+    unsafe { store_16_bytes(to.wrapping_add(last), stamps) };
 }
 
 #[inline(always)]
-pub(super) fn stamped(from: &[AtomicU8], most: usize, stamp: u8) -> usize {
+pub(super) unsafe fn stamped(from: *const AtomicU8, len: usize, stamp: u8) -> usize {
     let stamps = splat(stamp);
     let mut done = 0;
-    while done < most {
-        let Some(block) = from.get(done..).and_then(|rest| rest.first_chunk::<16>()) else {
-            done += portable::stamped(&from[done..], most - done, stamp);
-            break;
-        };
-        let found: __m128i;
-        // SAFETY: 16 atomic bytes; SSE2 is part of x86-64.
-        unsafe {
-            asm!(
-                concat!(movdqu!(), " {found}, [{from}]"),
-                from = in(reg) block.as_ptr(),
-                found = lateout(xmm_reg) found,
-                options(nostack, readonly, preserves_flags),
-            );
-        }
-        let equal = equal_bytes(found, stamps);
+    while done < len {
+        // SAFETY: `done` is below `len`, and 32 atomics more may be read along.
+        let low = unsafe { load_16_bytes(from.wrapping_add(done)) };
+        // SAFETY: as above.
+        let high = unsafe { load_16_bytes(from.wrapping_add(done + 16)) };
+        let equal = equal_bytes(low, stamps) | equal_bytes(high, stamps) << 16;
         done += equal.trailing_ones() as usize;
-        if equal != 0xffff {
+        if equal != u32::MAX {
             break;
         }
     }
     // What the caller loads after stays after: no instruction here, see the module's head.
     fence(Ordering::Acquire);
-    done.min(most)
+    done.min(len)
+}
+
+/// # Safety
+/// `to` points at 16 live atomics.
+#[inline(always)]
+unsafe fn store_16_bytes(to: *const AtomicU8, bytes: __m128i) {
+    // SAFETY: the caller's promise; SSE2 is part of x86-64.
+    unsafe {
+        asm!(
+            move16!("[{to}], {bytes}"),
+            to = in(reg) to,
+            bytes = in(xmm_reg) bytes,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// # Safety
+/// `from` points at 16 live atomics.
+#[inline(always)]
+unsafe fn load_16_bytes(from: *const AtomicU8) -> __m128i {
+    let bytes: __m128i;
+    // SAFETY: the caller's promise; SSE2 is part of x86-64.
+    unsafe {
+        asm!(
+            move16!("{bytes}, [{from}]"),
+            from = in(reg) from,
+            bytes = lateout(xmm_reg) bytes,
+            options(nostack, readonly, preserves_flags),
+        );
+    }
+    bytes
 }
 
 /// `byte` sixteen times.
@@ -170,5 +218,5 @@ fn equal_bytes(a: __m128i, b: __m128i) -> u32 {
     // SAFETY: SSE2 is part of x86-64.
     let equal = unsafe { _mm_cmpeq_epi8(a, b) };
     // SAFETY: SSE2 is part of x86-64.
-    unsafe { _mm_movemask_epi8(equal) as u32 }
+    unsafe { _mm_movemask_epi8(equal).cast_unsigned() }
 }

@@ -27,7 +27,7 @@
 //! The values are atomics (see [`crate::arch`] for their block copies), so a copy that loses its
 //! race is not a data race; it is thrown away.
 
-use super::cursor::{Cursor, Ends, Span};
+use super::cursor::{Cursor, Ends};
 use super::stats::Ledger;
 use super::{Pop, Push, RingMeter};
 use crate::arch::{self, AlignedSlice};
@@ -72,87 +72,108 @@ pub fn ring<T: Word>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     (sender, receiver)
 }
 
+/// A run of positions whose slots follow each other.
+#[derive(Clone, Copy)]
+struct Piece {
+    at: usize,
+    slot: usize,
+    len: usize,
+}
+
 /// The storage; dropping it drops what is still inside.
 struct Shared<T: Word> {
     values: AlignedSlice<AtomicU32>,
-    /// One per slot, and [`SPARE`] more that are read along but never judged.
+    /// One per slot, and some more that are read along but never judged.
     stamps: AlignedSlice<AtomicU8>,
+    mask: usize,
+    laps: u32,
     ends: Arc<Ends>,
     /// It owns the elements between head and tail.
     _elements: PhantomData<T>,
 }
 
-/// Stamps beyond the last slot, so that a whole block of them can be read from any slot on.
-const SPARE: usize = 16;
-
 impl<T: Word> Shared<T> {
     fn new(ends: Arc<Ends>) -> Self {
-        const {
-            assert!(
-                size_of::<T>() == 4 && align_of::<T>() == 4,
-                "a Word is laid out as u32"
-            )
-        };
+        const { assert!(size_of::<T>() == 4 && align_of::<T>() == 4, "a Word is laid out as u32") };
+        let slots = ends.capacity();
         Self {
-            values: AlignedSlice::new(ends.capacity(), || AtomicU32::new(0)),
-            stamps: AlignedSlice::new(ends.capacity() + SPARE, || AtomicU8::new(0)),
+            values: AlignedSlice::new(slots, || AtomicU32::new(0)),
+            stamps: AlignedSlice::new(slots + arch::STAMPS_READ_ALONG, || AtomicU8::new(0)),
+            mask: slots - 1,
+            laps: slots.trailing_zeros(),
             ends,
             _elements: PhantomData,
         }
     }
 
+    /// Cuts the positions `at .. at + len`, at most a lap, where the storage ends. Each piece is
+    /// its position, its slot and its length; the second may be empty.
+    #[inline(always)]
+    fn pieces(&self, at: usize, len: usize) -> [Piece; 2] {
+        let slot = at & self.mask;
+        let first = len.min(self.mask + 1 - slot);
+        [Piece { at, slot, len: first }, Piece { at: at + first, slot: 0, len: len - first }]
+    }
+
     /// The stamp of a slot filled for position `at`: the lap, counted from 1, in 8 bits.
     #[inline(always)]
     fn stamp(&self, at: usize) -> u8 {
-        ((at >> self.ends.capacity().trailing_zeros()) + 1) as u8
+        ((at >> self.laps) + 1) as u8
     }
 
-    /// Stores values into claimed slots and publishes them.
+    /// Stores values into claimed positions and publishes them.
     ///
     /// # Safety
-    /// `from` is valid for reading `span.len` words; the caller has claimed the span at `at`.
+    /// `from` is valid for reading `len` words; the caller has claimed `at .. at + len`.
     #[inline(always)]
-    unsafe fn fill(&self, at: usize, span: Span, from: *const u32) {
-        let Span { start, first, len } = span;
-        // SAFETY: `first` of the caller's words.
-        unsafe { arch::store_words(&self.values[start..start + first], from) };
+    unsafe fn fill(&self, at: usize, len: usize, from: *const u32) {
+        let [first, second] = self.pieces(at, len);
+        // SAFETY: the piece lies inside the storage, and in the caller's words.
+        unsafe { arch::store_words(self.values.as_ptr().wrapping_add(first.slot), from, first.len) };
         window("sender: values half stored");
-        if first < len {
-            // SAFETY: the others of the caller's words.
-            unsafe { arch::store_words(&self.values[..len - first], from.wrapping_add(first)) };
+        if second.len > 0 {
+            let from = from.wrapping_add(first.len);
+            // SAFETY: as above.
+            unsafe { arch::store_words(self.values.as_ptr(), from, second.len) };
         }
         window("sender: values stored");
-        arch::stamp(&self.stamps[start..start + first], self.stamp(at));
+        let stamps = self.stamps.as_ptr().wrapping_add(first.slot);
+        // SAFETY: the piece lies inside the storage.
+        unsafe { arch::stamp(stamps, first.len, self.stamp(first.at)) };
         window("sender: half published");
-        if first < len {
-            arch::stamp(&self.stamps[..len - first], self.stamp(at + first));
+        if second.len > 0 {
+            // SAFETY: as above.
+            unsafe { arch::stamp(self.stamps.as_ptr(), second.len, self.stamp(second.at)) };
         }
     }
 
     /// How many of the positions `at .. at + most` are published without a gap.
     #[inline(always)]
     fn published(&self, at: usize, most: usize) -> usize {
-        let Span { start, first, len } = Span::new(at, most, self.ends.capacity());
-        let found = arch::stamped(&self.stamps[start..], first, self.stamp(at));
-        if found < first || first == len {
+        let [first, second] = self.pieces(at, most);
+        let stamps = self.stamps.as_ptr().wrapping_add(first.slot);
+        // SAFETY: the piece lies inside the storage, which has spare stamps behind its last slot.
+        let found = unsafe { arch::stamped(stamps, first.len, self.stamp(first.at)) };
+        if second.len == 0 || found < first.len {
             return found;
         }
-        found + arch::stamped(&self.stamps, len - first, self.stamp(at + first))
+        // SAFETY: as above.
+        found + unsafe { arch::stamped(self.stamps.as_ptr(), second.len, self.stamp(second.at)) }
     }
 
-    /// Copies values out.
+    /// Copies the values at `at .. at + len` out.
     ///
     /// # Safety
-    /// `to` is valid for writing `span.len` words. They are the caller's only once it has claimed
-    /// the positions.
+    /// `to` is valid for writing `len` words. They are the caller's only once it has claimed the
+    /// positions.
     #[inline(always)]
-    unsafe fn copy(&self, span: Span, to: *mut u32) {
-        let Span { start, first, len } = span;
-        // SAFETY: room for `first` words.
-        unsafe { arch::load_words(&self.values[start..start + first], to) };
-        if first < len {
-            // SAFETY: room for the others.
-            unsafe { arch::load_words(&self.values[..len - first], to.wrapping_add(first)) };
+    unsafe fn copy(&self, at: usize, len: usize, to: *mut u32) {
+        let [first, second] = self.pieces(at, len);
+        // SAFETY: the piece lies inside the storage, and in the caller's room.
+        unsafe { arch::load_words(self.values.as_ptr().wrapping_add(first.slot), to, first.len) };
+        if second.len > 0 {
+            // SAFETY: as above.
+            unsafe { arch::load_words(self.values.as_ptr(), to.wrapping_add(first.len), second.len) };
         }
     }
 
@@ -162,7 +183,7 @@ impl<T: Word> Shared<T> {
     /// `to` is valid for writing `most` words.
     #[inline(always)]
     unsafe fn take(&self, to: *mut u32, most: usize, least: usize) -> usize {
-        let most = most.min(self.ends.capacity());
+        let most = most.min(self.mask + 1);
         // Acquire: point 2 of the module's head.
         let mut head = self.ends.head.load(Ordering::Acquire);
         loop {
@@ -179,7 +200,7 @@ impl<T: Word> Shared<T> {
             }
             window("receiver: stamps read");
             // SAFETY: `count` is at most `most`.
-            unsafe { self.copy(Span::new(head, count, self.ends.capacity()), to) };
+            unsafe { self.copy(head, count, to) };
             window("receiver: values copied");
             // Release: point 1. Acquire on failure: as for the load above.
             let swap = self.ends.head.compare_exchange(
@@ -258,9 +279,8 @@ impl<T: Word> Push<T> for Sender<T> {
         }
         if let Some((tail, count)) = claimed {
             window("sender: claimed");
-            let span = Span::new(tail, count, self.ends.capacity());
-            // SAFETY: the caller's elements are words; the span was just claimed.
-            unsafe { self.shared.fill(tail, span, from.cast()) };
+            // SAFETY: the caller's elements are words; the positions were just claimed.
+            unsafe { self.shared.fill(tail, count, from.cast()) };
         }
         count
     }

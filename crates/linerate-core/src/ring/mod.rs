@@ -204,6 +204,18 @@ pub trait Pop<T> {
         unsafe { self.pop_to_ptr(elements.as_mut_ptr(), elements.len(), 0) }
     }
 
+    /// Overwrites all of `elements` if that many are there, and returns true. Otherwise takes
+    /// nothing and returns false; what `elements` then hold is as for [`Pop::pop_slice`].
+    #[inline]
+    fn pop_slice_bulk(&mut self, elements: &mut [T]) -> bool
+    where
+        T: Copy,
+    {
+        let all = elements.len();
+        // SAFETY: a writable slice of `Copy` elements.
+        unsafe { self.pop_to_ptr(elements.as_mut_ptr(), all, all) == all }
+    }
+
     /// Whether every putter is gone. Take once more after it says so: the last put came before.
     fn is_closed(&self) -> bool;
 

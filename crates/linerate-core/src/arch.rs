@@ -1,6 +1,33 @@
-//! What depends on the processor: cache lines and prefetch, behind safe functions.
+//! What depends on the processor: cache lines, prefetch, pause, and block copies of shared words.
+//!
+//! Everything here is a safe function unless it takes a raw pointer.
+//!
+//! # Block copies of atomics
+//!
+//! The MPMC ring reads and writes runs of `AtomicU32` and `AtomicU8`. The compiler never joins
+//! atomic accesses into vector ones, so on x86-64 the runs go through `movdqu` in inline assembly.
+//! To the language an assembly block may do whatever Rust code in its place could have done: each
+//! block stands for one relaxed load or store *per element*. The processor keeps that promise,
+//! since an aligned element of 1 or 4 bytes never straddles the pieces into which a vector access
+//! may be split. It gives more: x86-64 keeps loads in order among loads and stores among stores,
+//! so release and acquire need no instruction, only that the compiler does not move the blocks,
+//! which the fences around them see to. Loom, ThreadSanitizer, Miri and other processors take the
+//! same steps element by element, with release stores and acquire loads.
 
+use crate::sync::{AtomicU8, AtomicU32, Ordering, at};
 use std::ops::{Deref, DerefMut};
+
+#[cfg(all(target_arch = "x86_64", not(loom), not(tsan), not(miri)))]
+#[path = "arch/x86_64.rs"]
+mod blocks;
+#[cfg(not(all(target_arch = "x86_64", not(loom), not(tsan), not(miri))))]
+mod blocks {
+    pub(super) use super::portable::*;
+}
+mod portable;
+
+/// Bytes that one core's write takes from another: two lines of 64, since x86-64 prefetches pairs.
+pub const CACHE_PAIR: usize = 128;
 
 /// Keeps its content on cache lines of its own.
 #[derive(Debug, Default)]
@@ -30,6 +57,66 @@ impl<T> DerefMut for CachePadded<T> {
     }
 }
 
+/// A boxed slice that starts on a cache line pair of its own.
+pub(crate) struct AlignedSlice<T> {
+    start: std::ptr::NonNull<T>,
+    len: usize,
+}
+
+// SAFETY: it owns its elements, as `Box<[T]>` does.
+unsafe impl<T: Send> Send for AlignedSlice<T> {}
+// SAFETY: shared access gives out `&T` only, as `Box<[T]>` does.
+unsafe impl<T: Sync> Sync for AlignedSlice<T> {}
+
+impl<T> AlignedSlice<T> {
+    /// Allocates `len` elements, each made by `make`; `len` and `T` must not be of size zero.
+    pub(crate) fn new(len: usize, make: impl Fn() -> T) -> Self {
+        let layout = Self::layout(len);
+        assert!(
+            layout.size() > 0,
+            "an aligned slice needs at least one byte"
+        );
+        // SAFETY: the layout's size is not zero.
+        let bytes = unsafe { std::alloc::alloc(layout) };
+        let Some(start) = std::ptr::NonNull::new(bytes.cast::<T>()) else {
+            std::alloc::handle_alloc_error(layout)
+        };
+        for index in 0..len {
+            // SAFETY: `index` is below `len`, for which the allocation has room.
+            let slot = unsafe { start.add(index) };
+            // SAFETY: the slot is inside the allocation, aligned, and not read by anybody yet.
+            unsafe { slot.write(make()) };
+        }
+        Self { start, len }
+    }
+
+    fn layout(len: usize) -> std::alloc::Layout {
+        std::alloc::Layout::array::<T>(len)
+            .and_then(|layout| layout.align_to(CACHE_PAIR))
+            .expect("a ring's storage stays far below isize::MAX bytes")
+    }
+}
+
+impl<T> Deref for AlignedSlice<T> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        // SAFETY: `new` initialised `len` elements from `start` on, and `self` owns them.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl<T> Drop for AlignedSlice<T> {
+    fn drop(&mut self) {
+        let all = std::ptr::slice_from_raw_parts_mut(self.start.as_ptr(), self.len);
+        // SAFETY: the elements are initialised, and nobody uses them after this.
+        unsafe { std::ptr::drop_in_place(all) };
+        // SAFETY: allocated in `new` with the same layout.
+        unsafe { std::alloc::dealloc(self.start.as_ptr().cast(), Self::layout(self.len)) };
+    }
+}
+
 /// Asks for the line at `address` to be brought near for reading. Any address will do.
 #[inline(always)]
 pub fn prefetch_read<T>(address: *const T) {
@@ -39,6 +126,79 @@ pub fn prefetch_read<T>(address: *const T) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(address.cast());
     }
-    #[cfg(any(miri, not(target_arch = "x86_64")))]
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: a prefetch never faults, whatever the address.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{a}]", a = in(reg) address, options(nostack, readonly, preserves_flags));
+    }
+    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
     let _ = address;
 }
+
+/// Asks for the line at `address` to be brought near for writing. Any address will do.
+#[inline(always)]
+pub fn prefetch_write<T>(address: *mut T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch never faults, whatever the address; processors without PREFETCHW run it
+    // as a no-op.
+    unsafe {
+        std::arch::asm!("prefetchw [{a}]", a = in(reg) address, options(nostack, readonly, preserves_flags));
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: a prefetch never faults, whatever the address.
+    unsafe {
+        std::arch::asm!("prfm pstl1keep, [{a}]", a = in(reg) address, options(nostack, readonly, preserves_flags));
+    }
+    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    let _ = address;
+}
+
+/// Tells the processor that the caller polls, so that it saves power and yields to a sibling.
+#[inline(always)]
+pub fn pause() {
+    std::hint::spin_loop();
+}
+
+/// Stores `len` words from `from` on into atomics, each relaxed.
+///
+/// # Safety
+/// `to` points at `len` live atomics; `from` is valid for reading `len` words.
+#[inline(always)]
+pub(crate) unsafe fn store_words(to: *const AtomicU32, from: *const u32, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { blocks::store_words(to, from, len) }
+}
+
+/// Loads `len` atomics, each relaxed, into words from `to` on.
+///
+/// # Safety
+/// `from` points at `len` live atomics; `to` is valid for writing `len` words.
+#[inline(always)]
+pub(crate) unsafe fn load_words(from: *const AtomicU32, to: *mut u32, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { blocks::load_words(from, to, len) }
+}
+
+/// Stores `stamp` into `len` atomics, with release semantics.
+///
+/// # Safety
+/// `to` points at `len` live atomics.
+#[inline(always)]
+pub(crate) unsafe fn stamp(to: *const AtomicU8, len: usize, stamp: u8) {
+    // SAFETY: the caller's promise.
+    unsafe { blocks::stamp(to, len, stamp) }
+}
+
+/// How many of `len` atomics equal `stamp` before the first that does not; acquires what was
+/// released before each of those.
+///
+/// # Safety
+/// `from` points at `len + STAMPS_READ_ALONG` live atomics.
+#[inline(always)]
+pub(crate) unsafe fn stamped(from: *const AtomicU8, len: usize, stamp: u8) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { blocks::stamped(from, len, stamp) }
+}
+
+/// How many atomics beyond the last one in question [`stamped`] may read, without judging them.
+pub(crate) const STAMPS_READ_ALONG: usize = 32;

@@ -1,13 +1,16 @@
 //! The kit's ground floor: environment, memory, packets, rings, ports and workers.
 //!
 //! Read in this order: [`mem`] (where memory comes from), [`packet`] (who owns a slot of it),
-//! [`port`] (how packets come and go), `run` (who moves them).
+//! [`port`] (how packets come and go), [`ring`] (how they go from lcore to lcore), [`run`] (who
+//! moves them).
 
 pub mod arch;
 pub mod error;
 pub mod mem;
 pub mod packet;
 pub mod port;
+pub mod ring;
+pub mod run;
 mod sync;
 
 pub use error::MemError;

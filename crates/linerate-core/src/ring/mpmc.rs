@@ -1,0 +1,365 @@
+//! A ring from many putters to many takers, in which nobody waits for anybody.
+//!
+//! **How.** Values lie in an array of 32-bit words; a byte per slot beside them, the *stamp*, says
+//! in which lap of the ring the slot was last filled. A sender claims a run of positions by one
+//! compare-and-swap on `tail`, stores the values, then the stamps: the stamps are the
+//! publication, so it need not wait for earlier claims to be published. A receiver counts how many
+//! slots from `head` on carry the stamp of this lap, copies those values out, and only then claims
+//! them by one compare-and-swap on `head`; there is nothing left to publish. One locked
+//! instruction a burst on either side, and no receiver reads `tail` nor writes a slot.
+//!
+//! **Stopped threads.** A sender stopped after its claim leaves a gap: receivers take what lies
+//! before it and then come short; senders go on until the ring is full. A receiver holds nothing
+//! until its compare-and-swap has succeeded, and owes nothing after it. A compare-and-swap fails
+//! only because another thread's has succeeded.
+//!
+//! **Why a copy that precedes the claim is right.** Positions have 64 bits and only grow, so a
+//! successful swap of `head` from `h` proves that it was `h` all the while since it was read.
+//! 1. *Not newer:* slot `p >= h` is filled again in the next lap only by a sender that has seen
+//!    `head > p`. That sender acquired a receiver's swap from `h` or later; if ours succeeds, it is
+//!    the one that took `p`, and our copy came before it (release).
+//! 2. *Not older:* reading `head = h` acquires the swaps before it, whose receivers had acquired
+//!    every stamp of the lap before. So a stamp read is of this lap or of the last: one bit would
+//!    do, and a byte, which comes round after 256 laps, does. Reading the stamp of this lap
+//!    acquires the value stored before it.
+//! 3. *Not twice:* each position is covered by exactly one successful swap on either side.
+//!
+//! The values are atomics (see [`crate::arch`] for their block copies), so a copy that loses its
+//! race is not a data race; it is thrown away.
+
+use super::cursor::{Cursor, Ends};
+use super::stats::Ledger;
+use super::{Pop, Push, RingMeter};
+use crate::arch::{self, AlignedSlice};
+use crate::sync::{Arc, AtomicU8, AtomicU32, Ordering, at, window};
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+
+/// What an MPMC ring carries: an owned value of 32 bits, such as a packet handle.
+///
+/// # Safety
+/// The type has the size and alignment of `u32` and no uninitialised bytes.
+pub unsafe trait Word: Send + Sized {}
+
+// SAFETY: it is one.
+unsafe impl Word for u32 {}
+// SAFETY: laid out as `u32`.
+unsafe impl Word for std::num::NonZeroU32 {}
+
+/// Makes a ring of at least `capacity` elements (rounded up to a power of two). Clone either end
+/// for each thread that uses it.
+///
+/// # Panics
+/// If `capacity` is 0 or above [`super::MAX_CAPACITY`].
+pub fn ring<T: Word>(capacity: usize) -> (Sender<T>, Receiver<T>) {
+    let ends = Arc::new(Ends::new(capacity));
+    let shared = Arc::new(Shared::new(ends.clone()));
+    let sender = Sender {
+        cursor: Cursor::putter(&ends),
+        ledger: ends.ledgers().open(),
+        ends: ends.clone(),
+        shared: shared.clone(),
+        _not_sync: PhantomData,
+    };
+    let ledger = ends.ledgers().open();
+    let receiver = Receiver {
+        ends,
+        shared,
+        ledger,
+        _not_sync: PhantomData,
+    };
+    (sender, receiver)
+}
+
+/// A run of positions whose slots follow each other.
+#[derive(Clone, Copy)]
+struct Piece {
+    at: usize,
+    slot: usize,
+    len: usize,
+}
+
+/// The storage; dropping it drops what is still inside.
+struct Shared<T: Word> {
+    values: AlignedSlice<AtomicU32>,
+    /// One per slot, and some more that are read along but never judged.
+    stamps: AlignedSlice<AtomicU8>,
+    mask: usize,
+    laps: u32,
+    ends: Arc<Ends>,
+    /// It owns the elements between head and tail.
+    _elements: PhantomData<T>,
+}
+
+impl<T: Word> Shared<T> {
+    fn new(ends: Arc<Ends>) -> Self {
+        const { assert!(size_of::<T>() == 4 && align_of::<T>() == 4, "a Word is laid out as u32") };
+        let slots = ends.capacity();
+        Self {
+            values: AlignedSlice::new(slots, || AtomicU32::new(0)),
+            stamps: AlignedSlice::new(slots + arch::STAMPS_READ_ALONG, || AtomicU8::new(0)),
+            mask: slots - 1,
+            laps: slots.trailing_zeros(),
+            ends,
+            _elements: PhantomData,
+        }
+    }
+
+    /// Cuts the positions `at .. at + len`, at most a lap, where the storage ends. Each piece is
+    /// its position, its slot and its length; the second may be empty.
+    #[inline(always)]
+    fn pieces(&self, at: usize, len: usize) -> [Piece; 2] {
+        let slot = at & self.mask;
+        let first = len.min(self.mask + 1 - slot);
+        [Piece { at, slot, len: first }, Piece { at: at + first, slot: 0, len: len - first }]
+    }
+
+    /// The stamp of a slot filled for position `at`: the lap, counted from 1, in 8 bits.
+    #[inline(always)]
+    fn stamp(&self, at: usize) -> u8 {
+        ((at >> self.laps) + 1) as u8
+    }
+
+    /// Stores values into claimed positions and publishes them.
+    ///
+    /// # Safety
+    /// `from` is valid for reading `len` words; the caller has claimed `at .. at + len`.
+    #[inline(always)]
+    unsafe fn fill(&self, at: usize, len: usize, from: *const u32) {
+        let [first, second] = self.pieces(at, len);
+        // SAFETY: the piece lies inside the storage, and in the caller's words.
+        unsafe { arch::store_words(self.values.as_ptr().wrapping_add(first.slot), from, first.len) };
+        window("sender: values half stored");
+        if second.len > 0 {
+            let from = from.wrapping_add(first.len);
+            // SAFETY: as above.
+            unsafe { arch::store_words(self.values.as_ptr(), from, second.len) };
+        }
+        window("sender: values stored");
+        let stamps = self.stamps.as_ptr().wrapping_add(first.slot);
+        // SAFETY: the piece lies inside the storage.
+        unsafe { arch::stamp(stamps, first.len, self.stamp(first.at)) };
+        window("sender: half published");
+        if second.len > 0 {
+            // SAFETY: as above.
+            unsafe { arch::stamp(self.stamps.as_ptr(), second.len, self.stamp(second.at)) };
+        }
+    }
+
+    /// How many of the positions `at .. at + most` are published without a gap.
+    #[inline(always)]
+    fn published(&self, at: usize, most: usize) -> usize {
+        let [first, second] = self.pieces(at, most);
+        let stamps = self.stamps.as_ptr().wrapping_add(first.slot);
+        // SAFETY: the piece lies inside the storage, which has spare stamps behind its last slot.
+        let found = unsafe { arch::stamped(stamps, first.len, self.stamp(first.at)) };
+        if second.len == 0 || found < first.len {
+            return found;
+        }
+        // SAFETY: as above.
+        found + unsafe { arch::stamped(self.stamps.as_ptr(), second.len, self.stamp(second.at)) }
+    }
+
+    /// Copies the values at `at .. at + len` out.
+    ///
+    /// # Safety
+    /// `to` is valid for writing `len` words. They are the caller's only once it has claimed the
+    /// positions.
+    #[inline(always)]
+    unsafe fn copy(&self, at: usize, len: usize, to: *mut u32) {
+        let [first, second] = self.pieces(at, len);
+        // SAFETY: the piece lies inside the storage, and in the caller's room.
+        unsafe { arch::load_words(self.values.as_ptr().wrapping_add(first.slot), to, first.len) };
+        if second.len > 0 {
+            // SAFETY: as above.
+            unsafe { arch::load_words(self.values.as_ptr(), to.wrapping_add(first.len), second.len) };
+        }
+    }
+
+    /// Takes between `least` and `most` elements, or none. Returns how many.
+    ///
+    /// # Safety
+    /// `to` is valid for writing `most` words.
+    #[inline(always)]
+    unsafe fn take(&self, to: *mut u32, most: usize, least: usize) -> usize {
+        let most = most.min(self.mask + 1);
+        // Acquire: point 2 of the module's head.
+        let mut head = self.ends.head.load(Ordering::Acquire);
+        loop {
+            window("receiver: head read");
+            let count = self.published(head, most);
+            if count == 0 || count < least {
+                // A head that others have moved on meanwhile says nothing about the ring.
+                let now = self.ends.head.load(Ordering::Acquire);
+                if now == head {
+                    return 0;
+                }
+                head = now;
+                continue;
+            }
+            window("receiver: stamps read");
+            // SAFETY: `count` is at most `most`.
+            unsafe { self.copy(head, count, to) };
+            window("receiver: values copied");
+            // Release: point 1. Acquire on failure: as for the load above.
+            let swap = self.ends.head.compare_exchange(
+                head,
+                head + count,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            );
+            match swap {
+                Ok(_) => {
+                    window("receiver: claimed");
+                    return count;
+                }
+                Err(now) => head = now,
+            }
+        }
+    }
+}
+
+impl<T: Word> Drop for Shared<T> {
+    fn drop(&mut self) {
+        // Every handle is gone, so everything claimed is published.
+        loop {
+            let mut element = MaybeUninit::<T>::uninit();
+            // SAFETY: room for one word.
+            if unsafe { self.take(element.as_mut_ptr().cast(), 1, 1) } == 0 {
+                break;
+            }
+            // SAFETY: a `Word` came out as it went in.
+            drop(unsafe { element.assume_init() });
+        }
+    }
+}
+
+/// A putting end; `Send`, used through `&mut`, cloned for each thread that puts.
+pub struct Sender<T: Word> {
+    cursor: Cursor,
+    ends: Arc<Ends>,
+    shared: Arc<Shared<T>>,
+    ledger: std::sync::Arc<Ledger>,
+    _not_sync: PhantomData<Cell<()>>,
+}
+
+impl<T: Word> Sender<T> {
+    /// Claims as many of `most` positions as fit; `None` if there is no room for `least`.
+    #[inline(always)]
+    fn claim(&mut self, most: usize, least: usize) -> Option<(usize, usize)> {
+        let ends = &*self.ends;
+        let mut tail = ends.tail.load(Ordering::Relaxed);
+        loop {
+            // A remembered head was acquired, and with it every claim below: `tail` is past it.
+            let fit = self.cursor.reach(tail, most, &ends.head);
+            window("sender: head read");
+            if fit == 0 || fit < least {
+                return None;
+            }
+            // Relaxed: the claim alone publishes nothing.
+            let swap =
+                ends.tail
+                    .compare_exchange(tail, tail + fit, Ordering::Relaxed, Ordering::Relaxed);
+            match swap {
+                Ok(_) => return Some((tail, fit)),
+                Err(now) => tail = now,
+            }
+        }
+    }
+}
+
+impl<T: Word> Push<T> for Sender<T> {
+    #[inline]
+    unsafe fn push_from_ptr(&mut self, from: *const T, most: usize, least: usize) -> usize {
+        let claimed = self.claim(most, least);
+        let count = claimed.map_or(0, |(_, count)| count);
+        if count < most {
+            self.ledger.refuse(most - count);
+        }
+        if let Some((tail, count)) = claimed {
+            window("sender: claimed");
+            // SAFETY: the caller's elements are words; the positions were just claimed.
+            unsafe { self.shared.fill(tail, count, from.cast()) };
+        }
+        count
+    }
+
+    fn is_closed(&self) -> bool {
+        self.ends.takers.load(Ordering::Acquire) == 0
+    }
+
+    fn meter(&self) -> RingMeter {
+        RingMeter(self.ends.clone())
+    }
+}
+
+impl<T: Word> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        self.ends.putters.fetch_add(1, Ordering::Relaxed);
+        Self {
+            cursor: Cursor::putter(&self.ends),
+            ends: self.ends.clone(),
+            shared: self.shared.clone(),
+            ledger: self.ends.ledgers().open(),
+            _not_sync: PhantomData,
+        }
+    }
+}
+
+impl<T: Word> Drop for Sender<T> {
+    fn drop(&mut self) {
+        self.ends.ledgers().close(&self.ledger);
+        // Release: whoever sees the ring closed sees the last put too.
+        self.ends
+            .putters
+            .fetch_sub(1, at("mpmc.close", Ordering::Release));
+    }
+}
+
+/// A taking end; `Send`, used through `&mut`, cloned for each thread that takes.
+pub struct Receiver<T: Word> {
+    ends: Arc<Ends>,
+    shared: Arc<Shared<T>>,
+    ledger: std::sync::Arc<Ledger>,
+    _not_sync: PhantomData<Cell<()>>,
+}
+
+impl<T: Word> Pop<T> for Receiver<T> {
+    #[inline]
+    unsafe fn pop_to_ptr(&mut self, to: *mut T, most: usize, least: usize) -> usize {
+        // SAFETY: the caller's room for `most` words.
+        let count = unsafe { self.shared.take(to.cast(), most, least) };
+        if count < most {
+            self.ledger.fall_short();
+        }
+        count
+    }
+
+    fn is_closed(&self) -> bool {
+        self.ends.putters.load(Ordering::Acquire) == 0
+    }
+
+    fn meter(&self) -> RingMeter {
+        RingMeter(self.ends.clone())
+    }
+}
+
+impl<T: Word> Clone for Receiver<T> {
+    fn clone(&self) -> Self {
+        self.ends.takers.fetch_add(1, Ordering::Relaxed);
+        Self {
+            ends: self.ends.clone(),
+            shared: self.shared.clone(),
+            ledger: self.ends.ledgers().open(),
+            _not_sync: PhantomData,
+        }
+    }
+}
+
+impl<T: Word> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        self.ends.ledgers().close(&self.ledger);
+        self.ends.takers.fetch_sub(1, Ordering::Release);
+    }
+}

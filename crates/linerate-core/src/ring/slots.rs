@@ -1,0 +1,94 @@
+//! The storage of an SPSC ring: slots that are each owned by exactly one side at a time.
+//!
+//! Who owns which slot follows from the positions in [`super::cursor`]; this file only moves
+//! elements, in at most two block copies. Under loom every slot is a cell of its own, so that loom
+//! sees each access.
+
+use super::cursor::Span;
+use crate::arch::AlignedSlice;
+use crate::sync::UnsafeCell;
+use std::mem::MaybeUninit;
+
+pub(crate) struct Slots<T>(AlignedSlice<UnsafeCell<MaybeUninit<T>>>);
+
+// SAFETY: the two ends may be on two threads, but each slot is touched by its owner only, so
+// elements move between threads (hence `Send`) and are never shared between them.
+unsafe impl<T: Send> Sync for Slots<T> {}
+
+impl<T> Slots<T> {
+    pub(crate) fn new(capacity: usize) -> Self {
+        const {
+            assert!(
+                size_of::<T>() > 0,
+                "a ring of zero-sized elements is a counter: use an atomic"
+            )
+        };
+        Self(AlignedSlice::new(capacity, || {
+            UnsafeCell::new(MaybeUninit::uninit())
+        }))
+    }
+
+    /// The first slot; `capacity` slots follow each other from here.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(crate) fn base(&self) -> *mut T {
+        self.0.as_ptr().cast_mut().cast()
+    }
+
+    /// Moves `span.len` elements from `from` on into the slots.
+    ///
+    /// # Safety
+    /// The caller owns the slots, which are vacant; `from` is valid for reading the elements,
+    /// which are the ring's from then on.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(crate) unsafe fn write(&self, span: Span, from: *const T) {
+        let start = self.base().wrapping_add(span.start);
+        // SAFETY: `first` slots from `start` on lie inside the storage; the caller owns them.
+        unsafe { std::ptr::copy_nonoverlapping(from, start, span.first) };
+        if span.first < span.len {
+            let from = from.wrapping_add(span.first);
+            // SAFETY: the rest wraps to slot 0 and is shorter than the storage.
+            unsafe { std::ptr::copy_nonoverlapping(from, self.base(), span.len - span.first) };
+        }
+    }
+
+    /// Moves `span.len` elements out of the slots to `to` on.
+    ///
+    /// # Safety
+    /// The caller owns the slots, which are filled, and treats them as vacant from then on; `to`
+    /// is valid for writing the elements.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(crate) unsafe fn read(&self, span: Span, to: *mut T) {
+        let start = self.base().wrapping_add(span.start);
+        // SAFETY: `first` slots from `start` on lie inside the storage; the caller owns them.
+        unsafe { std::ptr::copy_nonoverlapping(start, to, span.first) };
+        if span.first < span.len {
+            let to = to.wrapping_add(span.first);
+            // SAFETY: the rest wraps to slot 0 and is shorter than the storage.
+            unsafe { std::ptr::copy_nonoverlapping(self.base(), to, span.len - span.first) };
+        }
+    }
+
+    #[cfg(loom)]
+    pub(crate) unsafe fn write(&self, span: Span, from: *const T) {
+        for index in 0..span.len {
+            let slot = &self.0[(span.start + index) & (self.0.len() - 1)];
+            // SAFETY: as for the block copy.
+            slot.with_mut(|slot| unsafe {
+                slot.cast::<T>()
+                    .copy_from_nonoverlapping(from.add(index), 1)
+            });
+        }
+    }
+
+    #[cfg(loom)]
+    pub(crate) unsafe fn read(&self, span: Span, to: *mut T) {
+        for index in 0..span.len {
+            let slot = &self.0[(span.start + index) & (self.0.len() - 1)];
+            // SAFETY: as for the block copy.
+            slot.with(|slot| unsafe { slot.cast::<T>().copy_to_nonoverlapping(to.add(index), 1) });
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! A ring from one putter to one taker.
+//!
+//! Each end keeps its own position in its handle, stores it once per burst, and remembers how far
+//! the peer was ([`super::cursor::Cursor`]): on a ring that is neither full nor empty a burst
+//! touches the peer's position about once per capacity.
+//!
+//! **Ownership.** Slots from `head` to `tail` belong to the consumer, the others to the producer.
+//! A side gives slots away by storing its position with release; the other acquires it.
+//!
+//! ```compile_fail
+//! let (producer, _consumer) = linerate_core::ring::spsc::ring::<u32>(4);
+//! let second = producer.clone(); // one putter: there is no `Clone`
+//! ```
+
+use super::cursor::{Cursor, Ends, Span};
+use super::slots::Slots;
+use super::stats::Ledger;
+use super::{Pop, Push, RingMeter};
+use crate::sync::{Arc, Ordering, at};
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+
+/// Makes a ring of at least `capacity` elements (rounded up to a power of two).
+///
+/// # Panics
+/// If `capacity` is 0 or above [`super::MAX_CAPACITY`].
+pub fn ring<T>(capacity: usize) -> (Producer<T>, Consumer<T>) {
+    let ends = Arc::new(Ends::new(capacity));
+    let shared = Arc::new(Shared {
+        slots: Slots::new(ends.capacity()),
+        ends: ends.clone(),
+    });
+    let producer = Producer {
+        tail: 0,
+        cursor: Cursor::putter(&ends),
+        ledger: ends.ledgers().open(),
+        ends: ends.clone(),
+        shared: shared.clone(),
+        _not_sync: PhantomData,
+    };
+    let ledger = ends.ledgers().open();
+    let consumer = Consumer {
+        head: 0,
+        cursor: Cursor::taker(&ends),
+        ledger,
+        ends,
+        shared,
+        _not_sync: PhantomData,
+    };
+    (producer, consumer)
+}
+
+/// The storage; dropping it drops what is still inside.
+struct Shared<T> {
+    slots: Slots<T>,
+    ends: Arc<Ends>,
+}
+
+impl<T> Drop for Shared<T> {
+    fn drop(&mut self) {
+        // Both ends are gone, and the last reference has acquired what they did.
+        let tail = self.ends.tail.load(Ordering::Acquire);
+        let mut head = self.ends.head.load(Ordering::Acquire);
+        while head != tail {
+            let mut element = MaybeUninit::<T>::uninit();
+            let span = Span::new(head, 1, self.ends.capacity());
+            // SAFETY: slots from head to tail are filled, and nobody else is left.
+            unsafe { self.slots.read(span, element.as_mut_ptr()) };
+            head = head.wrapping_add(1);
+            self.ends.head.store(head, Ordering::Release);
+            // SAFETY: just moved out of the slot.
+            drop(unsafe { element.assume_init() });
+        }
+    }
+}
+
+/// The putting end; `Send`, used through `&mut`, not `Clone`.
+pub struct Producer<T> {
+    /// Own position; `ends.tail` follows it.
+    tail: usize,
+    cursor: Cursor,
+    ends: Arc<Ends>,
+    shared: Arc<Shared<T>>,
+    ledger: std::sync::Arc<Ledger>,
+    _not_sync: PhantomData<Cell<()>>,
+}
+
+impl<T> Producer<T> {
+    /// How many of at most `most` elements fit, or 0 if fewer than `least`; counts the others.
+    #[inline(always)]
+    fn claim(&mut self, most: usize, least: usize) -> usize {
+        let fit = self.cursor.reach(self.tail, most, &self.ends.head);
+        if fit == most {
+            return fit;
+        }
+        let fit = if fit < least { 0 } else { fit };
+        self.ledger.refuse(most - fit);
+        fit
+    }
+
+    /// Gives the next `count` slots to the consumer.
+    #[inline(always)]
+    fn publish(&mut self, count: usize) {
+        self.tail = self.tail.wrapping_add(count);
+        self.ends
+            .tail
+            .store(self.tail, at("spsc.publish", Ordering::Release));
+    }
+}
+
+impl<T> Push<T> for Producer<T> {
+    #[inline]
+    unsafe fn push_from_ptr(&mut self, from: *const T, most: usize, least: usize) -> usize {
+        let count = self.claim(most, least);
+        if count > 0 {
+            let span = Span::new(self.tail, count, self.ends.capacity());
+            // SAFETY: `claim` found the slots vacant, and this is the only producer.
+            unsafe { self.shared.slots.write(span, from) };
+            self.publish(count);
+        }
+        count
+    }
+
+    fn is_closed(&self) -> bool {
+        self.ends.takers.load(Ordering::Acquire) == 0
+    }
+
+    fn meter(&self) -> RingMeter {
+        RingMeter(self.ends.clone())
+    }
+}
+
+impl<T> Drop for Producer<T> {
+    fn drop(&mut self) {
+        self.ends.ledgers().close(&self.ledger);
+        // Release: whoever sees the end closed sees the last put too.
+        self.ends
+            .putters
+            .store(0, at("spsc.close", Ordering::Release));
+    }
+}
+
+/// The taking end; `Send`, used through `&mut`, not `Clone`.
+pub struct Consumer<T> {
+    /// Own position; `ends.head` follows it.
+    head: usize,
+    cursor: Cursor,
+    ends: Arc<Ends>,
+    shared: Arc<Shared<T>>,
+    ledger: std::sync::Arc<Ledger>,
+    _not_sync: PhantomData<Cell<()>>,
+}
+
+impl<T> Consumer<T> {
+    /// How many of at most `most` elements are there, or 0 if fewer than `least`.
+    #[inline(always)]
+    fn claim(&mut self, most: usize, least: usize) -> usize {
+        let there = self.cursor.reach(self.head, most, &self.ends.tail);
+        if there == most {
+            return there;
+        }
+        self.ledger.fall_short();
+        if there < least { 0 } else { there }
+    }
+
+    /// Gives the next `count` slots back to the producer.
+    #[inline(always)]
+    fn release(&mut self, count: usize) {
+        self.head = self.head.wrapping_add(count);
+        self.ends
+            .head
+            .store(self.head, at("spsc.release", Ordering::Release));
+    }
+}
+
+impl<T> Pop<T> for Consumer<T> {
+    #[inline]
+    unsafe fn pop_to_ptr(&mut self, to: *mut T, most: usize, least: usize) -> usize {
+        let count = self.claim(most, least);
+        if count > 0 {
+            let span = Span::new(self.head, count, self.ends.capacity());
+            // SAFETY: `claim` found the slots filled, and this is the only consumer.
+            unsafe { self.shared.slots.read(span, to) };
+            self.release(count);
+        }
+        count
+    }
+
+    fn is_closed(&self) -> bool {
+        self.ends.putters.load(Ordering::Acquire) == 0
+    }
+
+    fn meter(&self) -> RingMeter {
+        RingMeter(self.ends.clone())
+    }
+}
+
+impl<T> Drop for Consumer<T> {
+    fn drop(&mut self) {
+        self.ends.ledgers().close(&self.ledger);
+        self.ends.takers.store(0, Ordering::Release);
+    }
+}

@@ -1,0 +1,1 @@
+//! Wakes an lcore that sleeps although its work arrives in memory rings.

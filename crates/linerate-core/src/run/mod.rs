@@ -1,0 +1,3 @@
+//! Workers: how an lcore runs, sleeps and wakes.
+
+pub mod doorbell;

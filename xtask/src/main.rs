@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod ci;
+mod compare;
 mod error;
 mod libtest;
 mod packages;
@@ -37,6 +38,8 @@ enum Task {
     Test(test::Options),
     /// What continuous integration runs: format, lints, docs, unsafe, tests, loom, sanitizer, fuzz corpus
     Ci,
+    /// Measure linerate against DPDK on this machine, both sides in turns
+    Compare(compare::Options),
     /// Count `unsafe` per file; fail where it is not allowed or not explained
     UnsafeReport(unsafe_report::Options),
 }
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Test(options) => test::run(&options),
         Task::Ci => ci::run(),
+        Task::Compare(options) => compare::run(&options),
         Task::UnsafeReport(options) => unsafe_report::run(&options),
     };
     outcome.unwrap_or_else(|error: TaskError| {

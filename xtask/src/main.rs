@@ -1,4 +1,58 @@
-//! The repository's own tasks.
+//! The repository's own tasks: `cargo xtask test`, `ci`, `compare`, `unsafe-report`.
+//!
+//! Each task is a module with a `run` function; nothing here is published. Start with the
+//! [`Task`] table below, then open the module it names.
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod ci;
+mod compare;
+mod error;
+mod libtest;
+mod packages;
+mod process;
+mod rust_scan;
+mod test;
+mod undo;
+mod unsafe_report;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use error::TaskError;
+
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    about = "linerate's own tasks"
+)]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Build and run every test; offer to install the Debian packages they use
+    Test(test::Options),
+    /// What continuous integration runs: format, lints, docs, unsafe, tests, loom, sanitizer, fuzz corpus
+    Ci,
+    /// Measure linerate against DPDK on this machine, both sides in turns
+    Compare(compare::Options),
+    /// Count `unsafe` per file; fail where it is not allowed or not explained
+    UnsafeReport(unsafe_report::Options),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().task {
+        Task::Test(options) => test::run(&options),
+        Task::Ci => ci::run(),
+        Task::Compare(options) => compare::run(&options),
+        Task::UnsafeReport(options) => unsafe_report::run(&options),
+    };
+    outcome.unwrap_or_else(|error: TaskError| {
+        eprintln!("xtask: {error}");
+        ExitCode::FAILURE
+    })
+}

@@ -1,0 +1,45 @@
+// What the peer programs share: how a row is asked for and how a figure is handed back.
+// Everything that is timed here is DPDK's; these files only drive it.
+#ifndef PEER_H
+#define PEER_H
+
+#include <stdint.h>
+
+#include <rte_cycles.h>
+#include <rte_lcore.h>
+
+// The ring's size on both sides of the comparison.
+#define RING_SLOTS 1024
+// The largest bulk that a row asks for.
+#define BULK_MAX 256
+
+struct ask {
+	const char *row;
+	double seconds;    // of each timed run
+	unsigned bulk;     // 1, 8, 32 or 256
+};
+
+struct answer {
+	double value;        // ns per element
+	const char *what;    // which of DPDK's functions gave it
+	const void *memory;  // an address inside what was measured, for its page size
+	char detail[256];    // the inside of a JSON object
+};
+
+int ring_one_core(const struct ask *ask, int mpmc, struct answer *answer);
+int ring_two_cores(const struct ask *ask, int mpmc, struct answer *answer);
+int ring_round_trip(const struct ask *ask, struct answer *answer);
+int pool_in_cache(const struct ask *ask, struct answer *answer);
+int pool_beyond_cache(const struct ask *ask, struct answer *answer);
+
+static inline double ns_per(uint64_t cycles, uint64_t elements)
+{
+	return (double)cycles * 1e9 / (double)rte_get_tsc_hz() / (double)elements;
+}
+
+static inline uint64_t cycles_of(double seconds)
+{
+	return (uint64_t)(seconds * (double)rte_get_tsc_hz());
+}
+
+#endif

@@ -1,0 +1,171 @@
+//! `cargo xtask ci`: every check, each timed, a table at the end, and last the tests' closing line.
+
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use crate::error::TaskError;
+use crate::libtest::Tally;
+use crate::{process, test, unsafe_report};
+
+/// More than this on two cores is a fault of ours, not of the machine.
+const BUDGET: Duration = Duration::from_secs(20 * 60);
+
+const SANITIZED: &str = "x86_64-unknown-linux-gnu";
+
+enum Outcome {
+    Passed,
+    Failed,
+    /// With the reason.
+    Skipped(String),
+}
+
+/// One line of the table below.
+struct Step {
+    name: &'static str,
+    run: fn(&mut Tally) -> Result<Outcome, TaskError>,
+}
+
+#[rustfmt::skip]
+const STEPS: &[Step] = &[
+    Step { name: "format",        run: |_| checked(&mut process::cargo(&["fmt", "--all", "--check"])) },
+    Step { name: "clippy",        run: |_| checked(&mut process::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])) },
+    Step { name: "docs",          run: |_| docs() },
+    Step { name: "unsafe report", run: |_| unsafe_code() },
+    Step { name: "test",          run: tests },
+    Step { name: "loom",          run: |_| loom() },
+    Step { name: "thread sanitizer", run: |_| thread_sanitizer() },
+    Step { name: "fuzz replay",   run: |_| fuzz_replay() },
+];
+
+/// Runs all the steps, whatever becomes of the earlier ones.
+pub(crate) fn run() -> Result<ExitCode, TaskError> {
+    let started = Instant::now();
+    let mut tally = Tally::default();
+    let mut table = Vec::new();
+    for step in STEPS {
+        println!("==> {}", step.name);
+        let began = Instant::now();
+        let outcome = (step.run)(&mut tally).unwrap_or_else(|error| {
+            println!("{error}");
+            Outcome::Failed
+        });
+        table.push((step.name, outcome, began.elapsed()));
+    }
+    println!();
+    let mut failed = false;
+    for (name, outcome, took) in &table {
+        let said = match outcome {
+            Outcome::Passed => "passed".to_owned(),
+            Outcome::Failed => "FAILED".to_owned(),
+            Outcome::Skipped(reason) => format!("skipped: {reason}"),
+        };
+        failed |= matches!(outcome, Outcome::Failed);
+        println!("{name:17} {:7.1} s  {said}", took.as_secs_f64());
+    }
+    let took = started.elapsed();
+    println!("{:17} {:7.1} s", "total", took.as_secs_f64());
+    if took > BUDGET {
+        println!(
+            "over the budget of {} minutes: shorten the slowest step, or mark its tests #[ignore = \"long: ...\"]",
+            BUDGET.as_secs() / 60
+        );
+    }
+    println!("{tally}");
+    Ok(if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+fn checked(command: &mut Command) -> Result<Outcome, TaskError> {
+    process::run(command).map(|()| Outcome::Passed)
+}
+
+fn docs() -> Result<Outcome, TaskError> {
+    let mut command = process::cargo(&["doc", "--workspace", "--no-deps"]);
+    checked(command.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+fn unsafe_code() -> Result<Outcome, TaskError> {
+    let passed = unsafe_report::run(&unsafe_report::Options::default())? == ExitCode::SUCCESS;
+    Ok(if passed {
+        Outcome::Passed
+    } else {
+        Outcome::Failed
+    })
+}
+
+fn tests(tally: &mut Tally) -> Result<Outcome, TaskError> {
+    let options = test::Options {
+        yes: true,
+        ..test::Options::default()
+    };
+    *tally = test::tally(&options)?;
+    Ok(if tally.failed == 0 {
+        Outcome::Passed
+    } else {
+        Outcome::Failed
+    })
+}
+
+/// The loom models are the tests with `loom` in their path, built with `--cfg loom` and optimised.
+fn loom() -> Result<Outcome, TaskError> {
+    let mut command = process::cargo(&["test", "-p", "linerate-core", "--lib", "--release"]);
+    command
+        .args(["--config", "profile.release.lto=false"])
+        .args(["--config", "profile.release.codegen-units=16"])
+        .arg("--target-dir")
+        .arg(process::target_dir().join("loom"))
+        .args(["--", "loom"])
+        .env("RUSTFLAGS", "--cfg loom");
+    checked(&mut command)
+}
+
+/// Rings, pools and packets across threads; needs a nightly compiler, of any date.
+fn thread_sanitizer() -> Result<Outcome, TaskError> {
+    let nightly = process::output(Command::new("rustup").args(["run", "nightly", "rustc", "-V"]));
+    if !nightly.is_ok_and(|output| output.status.success()) {
+        return Ok(Outcome::Skipped(
+            "no nightly toolchain (rustup toolchain install nightly --profile minimal)".into(),
+        ));
+    }
+    if std::env::consts::ARCH != "x86_64" {
+        return Ok(Outcome::Skipped("set up for x86_64 only".into()));
+    }
+    let mut command = Command::new("rustup");
+    command
+        .args([
+            "run",
+            "nightly",
+            "cargo",
+            "test",
+            "-p",
+            "linerate-core",
+            "--lib",
+        ])
+        .args(["--target", SANITIZED])
+        .arg("--target-dir")
+        .arg(process::target_dir().join("tsan"))
+        .args(["--", "ring", "pool", "packet"])
+        .env(
+            "RUSTFLAGS",
+            "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer",
+        )
+        .env_remove("CARGO")
+        .env_remove("RUSTC")
+        .env_remove("RUSTUP_TOOLCHAIN")
+        .current_dir(process::root());
+    checked(&mut command)
+}
+
+/// The fuzz targets are plain functions: a stable toolchain replays every corpus file through them.
+fn fuzz_replay() -> Result<Outcome, TaskError> {
+    if !process::root().join("fuzz/Cargo.toml").is_file() {
+        return Ok(Outcome::Skipped(
+            "no corpus: nothing here parses untrusted input yet".into(),
+        ));
+    }
+    let mut command = process::cargo(&["test", "-p", "linerate-fuzz", "--test", "replay"]);
+    checked(command.args(["--", "--nocapture"]))
+}

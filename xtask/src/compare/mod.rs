@@ -1,0 +1,393 @@
+//! `cargo xtask compare`: linerate and DPDK on this machine, in turns, on the same cores.
+//!
+//! Read [`rows`] first: the table. Both sides of a row are processes that print one figure; they run ours,
+//! peer, ours, peer, for at least five rounds, one at a time, and the medians are compared. [`ours`] runs
+//! `linerate bench micro`, [`peer`] our C programs that drive DPDK, [`forward`] DPDK's own applications.
+//! What is changed on the machine for it (huge pages, namespaces, the session's weight) is undone at the end.
+
+mod absolute;
+mod forward;
+mod hugepages;
+mod machine;
+mod near;
+mod ours;
+mod peer;
+mod report;
+mod rows;
+mod sample;
+mod stats;
+mod testpmd;
+mod veth;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::json;
+
+use absolute::{ABSOLUTES, Absolute};
+use forward::Setting;
+use hugepages::Hugepages;
+use machine::Cpus;
+use near::Patience;
+use ours::Linerate;
+use peer::Dpdk;
+use report::{Limited, Line, Rounds, Status};
+use rows::{Peer, ROWS, Row};
+use sample::Sample;
+use veth::Veth;
+
+use crate::error::TaskError;
+use crate::undo::Undo;
+
+/// `--only AREA` ends within 10 minutes; after this nobody waits for near cores any more.
+const WAITING_ENDS: Duration = Duration::from_secs(7 * 60);
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Only rows whose names begin with one of these, like ring.spsc or fwd,veth
+    #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
+    only: Vec<String>,
+    /// Print one JSON document instead of the table
+    #[arg(long)]
+    json: bool,
+    /// An installed DPDK to use instead of the distribution's
+    #[arg(long, value_name = "PREFIX")]
+    dpdk: Option<PathBuf>,
+    /// Rounds of each row
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(5..))]
+    rounds: u16,
+    /// Seconds that each side measures in each round [default: 0.5 for rings and pools, else 1]
+    #[arg(long, value_name = "S")]
+    seconds: Option<f64>,
+    /// Run DPDK's side alone: what this machine's DPDK does
+    #[arg(long)]
+    peer_only: bool,
+    /// Exit with 3 when a target is missed or a row is unmeasured
+    #[arg(long)]
+    strict: bool,
+}
+
+/// Runs the selected rows and prints what came out.
+pub(crate) fn run(options: &Options) -> Result<ExitCode, TaskError> {
+    let started = Instant::now();
+    let (rows, absolutes) = select(options)?;
+    let _alone = wait_until_alone()?;
+    let mut undo = Undo::new()?;
+    let mut bench = Bench::prepare(options, &rows, started, &mut undo)?;
+
+    let weight = machine::weigh_session(&mut undo)?;
+    let pages = bench.pages.describe();
+    let version = bench.dpdk.as_ref().map(|dpdk| dpdk.version.as_str());
+    let mut facts = machine::facts(&bench.cpus, &pages, &weight, version);
+    if !options.json {
+        println!("{}", describe(&facts));
+        println!("{}", report::HEAD);
+    }
+
+    let stolen_before = machine::stolen_ticks();
+    let (mut documents, mut statuses) = (Vec::new(), Vec::new());
+    for row in &rows {
+        let line = bench.measure(row);
+        if !options.json {
+            println!("{}", line.text());
+        }
+        documents.push(line.json());
+        statuses.push(line.status);
+    }
+    for row in absolutes {
+        progress(row.name);
+        let value = (row.measure)(bench.linerate.as_ref()).map_err(|error| error.to_string());
+        let line = Limited::new(row, value);
+        if !options.json {
+            println!("{}", line.text());
+        }
+        documents.push(line.json());
+        statuses.push(line.status());
+    }
+    let stolen = machine::stolen_ticks();
+    let ticks = (stolen.1 - stolen_before.1).max(1) as f64;
+    let stolen_percent = 100.0 * (stolen.0 - stolen_before.0) as f64 / ticks;
+    if options.json {
+        facts["stolen_percent"] = json!(stolen_percent);
+        println!("{}", json!({ "machine": facts, "rows": documents }));
+    } else {
+        println!("stolen by the host meanwhile: {stolen_percent:.1}% of all CPU time");
+    }
+    Ok(exit_code(&statuses, options.strict))
+}
+
+fn exit_code(statuses: &[Status], strict: bool) -> ExitCode {
+    if statuses.contains(&Status::Failed) {
+        return ExitCode::FAILURE;
+    }
+    let fell_short = [Status::Missed, Status::Unmeasured]
+        .iter()
+        .any(|status| statuses.contains(status));
+    ExitCode::from(if strict && fell_short { 3 } else { 0 })
+}
+
+fn select(options: &Options) -> Result<(Vec<Row>, Vec<&'static Absolute>), TaskError> {
+    let only = &options.only;
+    let rows: Vec<Row> = ROWS
+        .iter()
+        .filter(|row| rows::selected(row.name, only))
+        .copied()
+        .collect();
+    let absolutes: Vec<&Absolute> = ABSOLUTES
+        .iter()
+        .filter(|row| rows::selected(row.name, only))
+        .filter(|row| !(row.on_request && only.is_empty()) && !options.peer_only)
+        .collect();
+    if rows.is_empty() && absolutes.is_empty() {
+        let names = ROWS.iter().map(|row| row.name);
+        let mut areas: Vec<&str> = names
+            .chain(ABSOLUTES.iter().map(|row| row.name))
+            .filter_map(|name| name.split('.').next())
+            .collect();
+        areas.dedup();
+        return Err(TaskError::Missing {
+            what: format!("no row's name begins with {}", only.join(" or ")),
+            fix: format!("the areas are {}", areas.join(", ")),
+        });
+    }
+    Ok((rows, absolutes))
+}
+
+/// One measuring process at a time on this machine: the lock of whoever compares now.
+fn wait_until_alone() -> Result<std::fs::File, TaskError> {
+    let path = std::env::temp_dir().join("linerate-compare.lock");
+    let open = std::fs::File::options()
+        .create(true)
+        .append(true)
+        .open(&path);
+    let file = open.map_err(TaskError::file(&path))?;
+    if file.try_lock().is_err() {
+        progress("waiting for another comparison on this machine to end");
+        file.lock().map_err(TaskError::file(&path))?;
+    }
+    Ok(file)
+}
+
+/// The facts as lines for people.
+fn describe(facts: &serde_json::Value) -> String {
+    let fact = |key: &str| match &facts[key] {
+        serde_json::Value::String(text) => text.clone(),
+        serde_json::Value::Null => "none".into(),
+        other => other.to_string(),
+    };
+    format!(
+        "{}, {} CPUs{}; Linux {}; rustc and cc: {}; {}\nworker on CPU {}, the other on {}; {}; {}; DPDK {}",
+        fact("cpu"),
+        fact("cpus"),
+        if facts["hypervisor"] == true {
+            ", a virtual machine"
+        } else {
+            ""
+        },
+        fact("kernel"),
+        fact("rustc"),
+        fact("cc"),
+        fact("worker_cpu"),
+        fact("other_cpu"),
+        fact("scheduling"),
+        fact("pages"),
+        fact("dpdk"),
+    )
+}
+
+fn progress(what: &str) {
+    eprintln!("  .. {what}");
+}
+
+/// Everything that stays the same from row to row.
+struct Bench<'a> {
+    options: &'a Options,
+    cpus: Cpus,
+    pages: Hugepages,
+    dpdk: Option<Dpdk>,
+    /// Our C program, when a row needs it.
+    micro: Option<PathBuf>,
+    xgen: Option<PathBuf>,
+    linerate: Option<Linerate>,
+    patience: Patience,
+}
+
+impl<'a> Bench<'a> {
+    /// Builds both sides and makes the machine ready.
+    fn prepare(
+        options: &'a Options,
+        rows: &[Row],
+        started: Instant,
+        undo: &mut Undo,
+    ) -> Result<Bench<'a>, TaskError> {
+        let cpus = Cpus::choose()?;
+        let dpdk = (!rows.is_empty())
+            .then(|| Dpdk::find(options.dpdk.as_deref()))
+            .transpose()?;
+        let is_micro = |row: &Row| matches!(row.peer, Peer::OneCore | Peer::TwoCores);
+        let micro = match &dpdk {
+            Some(dpdk) if rows.iter().any(is_micro) => Some(dpdk.build_micro()?),
+            _ => None,
+        };
+        let on_veth = rows.iter().any(|row| matches!(row.peer, Peer::Veth { .. }));
+        let xgen = on_veth.then(peer::build_xgen).transpose()?;
+        let linerate = (!options.peer_only).then(Linerate::build).transpose()?;
+        let pages = if rows.is_empty() {
+            Hugepages::Absent("no huge pages needed".into())
+        } else {
+            undo.add(&format!("rm -rf /var/run/dpdk/{}", peer::file_prefix()))?;
+            Hugepages::provide(undo)
+        };
+        Ok(Bench {
+            options,
+            cpus,
+            pages,
+            dpdk,
+            micro,
+            xgen,
+            linerate,
+            patience: Patience::new(near::PATIENCE, started + WAITING_ENDS),
+        })
+    }
+
+    /// All rounds of one row. What goes wrong is part of the line.
+    fn measure(&mut self, row: &Row) -> Line {
+        let wanted = usize::from(self.options.rounds);
+        let mut data = Rounds::default();
+        let needs_two = matches!(row.peer, Peer::TwoCores | Peer::Veth { .. });
+        if needs_two && self.cpus.other.is_none() {
+            data.note = Some("needs two CPUs".into());
+        } else if let Err(error) = self.rounds(row, wanted, &mut data) {
+            data.note = Some(error.to_string());
+            data.failed = true;
+        }
+        Line::new(row, data, wanted, self.options.peer_only)
+    }
+
+    fn rounds(&mut self, row: &Row, wanted: usize, data: &mut Rounds) -> Result<(), TaskError> {
+        let mut undo = Undo::new()?;
+        let Peer::Veth { tx, .. } = row.peer else {
+            return self.turns(row, wanted, None, data);
+        };
+        let veth = Veth::create(&mut undo)?;
+        let xgen = self.xgen.as_ref().expect("prepare built it for veth rows");
+        let feeder = if tx { None } else { self.cpus.other };
+        let far_end = veth.far_end(xgen, feeder)?;
+        let result = self.turns(row, wanted, Some(&veth), data);
+        drop(far_end);
+        result
+    }
+
+    fn turns(
+        &mut self,
+        row: &Row,
+        wanted: usize,
+        veth: Option<&Veth>,
+        data: &mut Rounds,
+    ) -> Result<(), TaskError> {
+        for round in 1..=wanted {
+            progress(&format!("{} round {round} of {wanted}", row.name));
+            let (ours, peer) = if row.peer == Peer::TwoCores {
+                // Taken out for the time of the call: the probe and the round borrow the rest.
+                let mut patience = std::mem::replace(
+                    &mut self.patience,
+                    Patience::new(Duration::ZERO, Instant::now()),
+                );
+                let near = patience.near(
+                    || self.core_to_core(),
+                    || self.turn(row, veth, data.note.is_some()),
+                );
+                self.patience = patience;
+                let Some((turn, trip_ns)) = near? else {
+                    data.note = Some(format!(
+                        "the cores were far apart (round trip over {} ns) and did not come near in time",
+                        near::NEAR_NS
+                    ));
+                    return Ok(());
+                };
+                data.trips_ns.push(trip_ns);
+                turn
+            } else {
+                self.turn(row, veth, data.note.is_some())?
+            };
+            data.ours.extend(ours);
+            match peer {
+                Ok(peer) => data.peer.push(peer),
+                Err(error) => {
+                    let Some(value) = rows::published(row) else {
+                        return Err(error);
+                    };
+                    data.note = Some(format!("published figure: DPDK here did not run ({error})"));
+                    data.peer.push(Sample {
+                        value,
+                        pages: String::new(),
+                        peer_name: rows::PUBLISHED_NAME.into(),
+                        detail: Default::default(),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ours, then the peer. The peer's error is handed on apart, for rows with a published figure.
+    #[allow(clippy::type_complexity, reason = "two results of one turn")]
+    fn turn(
+        &self,
+        row: &Row,
+        veth: Option<&Veth>,
+        peer_is_published: bool,
+    ) -> Result<(Option<Sample>, Result<Sample, TaskError>), TaskError> {
+        let seconds = self.seconds(row);
+        let run_ours = |linerate: &Linerate| linerate.run(row, seconds, &self.cpus, veth);
+        let ours = self.linerate.as_ref().map(run_ours).transpose()?;
+        if peer_is_published {
+            let skipped = TaskError::Missing {
+                what: "it failed before".into(),
+                fix: "see the first round".into(),
+            };
+            return Ok((ours, Err(skipped)));
+        }
+        Ok((ours, self.peer(row, seconds, veth)))
+    }
+
+    fn peer(&self, row: &Row, seconds: f64, veth: Option<&Veth>) -> Result<Sample, TaskError> {
+        if let Peer::OneCore | Peer::TwoCores = row.peer {
+            return self.micro_peer(row.name, seconds, row.peer == Peer::TwoCores);
+        }
+        let setting = Setting {
+            dpdk: self.dpdk.as_ref().expect("found in prepare"),
+            cpus: &self.cpus,
+            pages: &self.pages,
+            veth,
+            seconds,
+        };
+        setting.run(row)
+    }
+
+    fn micro_peer(&self, name: &str, seconds: f64, two: bool) -> Result<Sample, TaskError> {
+        let program = self
+            .micro
+            .as_ref()
+            .expect("built in prepare for these rows");
+        peer::micro(program, name, seconds, two, &self.cpus, &self.pages)
+    }
+
+    /// The round trip between the cores, by whichever side is there.
+    fn core_to_core(&self) -> Result<f64, TaskError> {
+        match &self.linerate {
+            Some(linerate) => linerate.core_to_core(&self.cpus),
+            None => Ok(self.micro_peer("probe.core2core", 0.1, true)?.value),
+        }
+    }
+
+    fn seconds(&self, row: &Row) -> f64 {
+        let by_default = match row.peer {
+            Peer::OneCore | Peer::TwoCores => 0.5,
+            _ => 1.0,
+        };
+        self.options.seconds.unwrap_or(by_default)
+    }
+}

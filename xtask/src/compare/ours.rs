@@ -1,0 +1,123 @@
+//! Our side: `linerate bench micro ROW --seconds S --cpus A[,B] [--port SPEC] --json`.
+//!
+//! One line of JSON comes back (see [`super::sample`]). The first CPU is the worker. veth rows run in a
+//! namespace and get the port to open.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use super::machine::Cpus;
+use super::rows::{Driver, Peer, Row};
+use super::sample::{self, Sample};
+use super::testpmd;
+use super::veth::{self, Veth};
+use crate::error::TaskError;
+use crate::process;
+
+/// A measuring process that has not ended this long after it should have is ended.
+const GRACE_SECONDS: f64 = 60.0;
+
+/// The release build of the `linerate` binary.
+pub(super) struct Linerate {
+    program: PathBuf,
+}
+
+impl Linerate {
+    pub(super) fn build() -> Result<Linerate, TaskError> {
+        let mut cargo = process::cargo(&["build", "--release", "--package", "linerate"]);
+        process::run(cargo.stdout(Stdio::null()))?;
+        Ok(Linerate {
+            program: process::target_dir().join("release/linerate"),
+        })
+    }
+
+    /// The arguments after the name of a program that starts others (`timeout`, `ip netns exec NS timeout`).
+    fn arguments(&self, row: &str, seconds: f64, cpus: &str) -> Vec<OsString> {
+        let limit = (seconds * 4.0 + GRACE_SECONDS).to_string();
+        let mut arguments: Vec<OsString> = vec!["--foreground".into(), "-k5".into(), limit.into()];
+        arguments.push(self.program.clone().into());
+        let seconds = seconds.to_string();
+        let own = [
+            "bench",
+            "micro",
+            row,
+            "--seconds",
+            &seconds,
+            "--cpus",
+            cpus,
+            "--json",
+        ];
+        arguments.extend(own.map(OsString::from));
+        arguments
+    }
+
+    /// Any row or probe that needs nothing from outside.
+    pub(super) fn micro(&self, row: &str, seconds: f64, cpus: &str) -> Result<Sample, TaskError> {
+        sample::sample(Command::new("timeout").args(self.arguments(row, seconds, cpus)))
+    }
+
+    /// The round trip between the two CPUs in ns.
+    pub(super) fn core_to_core(&self, cpus: &Cpus) -> Result<f64, TaskError> {
+        Ok(self.micro("probe.core2core", 0.1, &cpus.list(true))?.value)
+    }
+
+    /// One row of the table.
+    pub(super) fn run(
+        &self,
+        row: &Row,
+        seconds: f64,
+        cpus: &Cpus,
+        veth: Option<&Veth>,
+    ) -> Result<Sample, TaskError> {
+        match (row.peer, veth) {
+            (Peer::Veth { driver, tx }, Some(veth)) => {
+                self.on_veth(row, driver, tx, seconds, cpus, veth)
+            }
+            (peer, _) => self.micro(row.name, seconds, &cpus.list(peer == Peer::TwoCores)),
+        }
+    }
+
+    fn on_veth(
+        &self,
+        row: &Row,
+        driver: Driver,
+        tx: bool,
+        seconds: f64,
+        cpus: &Cpus,
+        veth: &Veth,
+    ) -> Result<Sample, TaskError> {
+        let kind = match driver {
+            Driver::AfPacket => "af_packet",
+            Driver::AfXdp => "af_xdp",
+        };
+        // The sink's rate is read while it runs, so it runs a little longer.
+        let longer = if tx { seconds + 2.0 } else { seconds };
+        let mut command = veth.inside("timeout");
+        command
+            .args(self.arguments(row.name, longer, &cpus.list(false)))
+            .args(["--port", &format!("{kind}:{}", veth::PORT)]);
+        if !tx {
+            return sample::sample(&mut command);
+        }
+        let name = process::spelled(&command);
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|source| TaskError::Start {
+                program: name.clone(),
+                source,
+            })?;
+        let sunk = testpmd::rate(|| veth.sunk(), seconds);
+        let output = child
+            .wait_with_output()
+            .map_err(TaskError::file("its output"))?;
+        let mut sample = sample::parse(&name, &String::from_utf8_lossy(&output.stdout))?;
+        sample
+            .detail
+            .insert("own_count".into(), sample.value.into());
+        sample.value = sunk?;
+        Ok(sample)
+    }
+}

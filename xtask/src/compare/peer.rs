@@ -1,0 +1,227 @@
+//! DPDK's side: where it is, how our C programs are built against it, and how they are run.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::hugepages::Hugepages;
+use super::machine::Cpus;
+use super::sample::{self, Sample};
+use crate::error::TaskError;
+use crate::{packages, process};
+
+/// An installed DPDK: the distribution's, or the one below `--dpdk PREFIX`.
+pub(super) struct Dpdk {
+    prefix: Option<PathBuf>,
+    pub(super) version: String,
+    cflags: Vec<String>,
+    libs: Vec<String>,
+    /// Where we build.
+    folder: PathBuf,
+}
+
+/// Folders below a prefix in which DPDK's build puts its libraries.
+const LIB_FOLDERS: &[&str] = &[
+    "lib/x86_64-linux-gnu",
+    "lib/aarch64-linux-gnu",
+    "lib64",
+    "lib",
+];
+
+impl Dpdk {
+    /// Finds it by pkg-config; the error says how to install it.
+    pub(super) fn find(prefix: Option<&Path>) -> Result<Dpdk, TaskError> {
+        let prefix = prefix
+            .map(std::path::absolute)
+            .transpose()
+            .map_err(TaskError::file("--dpdk"))?;
+        let mut dpdk = Dpdk {
+            prefix,
+            version: String::new(),
+            cflags: Vec::new(),
+            libs: Vec::new(),
+            folder: process::target_dir().join("compare"),
+        };
+        let version = dpdk
+            .pkg_config(&["--modversion"])
+            .map_err(|_| dpdk.absent())?;
+        dpdk.version = version.concat();
+        dpdk.cflags = dpdk.pkg_config(&["--cflags"])?;
+        dpdk.libs = if dpdk.is_static() {
+            dpdk.pkg_config(&["--static", "--libs"])?
+        } else {
+            dpdk.pkg_config(&["--libs"])?
+        };
+        std::fs::create_dir_all(&dpdk.folder).map_err(TaskError::file(&dpdk.folder))?;
+        Ok(dpdk)
+    }
+
+    fn absent(&self) -> TaskError {
+        match &self.prefix {
+            None => {
+                let needed = ["gcc", "pkg-config", "dpdk", "libdpdk-dev"];
+                let packages: Vec<_> = packages::PACKAGES
+                    .iter()
+                    .filter(|package| needed.contains(&package.name))
+                    .collect();
+                TaskError::Missing {
+                    what: "pkg-config knows no libdpdk: DPDK is not installed".into(),
+                    fix: format!(
+                        "{} (as root), or name an installation with --dpdk PREFIX",
+                        packages::install_command(&packages)
+                    ),
+                }
+            }
+            Some(prefix) => TaskError::Missing {
+                what: format!("no libdpdk.pc below {}", prefix.display()),
+                fix: "name the prefix that `meson install` was given".into(),
+            },
+        }
+    }
+
+    fn lib_folders(&self) -> Vec<PathBuf> {
+        let prefix = self.prefix.iter();
+        prefix
+            .flat_map(|prefix| LIB_FOLDERS.iter().map(|folder| prefix.join(folder)))
+            .collect()
+    }
+
+    fn is_static(&self) -> bool {
+        let shared = |folder: &PathBuf| folder.join("librte_eal.so").exists();
+        self.prefix.is_some() && !self.lib_folders().iter().any(shared)
+    }
+
+    fn pkg_config(&self, args: &[&str]) -> Result<Vec<String>, TaskError> {
+        let mut command = Command::new("pkg-config");
+        command.args(args).arg("libdpdk");
+        if self.prefix.is_some() {
+            let folders = self.lib_folders();
+            let folders = folders.iter().map(|folder| folder.join("pkgconfig"));
+            let path = std::env::join_paths(folders).unwrap_or_default();
+            command.env("PKG_CONFIG_PATH", path);
+        }
+        let text = process::read(&mut command)?;
+        Ok(text.split_whitespace().map(str::to_owned).collect())
+    }
+
+    /// Compiles one program the way DPDK's own examples are, but for this machine.
+    fn compile(&self, sources: &[PathBuf], program: &str) -> Result<PathBuf, TaskError> {
+        let output = self.folder.join(program);
+        let mut cc = Command::new("cc");
+        cc.args(["-O3", "-march=native", "-w"])
+            .args(&self.cflags)
+            .args(sources)
+            .arg("-o")
+            .arg(&output)
+            .args(&self.libs);
+        for folder in self.lib_folders() {
+            cc.arg(format!("-Wl,-rpath,{}", folder.display()));
+        }
+        process::read(&mut cc)?;
+        Ok(output)
+    }
+
+    /// The ring and pool peers.
+    pub(super) fn build_micro(&self) -> Result<PathBuf, TaskError> {
+        self.compile(&["main.c", "ring.c", "pool.c"].map(source), "peer")
+    }
+
+    /// `dpdk-testpmd` of this DPDK.
+    pub(super) fn testpmd(&self) -> Result<PathBuf, TaskError> {
+        self.program("dpdk-testpmd")
+            .ok_or_else(|| match &self.prefix {
+                Some(prefix) => TaskError::Missing {
+                    what: format!("no bin/dpdk-testpmd below {}", prefix.display()),
+                    fix: "build it with the apps enabled (meson -Denable_apps=test-pmd)".into(),
+                },
+                None => TaskError::Missing {
+                    what: "dpdk-testpmd is not in PATH".into(),
+                    fix: "apt-get install --no-install-recommends dpdk".into(),
+                },
+            })
+    }
+
+    /// DPDK's l2fwd example: built, or as source; Debian ships neither.
+    pub(super) fn l2fwd(&self) -> Result<Option<PathBuf>, TaskError> {
+        if let Some(program) = self.program("dpdk-l2fwd") {
+            return Ok(Some(program));
+        }
+        let prefix = self.prefix.as_deref().unwrap_or(Path::new("/usr"));
+        let source = prefix.join("share/dpdk/examples/l2fwd/main.c");
+        source
+            .is_file()
+            .then(|| self.compile(&[source], "dpdk-l2fwd"))
+            .transpose()
+    }
+
+    fn program(&self, name: &str) -> Option<PathBuf> {
+        match &self.prefix {
+            None => process::find_program(name),
+            Some(prefix) => ["bin", "examples"]
+                .map(|folder| prefix.join(folder).join(name))
+                .into_iter()
+                .find(|file| file.is_file()),
+        }
+    }
+
+    /// The libraries of a prefix, for its own programs.
+    pub(super) fn library_path(&self) -> Option<std::ffi::OsString> {
+        self.prefix.as_ref()?;
+        std::env::join_paths(self.lib_folders()).ok()
+    }
+}
+
+fn source(name: &str) -> PathBuf {
+    process::root().join("xtask/peer").join(name)
+}
+
+/// The feeder and the dropper of the veth rows; needs no DPDK.
+pub(super) fn build_xgen() -> Result<PathBuf, TaskError> {
+    let folder = process::target_dir().join("compare");
+    std::fs::create_dir_all(&folder).map_err(TaskError::file(&folder))?;
+    let output = folder.join("xgen");
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-w"])
+        .arg(source("xgen.c"))
+        .arg("-o")
+        .arg(&output);
+    process::read(&mut cc)?;
+    Ok(output)
+}
+
+/// What every DPDK process here is told: no devices, the widest SIMD, the cores that we chose.
+pub(super) fn eal(lcores: &str, pages: &Hugepages, prefix: &str, files: bool) -> Vec<String> {
+    let mut options: Vec<String> = ["--lcores", lcores, "--main-lcore", "0", "--no-pci"]
+        .map(String::from)
+        .to_vec();
+    options.push(format!("--file-prefix={prefix}"));
+    options.push("--force-max-simd-bitwidth=512".into());
+    options.extend(pages.eal(files));
+    if !files {
+        options.push("--no-telemetry".into());
+    }
+    options
+}
+
+/// Runs the C program `peer` for one row.
+pub(super) fn micro(
+    program: &Path,
+    row: &str,
+    seconds: f64,
+    two_cores: bool,
+    cpus: &Cpus,
+    pages: &Hugepages,
+) -> Result<Sample, TaskError> {
+    let lcores = match cpus.other {
+        Some(other) if two_cores => format!("0@{},1@{other}", cpus.worker),
+        _ => format!("0@{}", cpus.worker),
+    };
+    let mut command = Command::new(program);
+    command.arg(row).arg(seconds.to_string());
+    command.args(eal(&lcores, pages, &file_prefix(), false));
+    sample::sample(&mut command)
+}
+
+/// Run-time files of our DPDK processes carry this name.
+pub(super) fn file_prefix() -> String {
+    format!("linerate-compare-{}", std::process::id())
+}

@@ -1,0 +1,171 @@
+//! The table of what is compared, and the bar for each row. Later work adds its rows here.
+
+/// What a row counts, and with it which way is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unit {
+    /// Nanoseconds per element (for one-core ring and pool rows: for the pair of in and out).
+    Ns,
+    /// Million packets per second.
+    Mpps,
+}
+
+impl Unit {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Unit::Ns => "ns",
+            Unit::Mpps => "Mpps",
+        }
+    }
+
+    /// How many times as fast as the peer we are.
+    pub(super) fn ratio(self, ours: f64, peer: f64) -> f64 {
+        match self {
+            Unit::Ns => peer / ours,
+            Unit::Mpps => ours / peer,
+        }
+    }
+}
+
+/// What runs on DPDK's side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Peer {
+    /// Our C program in xtask/peer, one core.
+    OneCore,
+    /// Our C program in xtask/peer, two cores that must be near.
+    TwoCores,
+    /// dpdk-testpmd over two net_null ports.
+    Null { mode: &'static str },
+    /// dpdk-testpmd over two net_ring loops with 256 frames in each.
+    Ring { mode: &'static str },
+    /// dpdk-l2fwd over two net_pcap ports; the frame's size includes 4 bytes of FCS.
+    Pcap { frame_bytes: usize },
+    /// dpdk-testpmd on one end of a veth pair.
+    Veth { driver: Driver, tx: bool },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Driver {
+    AfPacket,
+    AfXdp,
+}
+
+/// One comparison. Ours is `linerate bench micro NAME`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    pub(super) unit: Unit,
+    /// The least ratio that passes; rows without one are shown only.
+    pub(super) target: Option<f64>,
+    pub(super) peer: Peer,
+}
+
+const fn one_core(name: &'static str, target: Option<f64>) -> Row {
+    Row {
+        name,
+        unit: Unit::Ns,
+        target,
+        peer: Peer::OneCore,
+    }
+}
+
+const fn two_cores(name: &'static str, target: Option<f64>) -> Row {
+    Row {
+        name,
+        unit: Unit::Ns,
+        target,
+        peer: Peer::TwoCores,
+    }
+}
+
+const fn forward(name: &'static str, target: f64, peer: Peer) -> Row {
+    Row {
+        name,
+        unit: Unit::Mpps,
+        target: Some(target),
+        peer,
+    }
+}
+
+const fn veth(name: &'static str, driver: Driver, tx: bool) -> Row {
+    Row {
+        name,
+        unit: Unit::Mpps,
+        target: Some(1.1),
+        peer: Peer::Veth { driver, tx },
+    }
+}
+
+#[rustfmt::skip]
+pub(super) const ROWS: &[Row] = &[
+    one_core("ring.spsc.1core.single",  None),
+    one_core("ring.spsc.1core.bulk8",   None),
+    one_core("ring.spsc.1core.bulk32",  Some(1.2)),
+    one_core("ring.spsc.1core.bulk256", None),
+    two_cores("ring.spsc.2core.single",  None),
+    two_cores("ring.spsc.2core.bulk8",   None),
+    two_cores("ring.spsc.2core.bulk32",  Some(2.0)),
+    two_cores("ring.spsc.2core.bulk256", None),
+    one_core("ring.mpmc.1core.single",  None),
+    one_core("ring.mpmc.1core.bulk8",   None),
+    one_core("ring.mpmc.1core.bulk32",  Some(1.2)),
+    one_core("ring.mpmc.1core.bulk256", None),
+    two_cores("ring.mpmc.2core.single",  None),
+    two_cores("ring.mpmc.2core.bulk8",   None),
+    two_cores("ring.mpmc.2core.bulk32",  Some(1.2)),
+    two_cores("ring.mpmc.2core.bulk256", None),
+    one_core("pool.cache.get_put1",     None),
+    one_core("pool.cache.get_put32",    Some(1.5)),
+    one_core("pool.beyond.get_put32",   None),
+    forward("fwd.null.io.64",      1.3, Peer::Null { mode: "io" }),
+    forward("fwd.ring.mac.64",     1.3, Peer::Ring { mode: "mac" }),
+    forward("fwd.pcap.l2fwd.64",   1.3, Peer::Pcap { frame_bytes: 64 }),
+    forward("fwd.pcap.l2fwd.1518", 1.1, Peer::Pcap { frame_bytes: 1518 }),
+    veth("veth.af_packet.rx.64", Driver::AfPacket, false),
+    veth("veth.af_packet.tx.64", Driver::AfPacket, true),
+    veth("veth.af_xdp.rx.64",    Driver::AfXdp,    false),
+    veth("veth.af_xdp.tx.64",    Driver::AfXdp,    true),
+];
+
+/// What DPDK 26.11 did where it was measured (2 vCPU Zen 5, veth, 64 bytes), in Mpps: used only where the
+/// DPDK at hand cannot attach its af_xdp driver, and labelled so.
+pub(super) fn published(row: &Row) -> Option<f64> {
+    match row.peer {
+        Peer::Veth {
+            driver: Driver::AfXdp,
+            tx,
+        } => Some(if tx { 0.94 } else { 3.28 }),
+        _ => None,
+    }
+}
+
+pub(super) const PUBLISHED_NAME: &str = "DPDK 26.11 (published figure, another machine)";
+
+/// Whether `--only` asks for `name`: every name without it, else those that begin with one of the prefixes.
+pub(super) fn selected(name: &str, only: &[String]) -> bool {
+    only.is_empty() || only.iter().any(|prefix| name.starts_with(prefix.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ROWS, Unit, selected};
+
+    #[test]
+    fn names_are_unique_and_selected_by_prefix() {
+        let mut names: Vec<_> = ROWS.iter().map(|row| row.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ROWS.len());
+        let only = ["ring.spsc".to_owned(), "veth".to_owned()];
+        assert_eq!(
+            ROWS.iter().filter(|row| selected(row.name, &only)).count(),
+            12
+        );
+        assert!(ROWS.iter().all(|row| selected(row.name, &[])));
+    }
+
+    #[test]
+    fn above_one_means_that_we_are_faster() {
+        assert_eq!(Unit::Ns.ratio(1.0, 2.0), 2.0);
+        assert_eq!(Unit::Mpps.ratio(2.0, 1.0), 2.0);
+    }
+}

@@ -1,0 +1,136 @@
+//! A veth pair between two namespaces: `d0` for the side under test, `g0` with an in-kernel feeder or sink.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::error::TaskError;
+use crate::process;
+use crate::undo::Undo;
+
+/// The interface that the side under test opens, in [`Veth::namespace`].
+pub(super) const PORT: &str = "d0";
+const GENERATOR: &str = "g0";
+
+/// Both namespaces; gone when `undo` is.
+pub(super) struct Veth {
+    dut: String,
+    generator: String,
+}
+
+impl Veth {
+    /// Makes the namespaces and the pair.
+    pub(super) fn create(undo: &mut Undo) -> Result<Veth, TaskError> {
+        if !process::is_root() {
+            return Err(TaskError::Missing {
+                what: "network namespaces and XDP programs need root".into(),
+                fix: "run `cargo xtask compare` as root for the veth rows".into(),
+            });
+        }
+        let id = std::process::id();
+        let veth = Veth {
+            dut: format!("lrdut{id}"),
+            generator: format!("lrgen{id}"),
+        };
+        for namespace in [&veth.dut, &veth.generator] {
+            undo.add(&format!("ip netns del {namespace}"))?;
+            ip(&["netns", "add", namespace])?;
+            // No router solicitations among the frames that are counted.
+            let quiet = "net.ipv6.conf.default.disable_ipv6=1";
+            process::read(
+                Command::new("ip").args(["netns", "exec", namespace, "sysctl", "-qw", quiet]),
+            )?;
+        }
+        ip(&[
+            "link",
+            "add",
+            GENERATOR,
+            "netns",
+            &veth.generator,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            PORT,
+            "netns",
+            &veth.dut,
+        ])?;
+        ip(&["-n", &veth.generator, "link", "set", GENERATOR, "up"])?;
+        ip(&["-n", &veth.dut, "link", "set", PORT, "up"])?;
+        // GRO gives d0 a NAPI of its own, without which veth takes no XDP frames.
+        process::read(veth.inside("ethtool").args(["-K", PORT, "gro", "on"]))?;
+        Ok(veth)
+    }
+
+    /// `program` in the namespace of the side under test.
+    pub(super) fn inside(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.dut]).arg(program);
+        command
+    }
+
+    /// Starts the feeder on `cpu` (60-byte frames: 64 on a wire), or the sink.
+    pub(super) fn far_end(&self, xgen: &Path, feed_on: Option<usize>) -> Result<FarEnd, TaskError> {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.generator]).arg(xgen);
+        match feed_on {
+            Some(cpu) => command.args(["feed", GENERATOR, "60", &cpu.to_string()]),
+            None => command.args(["drop", GENERATOR]),
+        };
+        let name = process::spelled(&command);
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|source| TaskError::Start {
+                program: name.clone(),
+                source,
+            })?;
+        let mut ready = String::new();
+        if let Some(output) = child.stdout.take() {
+            BufReader::new(output)
+                .read_line(&mut ready)
+                .map_err(TaskError::file("xgen"))?;
+        }
+        let end = FarEnd { child };
+        if ready.is_empty() {
+            return Err(TaskError::Missing {
+                what: format!("`{name}` did not start (its reason stands above)"),
+                fix: "the veth rows need Linux 5.18 and CAP_BPF, CAP_NET_ADMIN".into(),
+            });
+        }
+        Ok(end)
+    }
+
+    /// Frames that have arrived at the sink since the pair was made: the same judge for both sides.
+    pub(super) fn sunk(&self) -> Result<u64, TaskError> {
+        let text = ip(&["-n", &self.generator, "-s", "-j", "link", "show", GENERATOR])?;
+        let parsed: Option<Value> = serde_json::from_str(&text).ok();
+        let packets = parsed
+            .as_ref()
+            .and_then(|v| v[0]["stats64"]["rx"]["packets"].as_u64());
+        packets.ok_or_else(|| TaskError::Unexpected {
+            who: "ip -s -j link".into(),
+            text,
+            expected: "stats64.rx.packets",
+        })
+    }
+}
+
+/// The running feeder or sink; ends when dropped.
+pub(super) struct FarEnd {
+    child: Child,
+}
+
+impl Drop for FarEnd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn ip(args: &[&str]) -> Result<String, TaskError> {
+    process::read(Command::new("ip").args(args))
+}

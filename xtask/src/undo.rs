@@ -1,0 +1,78 @@
+//! What we changed on the machine is put back however we end: return, panic, Ctrl-C or kill -9.
+//!
+//! A shell waits at the other end of a pipe, deaf to the terminal's signals. Each [`Undo::add`] hands it
+//! one command; when the pipe closes, because the value was dropped or because we died, it runs them,
+//! the last one first.
+
+use std::io::Write;
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use crate::error::TaskError;
+
+const KEEPER: &str = r#"
+trap '' INT HUP TERM QUIT
+script=
+while IFS= read -r line; do
+  script="$line
+$script"
+done
+eval "$script"
+"#;
+
+/// Commands to run when this value goes away, or when this process does.
+pub(crate) struct Undo {
+    keeper: Child,
+    pipe: Option<ChildStdin>,
+}
+
+impl Undo {
+    /// Starts with nothing to undo.
+    pub(crate) fn new() -> Result<Undo, TaskError> {
+        let start = |source| TaskError::Start {
+            program: "sh".into(),
+            source,
+        };
+        let mut keeper = Command::new("sh")
+            .args(["-c", KEEPER])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(start)?;
+        let pipe = keeper.stdin.take();
+        Ok(Undo { keeper, pipe })
+    }
+
+    /// Adds one line of shell. Call it before the change it undoes.
+    pub(crate) fn add(&mut self, line: &str) -> Result<(), TaskError> {
+        debug_assert!(!line.contains('\n'), "one line a command");
+        let pipe = self.pipe.as_mut().expect("the pipe is open until drop");
+        writeln!(pipe, "{line}").map_err(TaskError::file("pipe to the undo shell"))
+    }
+}
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        drop(self.pipe.take());
+        // An error here means that the shell is gone already: there is nobody left to wait for.
+        let _ = self.keeper.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Undo;
+
+    #[test]
+    fn undoes_in_reverse_order_on_drop() {
+        let file = std::env::temp_dir().join(format!("xtask-undo-{}", std::process::id()));
+        let path = file.display();
+        let mut undo = Undo::new().unwrap();
+        undo.add(&format!("echo first >> {path}")).unwrap();
+        undo.add(&format!("echo second >> {path}")).unwrap();
+        assert!(!file.exists(), "nothing runs before the drop");
+        drop(undo);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "second\nfirst\n");
+        std::fs::remove_file(&file).unwrap();
+    }
+}

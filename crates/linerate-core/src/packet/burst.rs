@@ -2,6 +2,7 @@
 
 use super::meta::{Handle, Meta};
 use super::packet::Packet;
+use crate::ring::Batch;
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::num::NonZeroU32;
@@ -289,3 +290,33 @@ impl fmt::Debug for Burst {
 }
 
 const _: () = assert!(size_of::<Packet>() == size_of::<u32>() && align_of::<Packet>() == align_of::<u32>());
+
+// SAFETY: the packets lie one after the other from the start of `handles`, the free room up to the
+// limit behind them, and a `Packet` is laid out as its handle.
+unsafe impl Batch<Packet> for Burst {
+    #[inline(always)]
+    fn filled(&self) -> &[Packet] {
+        self.as_packets()
+    }
+
+    #[inline(always)]
+    unsafe fn take_front(&mut self, count: usize) {
+        // SAFETY: the caller moved the first `count` elsewhere.
+        unsafe { self.forget_front(count) };
+    }
+
+    #[inline(always)]
+    fn vacant(&mut self, want: usize) -> &mut [MaybeUninit<Packet>] {
+        let spare = self.spare();
+        let count = want.min(spare.len());
+        let start = spare.as_mut_ptr().cast();
+        // SAFETY: the first `count` of the spare handles, seen as the packets they will be.
+        unsafe { std::slice::from_raw_parts_mut(start, count) }
+    }
+
+    #[inline(always)]
+    unsafe fn append(&mut self, count: usize) {
+        // SAFETY: the caller initialised that many, so they are packets that the burst now owns.
+        unsafe { self.grow(count) };
+    }
+}

@@ -234,3 +234,6 @@ impl fmt::Debug for Packet {
         write!(f, "Packet({} bytes, slot {slot} of `{pool}`, from port {})", self.len(), self.meta().port)
     }
 }
+
+// SAFETY: a packet is laid out as its handle, a `NonZeroU32`.
+unsafe impl crate::ring::mpmc::Word for Packet {}

@@ -34,9 +34,9 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 /// A container that gives elements from its front and takes them at its back, as blocks.
 ///
 /// # Safety
-/// `filled` and `room` give the container's own memory and change nothing by themselves;
+/// `filled` and `vacant` give the container's own memory and change nothing by themselves;
 /// `take_front` forgets exactly the first `count` elements without dropping them; `append` counts
-/// exactly `count` elements at the start of what `room` gave as the container's own.
+/// exactly `count` elements at the start of what `vacant` gave as the container's own.
 pub unsafe trait Batch<T> {
     /// The elements, front first.
     fn filled(&self) -> &[T];
@@ -49,12 +49,12 @@ pub unsafe trait Batch<T> {
 
     /// Vacant memory right behind the last element, for at most `want` elements; shorter when the
     /// container is bounded.
-    fn room(&mut self, want: usize) -> &mut [MaybeUninit<T>];
+    fn vacant(&mut self, want: usize) -> &mut [MaybeUninit<T>];
 
     /// Takes over `count` elements more.
     ///
     /// # Safety
-    /// The caller has initialised the first `count` elements of what `room` just gave.
+    /// The caller has initialised the first `count` elements of what `vacant` just gave.
     unsafe fn append(&mut self, count: usize);
 }
 
@@ -73,7 +73,7 @@ unsafe impl<T> Batch<T> for Vec<T> {
         unsafe { self.set_len(rest) };
     }
 
-    fn room(&mut self, want: usize) -> &mut [MaybeUninit<T>] {
+    fn vacant(&mut self, want: usize) -> &mut [MaybeUninit<T>] {
         self.reserve(want);
         &mut self.spare_capacity_mut()[..want]
     }
@@ -230,7 +230,7 @@ fn pop_batch<T>(
     most: usize,
     least: usize,
 ) -> usize {
-    let room = batch.room(most);
+    let room = batch.vacant(most);
     let most = most.min(room.len());
     if most < least {
         return 0;

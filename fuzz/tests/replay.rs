@@ -15,7 +15,9 @@ const HERE: &str = env!("CARGO_MANIFEST_DIR");
 
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
-    let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> = entries
+        .map(|entry| entry.expect("readable").path())
+        .collect();
     files.sort();
     files
 }

@@ -207,6 +207,36 @@ fn offsets_beyond_the_frame_are_refused() {
     assert!(complete_partial(&mut bytes, 4, 14));
 }
 
+/// Sets the layer-4 checksum to what our pseudo-header sum would be, right or wrong.
+fn assert_not_taken(mut bytes: Vec<u8>, offset: usize, pseudo: u16) {
+    let l4 = parse(&bytes).unwrap().l4.unwrap();
+    put16(&mut bytes, l4 + offset, pseudo);
+    assert_eq!(looks_partial(&bytes), None);
+}
+
+#[test]
+fn udp_shorter_than_its_packet_is_not_taken_for_partial() {
+    let mut bytes = frame(false, false, 0, &[7; 10]);
+    put16(&mut bytes, 34 + 4, 12);
+    let pseudo = Ipv4::new_checked(&bytes[14..]).unwrap().pseudo_sum();
+    assert_not_taken(bytes, 6, pseudo);
+}
+
+#[test]
+fn source_routed_ipv6_is_left_alone() {
+    let mut bytes = frame(true, false, 0, &[7; 100]);
+    bytes.splice(54..54, [protocol::UDP, 0, 4, 1, 0, 0, 0, 0]); // one segment left
+    bytes[20] = protocol::ROUTING;
+    put16(&mut bytes, 18, 8 + 108);
+    assert_eq!(
+        Segments::new(&bytes, 50).unwrap_err(),
+        Malformed::NotSegmentable
+    );
+    let ip = Ipv6::new_checked(&bytes[14..]).unwrap();
+    let pseudo = ip.pseudo_sum(&ip.upper_layer().unwrap());
+    assert_not_taken(bytes, 6, pseudo);
+}
+
 #[test]
 fn a_finished_checksum_that_looks_partial_survives() {
     // Search the payload word that makes the finished checksum equal the pseudo-header sum.

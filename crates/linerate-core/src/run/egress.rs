@@ -1,0 +1,241 @@
+//! Where packets leave a worker: transmit queues, rings to other lcores, and counted drops.
+
+use crate::packet::{Burst, Packet, PoolCache};
+use crate::port::{Counter, TxQueue};
+use crate::ring::{Push, spsc};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::doorbell::Doorbell;
+
+/// The way out to one port.
+pub enum Way {
+    /// A transmit queue of this lcore's own.
+    Queue(Box<dyn TxQueue>),
+    /// A ring to the lcore that owns one, and what wakes that lcore.
+    Ring(spsc::Producer<Packet>, Arc<Doorbell>),
+}
+
+struct Outlet {
+    way: Option<Way>,
+    /// What did not go at once, for the flush at the end of the round.
+    pending: Burst,
+    sent: Arc<Counter>,
+    full: DropId,
+    dirty: bool,
+}
+
+/// Names a drop reason of one [`Egress`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DropId(usize);
+
+/// A drop reason and how often it struck.
+pub type DropCount = (String, Arc<Counter>);
+
+/// Takes the packets that a pipeline is done with. A stage keeps a packet in the burst, sends it,
+/// or drops it with a reason; each is counted.
+pub struct Egress {
+    outlets: Vec<Outlet>,
+    drops: Vec<Arc<Counter>>,
+    names: Arc<Mutex<Vec<DropCount>>>,
+    no_outlet: DropId,
+    /// Packets ever taken, for the books of the stages.
+    taken: u64,
+    /// This lcore's free slots.
+    pub cache: PoolCache,
+}
+
+impl Egress {
+    /// An egress without outlets.
+    pub fn new(cache: PoolCache) -> Self {
+        let mut egress = Self {
+            outlets: Vec::new(),
+            drops: Vec::new(),
+            names: Arc::default(),
+            no_outlet: DropId(0),
+            taken: 0,
+            cache,
+        };
+        egress.no_outlet = egress.reason("no_outlet");
+        egress
+    }
+
+    /// Sets the way to a port; the old one, if any, comes back, its pending packets flushed or
+    /// dropped.
+    pub fn set_outlet(&mut self, port: u16, way: Option<Way>) -> Option<Way> {
+        while self.outlets.len() <= usize::from(port) {
+            let full = self.reason(&format!("tx_full.port{}", self.outlets.len()));
+            self.outlets.push(Outlet {
+                way: None,
+                pending: Burst::new(),
+                sent: Arc::default(),
+                full,
+                dirty: false,
+            });
+        }
+        self.flush();
+        std::mem::replace(&mut self.outlets[usize::from(port)].way, way)
+    }
+
+    /// A drop reason to use with [`Egress::drop_burst`]; the same name gives the same counter. Set-up only.
+    pub fn reason(&mut self, name: &str) -> DropId {
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(index) = names.iter().position(|(known, _)| known == name) {
+            return DropId(index);
+        }
+        let counter = Arc::new(Counter::default());
+        names.push((name.into(), counter.clone()));
+        self.drops.push(counter);
+        DropId(self.drops.len() - 1)
+    }
+
+    /// The drop reasons and their counters, for other threads to read.
+    pub fn drop_counts(&self) -> Arc<Mutex<Vec<DropCount>>> {
+        self.names.clone()
+    }
+
+    /// Packets sent to a port so far, by this lcore.
+    pub fn sent(&self, port: u16) -> u64 {
+        self.outlets.get(usize::from(port)).map_or(0, |outlet| outlet.sent.read())
+    }
+
+    /// Sends all packets of a burst to a port. What its queue does not take now is tried again at
+    /// the end of the round, and then dropped and counted.
+    #[inline]
+    pub fn send(&mut self, port: u16, burst: &mut Burst) {
+        self.taken += burst.len() as u64;
+        let Some(outlet) = self.outlets.get_mut(usize::from(port)) else {
+            self.taken -= burst.len() as u64;
+            return self.drop_burst(self.no_outlet, burst);
+        };
+        outlet.dirty = true;
+        if outlet.pending.is_empty() {
+            outlet.transmit_from(burst, &mut self.cache);
+        }
+        if !burst.is_empty() {
+            self.postpone(port, burst);
+        }
+    }
+
+    /// Keeps what was refused, dropping what is too much.
+    #[cold]
+    fn postpone(&mut self, port: u16, burst: &mut Burst) {
+        let outlet = &mut self.outlets[usize::from(port)];
+        burst.move_front(burst.len(), &mut outlet.pending);
+        while !burst.is_empty() {
+            if outlet.transmit(&mut self.cache) == 0 {
+                self.drops[outlet.full.0].add(burst.len() as u64);
+                self.cache.free(burst);
+            }
+            burst.move_front(burst.len(), &mut outlet.pending);
+        }
+    }
+
+    /// Sends one packet to a port, together with its like at the end of the round.
+    #[inline]
+    pub fn send_one(&mut self, port: u16, packet: Packet) {
+        self.taken += 1;
+        let Some(outlet) = self.outlets.get_mut(usize::from(port)) else {
+            self.drops[self.no_outlet.0].add(1);
+            return self.cache.free_one(packet);
+        };
+        outlet.dirty = true;
+        if outlet.pending.room() == 0 && outlet.transmit(&mut self.cache) == 0 {
+            self.drops[outlet.full.0].add(1);
+            return self.cache.free_one(packet);
+        }
+        if let Err(packet) = outlet.pending.push(packet) {
+            self.cache.free_one(packet);
+        }
+    }
+
+    /// Drops all packets of a burst for a reason.
+    #[inline]
+    pub fn drop_burst(&mut self, reason: DropId, burst: &mut Burst) {
+        self.taken += burst.len() as u64;
+        self.drops[reason.0].add(burst.len() as u64);
+        self.cache.free(burst);
+    }
+
+    /// Drops one packet for a reason.
+    #[inline]
+    pub fn drop_one(&mut self, reason: DropId, packet: Packet) {
+        self.taken += 1;
+        self.drops[reason.0].add(1);
+        self.cache.free_one(packet);
+    }
+
+    /// Ends the round: what is pending goes or is dropped, devices are kicked, lcores woken.
+    #[inline]
+    pub fn flush(&mut self) {
+        for outlet in &mut self.outlets {
+            if !outlet.dirty {
+                continue;
+            }
+            if !outlet.pending.is_empty() {
+                outlet.transmit(&mut self.cache);
+                if !outlet.pending.is_empty() {
+                    self.drops[outlet.full.0].add(outlet.pending.len() as u64);
+                    self.cache.free(&mut outlet.pending);
+                }
+            }
+            outlet.finish(&mut self.cache);
+        }
+    }
+
+    /// Takes completions back from all queues; for idle rounds.
+    pub fn reclaim(&mut self) {
+        for outlet in &mut self.outlets {
+            outlet.finish(&mut self.cache);
+        }
+    }
+
+    /// Packets ever taken from stages.
+    #[inline(always)]
+    pub(super) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Packets that this lcore's transmit queues hold now.
+    pub(super) fn held(&self) -> usize {
+        let held = |outlet: &Outlet| {
+            let queued = match &outlet.way {
+                Some(Way::Queue(queue)) => queue.held(),
+                // The ring's own meter counts what is in it.
+                Some(Way::Ring(..)) | None => 0,
+            };
+            queued + outlet.pending.len()
+        };
+        self.outlets.iter().map(held).sum()
+    }
+}
+
+impl Outlet {
+    /// Sends from the front of the burst, straight into the queue.
+    #[inline(always)]
+    fn transmit_from(&mut self, burst: &mut Burst, cache: &mut PoolCache) -> usize {
+        let sent = match &mut self.way {
+            Some(Way::Queue(queue)) => queue.tx_burst(burst, cache),
+            Some(Way::Ring(ring, _)) => ring.push_burst(burst),
+            None => 0,
+        };
+        self.sent.add(sent as u64);
+        sent
+    }
+
+    fn transmit(&mut self, cache: &mut PoolCache) -> usize {
+        let mut pending = std::mem::take(&mut self.pending);
+        let sent = self.transmit_from(&mut pending, cache);
+        self.pending = pending;
+        sent
+    }
+
+    #[inline(always)]
+    fn finish(&mut self, cache: &mut PoolCache) {
+        self.dirty = false;
+        match &mut self.way {
+            Some(Way::Queue(queue)) => queue.flush(cache),
+            Some(Way::Ring(_, doorbell)) => doorbell.ring(),
+            None => {}
+        }
+    }
+}

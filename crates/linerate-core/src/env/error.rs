@@ -149,7 +149,7 @@ impl EnvError {
             }
             Self::NoTopology { .. } => {
                 "give a directory that holds sys/devices/system/cpu (a copy or a fake of /sys), or a file \
-                 made by `grep -rs . /sys/devices/system/cpu /sys/devices/system/node`"
+                 made by `grep -rs . /sys/devices/system/{cpu,node} /sys/class/net/*/device/numa_node`"
                     .into()
             }
             Self::NoDevice { .. } => "list the devices with `linerate ports` or `ip link`".into(),

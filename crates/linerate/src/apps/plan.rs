@@ -14,7 +14,7 @@ use crate::report::{self, Cell, Column, LcoreReport, MachineFacts, RunReport, Ta
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Plan for the machine described here: a copy or fake of /sys, or a file made by
-    /// `grep -rs . /sys/devices/system/cpu /sys/devices/system/node`
+    /// `grep -rs . /sys/devices/system/{cpu,node} /sys/class/net/*/device/numa_node`
     #[arg(long, value_name = "DIR")]
     topology: Option<PathBuf>,
     /// Read [plan] and [[port]] from this TOML file

@@ -1,4 +1,51 @@
-//! The `linerate` binary: a table of subcommands.
+//! The `linerate` binary: a table of subcommands. Each lives in `apps/`.
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod apps;
+mod config;
+mod error;
+mod report;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use apps::{doctor, plan};
+use error::Error;
+
+/// Packet-processing appliances, traffic generator and benchmarks in one binary.
+#[derive(Parser)]
+#[command(name = "linerate", version, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show what this machine can do, what is missing, and how to get it
+    Doctor(doctor::Args),
+    /// Show roles and lcores as they would be placed, with warnings
+    Plan(plan::Args),
+}
+
+fn run(command: Command) -> Result<(), Error> {
+    match command {
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Plan(args) => plan::run(&args),
+    }
+}
+
+/// 0 when all went well, 1 on an error, 2 (from clap) on wrong usage.
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            if let Some(fix) = error.fix() {
+                eprintln!("fix: {fix}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}

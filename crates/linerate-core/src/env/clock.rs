@@ -275,11 +275,11 @@ mod tests {
     #[test]
     fn a_calibrated_clock_agrees_with_the_systems() {
         let clock = Clock::calibrate();
-        let from = (clock.now(), monotonic_ns());
+        let (outer_start, inner_start) = (monotonic_ns(), clock.now());
         std::thread::sleep(Duration::from_millis(30));
         // Whoever interrupts us between the two readings only makes the outer interval longer.
-        let inner = clock.ns(clock.now() - from.0);
-        let outer = monotonic_ns() - from.1;
+        let inner = clock.ns(clock.now() - inner_start);
+        let outer = monotonic_ns() - outer_start;
         assert!(
             inner <= outer + outer / 500 && inner >= 29_000_000,
             "{inner} of {outer} ns, {}",

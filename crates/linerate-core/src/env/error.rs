@@ -51,6 +51,9 @@ pub enum EnvError {
         /// The key.
         key: &'static str,
     },
+    /// The cpuset and the online CPUs have nothing in common.
+    #[error("no online CPU is in this process's cpuset")]
+    NoCpus,
     /// A slot that no CPU stands behind.
     #[error("[plan] slot {slot} ({role}) has no CPU: {reason}")]
     NoSuchSlot {
@@ -146,7 +149,7 @@ impl EnvError {
             }
             Self::NoTopology { .. } => {
                 "give a directory that holds sys/devices/system/cpu (a copy or a fake of /sys), or a file \
-                 made by `grep -rs . /sys/devices/system/cpu /sys/devices/system/node`"
+                 made by `grep -rs . /sys/devices/system/{cpu,node} /sys/class/net/*/device/numa_node`"
                     .into()
             }
             Self::NoDevice { .. } => "list the devices with `linerate ports` or `ip link`".into(),
@@ -154,6 +157,7 @@ impl EnvError {
                 "give each slot to one role; to let two lcores share a CPU, map two slots to it: cpus = \"0,0,1\"".into()
             }
             Self::Empty { key } => format!("name at least one number in {key}, or leave it out to have it chosen"),
+            Self::NoCpus => "widen the container's cpuset, or bring one of its CPUs online".into(),
             Self::NoSuchSlot { .. } => {
                 "number the slots from 0 without gaps, lengthen `cpus`, or leave `cpus` out".into()
             }

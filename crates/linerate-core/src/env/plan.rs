@@ -128,9 +128,7 @@ impl Plan {
     ) -> Result<Self, EnvError> {
         let order = place::order(topology, ports);
         if order.is_empty() {
-            return Err(EnvError::Empty {
-                key: "the set of usable CPUs",
-            });
+            return Err(EnvError::NoCpus);
         }
         let mapping = place::mapping(spec, topology)?;
         let lanes = match &mapping {

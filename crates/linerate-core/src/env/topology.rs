@@ -198,6 +198,7 @@ fn cpu_directories(tree: &Tree) -> CpuList {
         .list(CPUS)
         .iter()
         .filter_map(|name| name.strip_prefix("cpu")?.parse().ok())
+        .filter(|id| tree.read(&format!("{CPUS}/cpu{id}/online")).as_deref() != Some("0"))
         .collect();
     cpus.sort_unstable();
     cpus.into_iter().collect()

@@ -144,7 +144,7 @@ fn interrupts(patient: &Patient<'_>) -> Check {
         .filter(|&cpu| !busy.contains(cpu))
         .collect();
     let fix = format!(
-        "{} (and stop irqbalance)",
+        "{}  # and stop irqbalance, if it runs",
         patient.write_command(rest, "/proc/irq/[0-9]*/smp_affinity_list")
     );
     check.poor(format!("{on_busy} of {total} go to CPU {busy}"), fix)

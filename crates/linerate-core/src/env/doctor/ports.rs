@@ -37,7 +37,8 @@ pub(super) fn checks(patient: &Patient<'_>) -> Vec<Check> {
         let check = Check::new("privileges", format!("CAP_{name}"), purpose);
         match has(patient, number) {
             true => check.ok("effective"),
-            false => check.missing("not held", grant(patient, &[name])),
+            false if name == "SYS_ADMIN" => check.missing("not held", grant(patient, &[name])),
+            false => check.missing("not held", grant(patient, &[])),
         }
     }));
     checks
@@ -47,8 +48,10 @@ fn has(patient: &Patient<'_>, capability: u32) -> bool {
     patient.probes.capabilities >> capability & 1 == 1
 }
 
-/// The command that gives the program capabilities; inside a container root may lack them too.
-fn grant(patient: &Patient<'_>, names: &[&str]) -> String {
+/// The command that gives the program what ports need, and `more`. It names all at once, because
+/// each setcap undoes the one before. Inside a container root may lack capabilities too.
+fn grant(patient: &Patient<'_>, more: &[&str]) -> String {
+    let names = [&["NET_RAW", "NET_ADMIN", "BPF", "IPC_LOCK"], more].concat();
     if patient.probes.root {
         let flags: Vec<_> = names
             .iter()
@@ -79,7 +82,7 @@ fn af_packet(patient: &Patient<'_>) -> Check {
     );
     match &patient.probes.af_packet {
         Ok(()) => check.ok("socket opened"),
-        Err(e) if refused(e) => check.missing(e.to_string(), grant(patient, &["NET_RAW"])),
+        Err(e) if refused(e) => check.missing(e.to_string(), grant(patient, &[])),
         Err(e) => check.missing(e.to_string(), "boot a kernel with CONFIG_PACKET"),
     }
 }
@@ -92,7 +95,7 @@ fn af_xdp(patient: &Patient<'_>) -> Check {
     );
     match &patient.probes.af_xdp {
         Ok(()) => check.ok("socket opened"),
-        Err(e) if refused(e) => check.missing(e.to_string(), grant(patient, &["NET_RAW"])),
+        Err(e) if refused(e) => check.missing(e.to_string(), grant(patient, &[])),
         Err(e) => check.missing(
             e.to_string(),
             "boot a kernel (4.18 or later) with CONFIG_XDP_SOCKETS",
@@ -108,7 +111,7 @@ fn bpf(patient: &Patient<'_>) -> Check {
     );
     match &patient.probes.bpf {
         Ok(()) => check.ok("XSKMAP created, program loaded"),
-        Err(e) if refused(e) => check.missing(e.to_string(), grant(patient, &["BPF", "NET_ADMIN"])),
+        Err(e) if refused(e) => check.missing(e.to_string(), grant(patient, &[])),
         Err(e) => check.missing(
             e.to_string(),
             "boot a kernel with CONFIG_BPF_SYSCALL and CONFIG_XDP_SOCKETS, and allow bpf(2)",
@@ -124,13 +127,10 @@ fn tap(patient: &Patient<'_>) -> Check {
     );
     match &patient.probes.tun {
         Ok(()) if has(patient, 12) => check.ok("/dev/net/tun opened"),
-        Ok(()) => check.missing(
-            "opened, but may not create interfaces",
-            grant(patient, &["NET_ADMIN"]),
-        ),
+        Ok(()) => check.missing("opened, but may not create interfaces", grant(patient, &[])),
         Err(e) if is(e, libc::ENOENT) || is(e, libc::ENODEV) => {
             let fix = format!(
-                "{}modprobe tun; in a container: --device /dev/net/tun",
+                "{}modprobe tun  # in a container: start it with --device /dev/net/tun",
                 patient.sudo()
             );
             check.missing(format!("/dev/net/tun: {e}"), fix)

@@ -113,14 +113,18 @@ fn a_poor_machine_is_told_what_to_run() {
         fix("locked memory"),
         "sudo prlimit --pid $$ --memlock=unlimited:unlimited"
     );
-    assert_eq!(
-        fix("AF_PACKET"),
-        "sudo setcap cap_net_raw+ep /usr/bin/linerate"
-    );
-    assert_eq!(
-        fix("XDP program"),
-        "sudo setcap cap_bpf,cap_net_admin+ep /usr/bin/linerate"
-    );
+    // Each setcap undoes the one before, so all of them are the same command.
+    let setcap = "sudo setcap cap_net_raw,cap_net_admin,cap_bpf,cap_ipc_lock+ep /usr/bin/linerate";
+    for name in [
+        "AF_PACKET",
+        "XDP program",
+        "CAP_NET_RAW",
+        "CAP_NET_ADMIN",
+        "CAP_BPF",
+        "CAP_IPC_LOCK",
+    ] {
+        assert_eq!(fix(name), setcap, "{name}");
+    }
     assert!(fix("AF_XDP").contains("CONFIG_XDP_SOCKETS"));
     assert!(fix("TAP").starts_with("sudo modprobe tun"));
     assert_eq!(
@@ -174,7 +178,9 @@ fn root_needs_no_sudo_but_may_lack_capabilities() {
     );
     assert_eq!(
         find(&checks, "AF_PACKET").fix.as_deref(),
-        Some("start the container with --cap-add NET_RAW")
+        Some(
+            "start the container with --cap-add NET_RAW --cap-add NET_ADMIN --cap-add BPF --cap-add IPC_LOCK"
+        )
     );
     assert!(
         find(&checks, "2 MiB huge pages")

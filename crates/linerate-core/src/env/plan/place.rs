@@ -133,16 +133,17 @@ pub(super) fn by_order(
     let mut numbers: Vec<u32> = slots.list.iter().map(|slot| slot.number).collect();
     numbers.sort_unstable();
     let wraps = numbers.len() > order.len();
-    // As many CPUs as slots, but a number beyond them: a mistake rather than a small machine.
-    let last = order.len() - 1;
+    // A number beyond the CPUs and beyond the lcores too: a mistake rather than a small machine.
+    let offered = order.len().max(numbers.len());
     if let Some(slot) = slots
         .list
         .iter()
-        .find(|slot| !wraps && slot.number as usize > last)
+        .find(|slot| slot.number as usize >= offered)
     {
+        let last = order.len() - 1;
         return Err(no_such_slot(
             slot,
-            format!("this machine offers slots 0-{last}"),
+            format!("the {} usable CPUs here are slots 0-{last}", order.len()),
         ));
     }
     let is_isolated = |id: &u32| topology.cpu(*id).is_some_and(|cpu| cpu.isolated);

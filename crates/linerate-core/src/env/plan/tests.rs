@@ -232,6 +232,11 @@ fn refuses_empty_and_impossible_plans() {
             ..
         }
     ));
+    let small = build("container-v2", &spec("auto", "99", "auto", "auto")).unwrap_err();
+    assert_eq!(
+        small.to_string(),
+        "[plan] slot 99 (io) has no CPU: the 4 usable CPUs here are slots 0-3"
+    );
     assert!(matches!(
         refused("1", "0,1"),
         EnvError::NoSuchSlot {

@@ -1,0 +1,345 @@
+//! `linerate plan`: which lcore would run on which CPU, and what is wrong with that; and, from the
+//! report of a finished run, a better split between the roles.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use linerate_core::env::{Clock, EnvError, Plan, PlanSpec, PortPlace, Suggestion, Topology};
+use serde::Serialize;
+
+use crate::config::{Config, PlanStanza, PortStanza};
+use crate::error::Error;
+use crate::report::{self, Cell, Column, LcoreReport, MachineFacts, RunReport, Table, Tone};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Plan for the machine described here: a copy or fake of /sys, or a file made by
+    /// `grep -rs . /sys/devices/system/{cpu,node} /sys/class/net/*/device/numa_node`
+    #[arg(long, value_name = "DIR")]
+    topology: Option<PathBuf>,
+    /// Read [plan] and [[port]] from this TOML file
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Slots of the background role, such as 0
+    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
+    bg: Option<String>,
+    /// Slots that poll ports, such as 1-2
+    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
+    io: Option<String>,
+    /// Slots that process packets, such as 3-7
+    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
+    eu: Option<String>,
+    /// The CPU behind each slot, such as 2,4,6-9: slot n is the n-th
+    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
+    cpus: Option<String>,
+    /// A port that will be polled, such as af_xdp:eth0; may be repeated
+    #[arg(long, value_name = "SPEC")]
+    port: Vec<String>,
+    /// Propose a better split from the JSON report of a finished run
+    #[arg(long, value_name = "REPORT", conflicts_with_all = ["topology", "config", "bg", "io", "eu", "cpus", "port"])]
+    suggest: Option<PathBuf>,
+    /// Print the plan as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    if let Some(path) = &args.suggest {
+        return suggest(path, args.json);
+    }
+    let topology = match &args.topology {
+        Some(path) => Topology::open(path)?,
+        None => Topology::machine()?,
+    };
+    let config = args
+        .config
+        .as_deref()
+        .map(Config::read)
+        .transpose()?
+        .unwrap_or_default();
+    let spec = overridden(config.plan.unwrap_or_default(), args);
+    let stated = args.port.iter().map(|spec| PortStanza {
+        name: None,
+        spec: spec.clone(),
+    });
+    let ports: Vec<PortStanza> = config.port.into_iter().chain(stated).collect();
+    let places = ports
+        .iter()
+        .map(|port| place(port, &topology))
+        .collect::<Result<Vec<_>, _>>()?;
+    let plan = Plan::build(&spec, &topology, &places)?;
+    if !args.json {
+        return report::print(&text(&plan, &topology, &places, report::colour()));
+    }
+    let machine = match args.topology {
+        Some(_) => None,
+        None => Some(MachineFacts::gather(&Clock::calibrate())?),
+    };
+    report::print_json(&Report::new(machine, &plan, &topology, &places))
+}
+
+/// The file's stanza, where the command line does not say otherwise.
+fn overridden(stanza: PlanStanza, args: &Args) -> PlanSpec {
+    PlanSpec {
+        bg: args.bg.clone().or(stanza.bg),
+        io: args.io.clone().or(stanza.io),
+        eu: args.eu.clone().or(stanza.eu),
+        cpus: args.cpus.clone().or(stanza.cpus),
+    }
+}
+
+/// Where a port is: `KIND:TARGET,...` of the kinds that stand on a device.
+fn place(port: &PortStanza, topology: &Topology) -> Result<PortPlace, EnvError> {
+    let (kind, rest) = port.spec.split_once(':').unwrap_or((&port.spec, ""));
+    let target = rest.split(',').next().unwrap_or_default();
+    let node = match kind {
+        "af_packet" | "af_xdp" => topology.interface_node(target)?,
+        "pci" => topology.pci_node(target)?,
+        _ => None,
+    };
+    Ok(PortPlace {
+        name: port.name.clone().unwrap_or_else(|| port.spec.clone()),
+        node,
+    })
+}
+
+#[derive(Serialize)]
+struct Report {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    machine: Option<MachineFacts>,
+    topology: TopologyReport,
+    plan: PlanStanza,
+    /// The roles whose slots were chosen because nobody named them.
+    chosen: Vec<&'static str>,
+    lcores: Vec<LcoreRow>,
+    ports: Vec<PortRow>,
+    warnings: Vec<WarningRow>,
+}
+
+#[derive(Serialize)]
+struct TopologyReport {
+    cpus: usize,
+    cores: usize,
+    packages: usize,
+    nodes: usize,
+    usable_cpus: Vec<u32>,
+    isolated_cpus: Vec<u32>,
+    offline_cpus: Vec<u32>,
+}
+
+#[derive(Serialize)]
+struct LcoreRow {
+    name: String,
+    role: &'static str,
+    slot: u32,
+    cpu: u32,
+    core: u32,
+    package: u32,
+    node: u32,
+    /// The hardware threads of the same core.
+    siblings: Vec<u32>,
+}
+
+#[derive(Serialize)]
+struct PortRow {
+    name: String,
+    node: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct WarningRow {
+    kind: &'static str,
+    message: String,
+}
+
+impl Report {
+    fn new(
+        machine: Option<MachineFacts>,
+        plan: &Plan,
+        topology: &Topology,
+        places: &[PortPlace],
+    ) -> Self {
+        let isolated = topology
+            .cpus()
+            .iter()
+            .filter(|cpu| cpu.isolated)
+            .map(|cpu| cpu.id);
+        let warnings = plan.warnings.iter();
+        Self {
+            machine,
+            topology: TopologyReport {
+                cpus: topology.cpus().len(),
+                cores: topology.cores(),
+                packages: topology.packages(),
+                nodes: topology.nodes(),
+                usable_cpus: topology.allowed().iter().collect(),
+                isolated_cpus: isolated.collect(),
+                offline_cpus: topology.offline().iter().collect(),
+            },
+            plan: plan.spec().into(),
+            chosen: plan.chosen.iter().map(|role| role.name()).collect(),
+            lcores: rows(plan, topology),
+            ports: places
+                .iter()
+                .map(|port| PortRow {
+                    name: port.name.clone(),
+                    node: port.node,
+                })
+                .collect(),
+            warnings: warnings
+                .map(|w| WarningRow {
+                    kind: w.kind(),
+                    message: w.to_string(),
+                })
+                .collect(),
+        }
+    }
+}
+
+fn rows(plan: &Plan, topology: &Topology) -> Vec<LcoreRow> {
+    let row = |lcore: &linerate_core::env::Placement| {
+        let cpu = topology.cpu(lcore.cpu);
+        LcoreRow {
+            name: lcore.name.clone(),
+            role: lcore.role.name(),
+            slot: lcore.slot,
+            cpu: lcore.cpu,
+            core: cpu.map_or(lcore.cpu, |cpu| cpu.core),
+            package: cpu.map_or(0, |cpu| cpu.package),
+            node: lcore.node,
+            siblings: cpu.map_or_else(Vec::new, |cpu| cpu.siblings.iter().collect()),
+        }
+    };
+    plan.lcores.iter().map(row).collect()
+}
+
+fn text(plan: &Plan, topology: &Topology, places: &[PortPlace], colour: bool) -> String {
+    let mut text = format!(
+        "{}, {}, {}, {}; usable CPUs: {}\n\n",
+        plural(topology.cpus().len(), "CPU"),
+        plural(topology.cores(), "core"),
+        plural(topology.packages(), "socket"),
+        plural(topology.nodes(), "NUMA node"),
+        topology.allowed()
+    );
+    let columns = [
+        Column::text("lcore"),
+        Column::text("role"),
+        Column::number("slot"),
+        Column::number("CPU"),
+        Column::number("core"),
+        Column::number("socket"),
+        Column::number("node"),
+        Column::text("siblings"),
+    ];
+    let mut table = Table::new(columns);
+    for row in rows(plan, topology) {
+        let siblings: Vec<_> = row
+            .siblings
+            .iter()
+            .filter(|&&id| id != row.cpu)
+            .map(u32::to_string)
+            .collect();
+        let numbers = [row.slot, row.cpu, row.core, row.package, row.node].map(Cell::new);
+        let start = [Cell::new(&row.name), Cell::new(row.role)];
+        table.row(
+            start
+                .into_iter()
+                .chain(numbers)
+                .chain([Cell::new(siblings.join(","))]),
+        );
+    }
+    text.push_str(&table.render(colour));
+    for port in places {
+        let node = port
+            .node
+            .map_or_else(|| "no NUMA node".into(), |node| format!("NUMA node {node}"));
+        let _ = writeln!(text, "port {}: {node}", port.name);
+    }
+    if !plan.chosen.is_empty() {
+        let names: Vec<_> = plan.chosen.iter().map(|role| role.name()).collect();
+        let _ = writeln!(
+            text,
+            "\nchosen automatically: {}. As a stanza:\n{}",
+            names.join(", "),
+            PlanStanza::from(plan.spec())
+        );
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+    if !plan.warnings.is_empty() {
+        text.push('\n');
+    }
+    for warning in &plan.warnings {
+        let _ = writeln!(text, "{} {warning}", Tone::Warn.paint("warning:", colour));
+    }
+    text
+}
+
+fn plural(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+#[derive(Serialize)]
+struct SuggestReport {
+    changed: bool,
+    plan: PlanStanza,
+    reasons: Vec<String>,
+    lcores: Vec<LcoreReport>,
+}
+
+fn suggest(path: &Path, json: bool) -> Result<(), Error> {
+    let run = RunReport::read(path)?;
+    let Suggestion {
+        spec,
+        changed,
+        reasons,
+    } = Suggestion::from_run(&run.loads()?)?;
+    let report = SuggestReport {
+        changed,
+        plan: spec.into(),
+        reasons,
+        lcores: run.lcores,
+    };
+    if json {
+        report::print_json(&report)
+    } else {
+        report::print(&suggestion_text(&report, report::colour()))
+    }
+}
+
+fn suggestion_text(report: &SuggestReport, colour: bool) -> String {
+    let columns = [
+        Column::text("lcore"),
+        Column::text("role"),
+        Column::number("CPU"),
+        Column::number("busy"),
+    ];
+    let mut table = Table::new(columns);
+    for lcore in &report.lcores {
+        let tone = if lcore.busy_share >= 0.9 {
+            Tone::Warn
+        } else {
+            Tone::Plain
+        };
+        let cpu = lcore.cpu.map_or_else(|| "-".into(), |cpu| cpu.to_string());
+        let busy = Cell::new(format!("{:.0}%", lcore.busy_share * 100.0)).tone(tone);
+        table.row([
+            Cell::new(&lcore.name),
+            Cell::new(&lcore.role),
+            Cell::new(cpu),
+            busy,
+        ]);
+    }
+    let mut text = table.render(colour) + "\n";
+    for reason in &report.reasons {
+        let _ = writeln!(text, "- {reason}");
+    }
+    let verdict = if report.changed {
+        "suggested"
+    } else {
+        "keep as it is"
+    };
+    let _ = write!(text, "\n{verdict}:\n{}", report.plan);
+    text
+}

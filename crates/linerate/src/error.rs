@@ -1,0 +1,42 @@
+//! Why a command failed, and what to do about it: printed as `error:` and `fix:` lines.
+
+use std::io;
+use std::path::PathBuf;
+
+use linerate_core::env::EnvError;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Env(#[from] EnvError),
+    #[error("{}: {source}", path.display())]
+    File { path: PathBuf, source: io::Error },
+    /// toml's message shows the line.
+    #[error("{}: {}", path.display(), source.to_string().trim_end())]
+    Config {
+        path: PathBuf,
+        source: Box<toml::de::Error>,
+    },
+    #[error("{}: not a report: {source}", path.display())]
+    Report {
+        path: PathBuf,
+        source: serde_json::Error,
+    },
+    #[error("writing the output: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl Error {
+    /// What the user can do, as one imperative sentence or command.
+    pub(crate) fn fix(&self) -> Option<String> {
+        match self {
+            Self::Env(error) => error.fix(),
+            Self::File { .. } => Some("check the path and its permissions".into()),
+            Self::Config { .. } => Some("correct the line shown; [plan] takes bg, io, eu and cpus, each a string such as \"0,2-4\"".into()),
+            Self::Report { .. } => Some(
+                "give a JSON object with \"lcores\": [{\"name\", \"role\", \"cpu\", \"busy_share\"}], as `linerate l2fwd --json` prints".into(),
+            ),
+            Self::Output(_) => None,
+        }
+    }
+}

@@ -41,6 +41,8 @@ struct Bin {
     /// Most handles kept: [`MOST`], or an eighth of a small pool, so that a few caches cannot
     /// keep all of it from each other.
     limit: usize,
+    /// Slots taken from the pool's shared part less those given to it: for the ledger.
+    from_shared: i64,
     stack: Box<[u32; CAPACITY]>,
     pool: Pool,
 }
@@ -136,6 +138,11 @@ impl PoolCache {
         self.bins.iter().map(|bin| bin.len).sum()
     }
 
+    /// Slots taken from all pools' shared parts less those given back to them: for the ledger.
+    pub fn from_shared(&self) -> i64 {
+        self.bins.iter().map(|bin| bin.from_shared).sum()
+    }
+
     /// Handles whose packets were consumed by the caller, of any pool.
     fn free_mixed(&mut self, handles: &[u32]) {
         for &handle in handles {
@@ -202,7 +209,7 @@ impl Bin {
     fn new(pool: Pool) -> Self {
         let (first, slots) = (pool.shared().first(), pool.slots());
         let limit = (slots as usize / 8).min(MOST);
-        Self { first, slots, len: 0, limit, stack: Box::new([0; CAPACITY]), pool }
+        Self { first, slots, len: 0, limit, from_shared: 0, stack: Box::new([0; CAPACITY]), pool }
     }
 
     #[inline(always)]
@@ -239,6 +246,7 @@ impl Bin {
                 break;
             }
             self.len += MAGAZINE;
+            self.from_shared += MAGAZINE as i64;
         }
         let enough = self.len >= wanted;
         if !enough {
@@ -261,6 +269,7 @@ impl Bin {
             self.len += 1;
             taken += 1;
         }
+        self.from_shared += i64::from(taken);
         self.pool.shared().strays_taken.fetch_add(taken, Ordering::Release);
         let keep = wanted.max(self.limit / 2);
         if self.len > keep {
@@ -276,6 +285,7 @@ impl Bin {
             let Some(magazine) = self.stack[..self.len].last_chunk::<MAGAZINE>() else { break };
             if self.pool.shared().depot.put(magazine) {
                 self.len -= MAGAZINE;
+                self.from_shared -= MAGAZINE as i64;
             } else {
                 // A small pool has none; in others all are in other threads' hands for a moment.
                 self.push_strays(MAGAZINE);
@@ -300,6 +310,7 @@ impl Bin {
         let freed = self.pool.shared().returns.push(chain[0], count as u32, link);
         debug_assert!(!freed, "this cache holds a share in the pool, so it is no orphan");
         self.len -= count;
+        self.from_shared -= count as i64;
     }
 }
 
@@ -310,8 +321,11 @@ impl Drop for Bin {
                 break;
             }
             self.len -= MAGAZINE;
+            self.from_shared -= MAGAZINE as i64;
         }
         self.push_strays(self.len);
+        // What packets this cache gave away stays on the pool's own books.
+        self.pool.shared().retired.fetch_add(self.from_shared as u64, Ordering::Relaxed);
     }
 }
 

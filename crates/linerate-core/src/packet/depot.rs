@@ -46,7 +46,8 @@ impl Depot {
     pub(super) fn count_handles(&self) -> usize {
         let mut count = 0;
         let mut index = self.full.head.load(Ordering::Acquire) as u32;
-        while index != NIL {
+        // A walk over a stack that changes meanwhile may lose its way, so it is bounded.
+        while index != NIL && count < self.next.len() * MAGAZINE {
             count += MAGAZINE;
             index = self.next[index as usize].load(Ordering::Relaxed);
         }

@@ -86,6 +86,10 @@ pub(super) struct PoolShared {
     pub(super) strays_taken: AtomicU32,
     /// Requests that found no free slot.
     pub(super) refused: AtomicU64,
+    /// Packets that were dropped one by one, outside caches.
+    plain_drops: AtomicU64,
+    /// Sum of what caches that are gone had taken from the shared part less what they gave, modulo 2^64.
+    pub(super) retired: AtomicU64,
 }
 
 impl PoolShared {
@@ -109,9 +113,10 @@ impl PoolShared {
     /// The caller owns the slot and gives it up; `this` is the slot's pool.
     pub(super) unsafe fn give_back(this: *const Self, slot: Handle) {
         // SAFETY: the slot is not home yet, so the pool is alive until the push.
-        let returns = unsafe { &(*this).returns };
+        let shared = unsafe { &*this };
+        shared.plain_drops.fetch_add(1, Ordering::Release);
         // SAFETY: until it is pushed, the slot's line is this thread's.
-        let last = returns.push(slot.get(), 1, |next| unsafe { set_next(slot, next) });
+        let last = shared.returns.push(slot.get(), 1, |next| unsafe { set_next(slot, next) });
         if last {
             // SAFETY: exactly one push brings the last slot home, and no `Pool` is left.
             drop(unsafe { Box::from_raw(this.cast_mut()) });
@@ -150,6 +155,8 @@ impl PoolShared {
             owners: AtomicUsize::new(1),
             strays_taken: AtomicU32::new(0),
             refused: AtomicU64::new(0),
+            plain_drops: AtomicU64::new(0),
+            retired: AtomicU64::new(0),
         });
         shared.write_meta();
         shared.stock();
@@ -386,13 +393,23 @@ impl Pool {
         Some(unsafe { super::Packet::from_handle(self.shared().handle(index as u32)) })
     }
 
+    /// Packets dropped one by one so far.
+    pub(crate) fn plain_drops(&self) -> u64 {
+        self.shared().plain_drops.load(Ordering::Acquire)
+    }
+
+    /// For the ledger: what came to the shared part outside the caches that are alive.
+    pub(crate) fn returned_to_shared(&self) -> i64 {
+        self.plain_drops() as i64 - self.shared().retired.load(Ordering::Relaxed) as i64
+    }
+
     /// Counters of the pool.
     pub fn stats(&self) -> PoolStats {
         let shared = self.shared();
         PoolStats {
             slots: shared.slots,
             free_shared: shared.home(shared.returns.pushes()).min(shared.slots),
-            plain_drops: shared.returns.pushes(),
+            plain_drops: self.plain_drops(),
             refused: shared.refused.load(Ordering::Relaxed),
         }
     }
@@ -405,9 +422,8 @@ pub struct PoolStats {
     pub slots: u32,
     /// Free slots in the depot and on the return list; those in lcores' caches come on top.
     pub free_shared: u32,
-    /// Packets dropped one by one instead of through a cache, modulo 2^31; a fresh pool may
-    /// start above 0.
-    pub plain_drops: u32,
+    /// Packets dropped one by one instead of through a cache.
+    pub plain_drops: u64,
     /// Requests that got fewer slots than they asked for.
     pub refused: u64,
 }

@@ -14,8 +14,10 @@ pub use spec::{OptionHelp, Spec};
 pub use stats::{Counter, DropReason, PortStats, QueueStats};
 
 use crate::packet::{Burst, PoolCache, Pools};
+use crate::run::doorbell::Doorbell;
 use linerate_wire::ethernet::MacAddr;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 
 /// One receive queue, polled by one lcore.
 ///
@@ -39,8 +41,10 @@ pub trait RxQueue: Send {
         SleepOn::Nothing
     }
 
-    /// Packets that the queue owns now, in its device or in itself: for the ledger.
-    fn held(&self) -> usize {
+    /// For the ledger: slots that went into the queue less packets that came out, as the queue
+    /// itself counts. A device queue answers with the slots it owns now; the reading end of a
+    /// memory ring, which sees only what comes out, with minus that; one that owns nothing with 0.
+    fn held(&self) -> i64 {
         0
     }
 }
@@ -56,8 +60,9 @@ pub trait TxQueue: Send {
         let _ = cache;
     }
 
-    /// Packets that the queue owns now: for the ledger.
-    fn held(&self) -> usize {
+    /// For the ledger: packets that went into the queue less slots that came back, as the queue
+    /// itself counts; the writing end of a memory ring sees only what goes in.
+    fn held(&self) -> i64 {
         0
     }
 }
@@ -69,6 +74,10 @@ pub enum SleepOn {
     Nothing,
     /// This descriptor is readable when packets wait. It belongs to the queue.
     Fd(RawFd),
+    /// This doorbell rings when packets wait in a memory ring.
+    Doorbell(Arc<Doorbell>),
+    /// Nothing is needed: whoever brings packets wakes the lcore itself.
+    Unneeded,
     /// No packet will come any more (the end of a capture file).
     Ended,
 }

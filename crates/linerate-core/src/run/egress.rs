@@ -189,21 +189,30 @@ impl Egress {
         }
     }
 
+    /// Whether the lcores behind all rings have taken what was handed to them.
+    pub fn is_drained(&self) -> bool {
+        self.outlets.iter().all(|outlet| match &outlet.way {
+            Some(Way::Ring(ring, _)) => ring.meter().read().occupancy == 0 && outlet.pending.is_empty(),
+            Some(Way::Queue(_)) | None => true,
+        })
+    }
+
     /// Packets ever taken from stages.
     #[inline(always)]
     pub(super) fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// Packets that this lcore's transmit queues hold now.
-    pub(super) fn held(&self) -> usize {
+    /// For the ledger: what the outlets took less what came back.
+    pub(super) fn held(&self) -> i64 {
         let held = |outlet: &Outlet| {
             let queued = match &outlet.way {
                 Some(Way::Queue(queue)) => queue.held(),
-                // The ring's own meter counts what is in it.
-                Some(Way::Ring(..)) | None => 0,
+                // The other end counts what comes out.
+                Some(Way::Ring(..)) => outlet.sent.read() as i64,
+                None => 0,
             };
-            queued + outlet.pending.len()
+            queued + outlet.pending.len() as i64
         };
         self.outlets.iter().map(held).sum()
     }

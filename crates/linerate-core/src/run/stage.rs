@@ -222,23 +222,26 @@ impl<V: FnMut(&mut Packet) -> usize + Send, E: Exits> Stage for Branch<V, E> {
         for (verdict, packet) in verdicts.iter_mut().zip(burst.iter_mut()) {
             *verdict = (self.verdict)(packet);
         }
-        let verdicts = &verdicts[..burst.len()];
         // A burst of one mind goes on as it is, which is what most bursts are.
-        if let Some(&exit) = verdicts.first()
-            && exit < E::COUNT
-            && verdicts.iter().all(|&other| other == exit)
-        {
+        let exit = verdicts[0];
+        if exit < E::COUNT && verdicts[..burst.len()].iter().all(|&other| other == exit) {
             self.exits.run(exit, burst, out);
             return self.take_rest(burst, out);
         }
         let mut left = std::mem::take(burst);
-        let mut rest_verdicts = verdicts.to_vec();
         for exit in 0..E::COUNT {
             let mut chosen = Burst::new();
             chosen.now = left.now;
-            let mut next = rest_verdicts.iter();
-            left.sift(&mut chosen, |_| next.next() != Some(&exit));
-            rest_verdicts.retain(|&verdict| verdict != exit);
+            let (mut seen, mut kept) = (0, 0);
+            left.sift(&mut chosen, |_| {
+                let verdict = verdicts[seen];
+                seen += 1;
+                if verdict != exit {
+                    verdicts[kept] = verdict;
+                    kept += 1;
+                }
+                verdict != exit
+            });
             if !chosen.is_empty() {
                 self.exits.run(exit, &mut chosen, out);
                 self.take_rest(&mut chosen, out);

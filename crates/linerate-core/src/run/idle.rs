@@ -1,0 +1,99 @@
+//! What a worker does when no packets come: poll, then pause, then sleep.
+
+use super::doorbell::Doorbell;
+use crate::port::SleepOn;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+/// The rungs of the ladder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Idle {
+    /// Empty rounds at full speed.
+    pub polls: u32,
+    /// Empty rounds with a pause each, giving the CPU away now and then.
+    pub pauses: u32,
+    /// Whether to sleep after that; otherwise it goes on pausing.
+    pub sleep: bool,
+    /// Longest sleep where something can wake the worker.
+    pub nap: Duration,
+    /// Longest sleep where a queue can only be polled.
+    pub blind_nap: Duration,
+}
+
+impl Default for Idle {
+    fn default() -> Self {
+        Self {
+            polls: 200,
+            pauses: 400,
+            sleep: true,
+            nap: Duration::from_millis(100),
+            blind_nap: Duration::from_micros(50),
+        }
+    }
+}
+
+impl Idle {
+    /// Never sleeps: for an lcore of its own where every microsecond counts.
+    pub fn never_sleep() -> Self {
+        Self { sleep: false, ..Self::default() }
+    }
+}
+
+/// Where on the ladder a worker is.
+pub(super) struct Ladder {
+    idle: Idle,
+    empty_rounds: u32,
+}
+
+/// Empty rounds between two offers of the CPU to others.
+const YIELD_EVERY: u32 = 32;
+
+impl Ladder {
+    pub(super) fn new(idle: Idle) -> Self {
+        Self { idle, empty_rounds: 0 }
+    }
+
+    /// Packets came: back to the first rung.
+    #[inline(always)]
+    pub(super) fn reset(&mut self) {
+        self.empty_rounds = 0;
+    }
+
+    /// One empty round; true when it is time to sleep.
+    #[inline]
+    pub(super) fn step(&mut self) -> bool {
+        self.empty_rounds = self.empty_rounds.saturating_add(1);
+        if self.empty_rounds <= self.idle.polls {
+            return false;
+        }
+        crate::arch::pause();
+        // Whoever is to send the next packet may be waiting for this very CPU.
+        if self.empty_rounds.is_multiple_of(YIELD_EVERY) {
+            std::thread::yield_now();
+        }
+        self.idle.sleep && self.empty_rounds > self.idle.polls.saturating_add(self.idle.pauses)
+    }
+
+    /// Sleeps until a descriptor is readable, a doorbell rings, or the nap is over. The doorbells
+    /// are prepared, and work was looked for since.
+    pub(super) fn sleep(&self, doorbell: &Doorbell, sources: &[SleepOn]) {
+        let mut fds = vec![PollFd::from_borrowed_fd(doorbell.fd(), PollFlags::IN)];
+        let mut nap = self.idle.nap;
+        for source in sources {
+            match source {
+                SleepOn::Nothing => nap = self.idle.blind_nap,
+                SleepOn::Fd(fd) => {
+                    // SAFETY: the queue owns the descriptor, and its worker keeps it meanwhile.
+                    let fd = unsafe { BorrowedFd::borrow_raw(*fd) };
+                    fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+                }
+                SleepOn::Doorbell(bell) => fds.push(PollFd::from_borrowed_fd(bell.fd(), PollFlags::IN)),
+                SleepOn::Unneeded | SleepOn::Ended => {}
+            }
+        }
+        let timeout = Timespec { tv_sec: nap.as_secs() as i64, tv_nsec: i64::from(nap.subsec_nanos()) };
+        // An interrupted or failed sleep is a short one; the next round looks for packets anyway.
+        let _ = poll(&mut fds, Some(&timeout));
+    }
+}

@@ -1,0 +1,347 @@
+//! Workers end to end, on rings and hand-made queues.
+
+use super::*;
+use crate::env::{Clock, Lcore};
+use crate::packet::{Burst, Packet, Pool, PoolCache, PoolConfig};
+use crate::port::{RxQueue, SleepOn, TxQueue};
+use crate::ring::{Pop, Push, spsc};
+use crate::run::doorbell::Doorbell;
+use crate::run::ledger::Balance;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+fn pool(slots: u32) -> Pool {
+    use crate::mem::{PageKind, PagePolicy};
+    Pool::new(&PoolConfig { pages: PagePolicy::Only(PageKind::Base4K), ..PoolConfig::new("run", slots) }).unwrap()
+}
+
+/// The reading end of a ring as a receive queue, with a doorbell.
+struct RingRx {
+    ring: spsc::Consumer<Packet>,
+    bell: Arc<Doorbell>,
+    taken: i64,
+}
+
+impl RxQueue for RingRx {
+    fn rx_burst(&mut self, burst: &mut Burst, _: &mut PoolCache) -> usize {
+        let count = self.ring.pop_burst(burst, Burst::CAPACITY);
+        self.taken += count as i64;
+        count
+    }
+
+    fn sleep_on(&mut self) -> SleepOn {
+        if self.ring.is_closed() { SleepOn::Ended } else { SleepOn::Doorbell(self.bell.clone()) }
+    }
+
+    fn held(&self) -> i64 {
+        -self.taken
+    }
+}
+
+struct RingTx {
+    ring: spsc::Producer<Packet>,
+    given: i64,
+}
+
+impl TxQueue for RingTx {
+    fn tx_burst(&mut self, burst: &mut Burst, _: &mut PoolCache) -> usize {
+        let count = self.ring.push_burst(burst);
+        self.given += count as i64;
+        count
+    }
+
+    fn held(&self) -> i64 {
+        self.given
+    }
+}
+
+/// A source ring with its bell, a sink ring, and queues on them.
+fn rings() -> (spsc::Producer<Packet>, Arc<Doorbell>, RingRx, RingTx, spsc::Consumer<Packet>) {
+    let (source, inside) = spsc::ring(1024);
+    let (outside, sink) = spsc::ring(4096);
+    let bell = Arc::new(Doorbell::new().unwrap());
+    let rx = RingRx { ring: inside, bell: bell.clone(), taken: 0 };
+    (source, bell, rx, RingTx { ring: outside, given: 0 }, sink)
+}
+
+fn worker<S: Stage>(name: &str, stage: S) -> (Worker<S>, WorkerHandle<S>) {
+    Worker::new(name, stage, Egress::new(PoolCache::new(&[])), Clock::calibrate()).unwrap()
+}
+
+fn forward(port: u16) -> impl FnMut(&mut Burst, &mut Egress) + Send {
+    move |burst, out| out.send(port, burst)
+}
+
+/// Sends `count` numbered packets into the ring, giving the CPU away when it is full.
+fn feed(pool: &Pool, ring: &mut spsc::Producer<Packet>, bell: &Doorbell, numbers: std::ops::Range<u64>) {
+    let mut cache = PoolCache::new(&[]);
+    for number in numbers {
+        let mut packet = loop {
+            match cache.get(pool) {
+                Some(packet) => break packet,
+                None => std::thread::yield_now(),
+            }
+        };
+        packet.set_user(number);
+        let mut next = Some(packet);
+        while let Some(packet) = next.take() {
+            if let Err(back) = ring.push(packet) {
+                next = Some(back);
+                std::thread::yield_now();
+            }
+        }
+        bell.ring();
+    }
+}
+
+/// Takes `count` packets and says whether their numbers ascend from `first`.
+fn in_order(sink: &mut spsc::Consumer<Packet>, mut first: u64, count: u64) -> bool {
+    let end = first + count;
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while first < end {
+        match sink.pop() {
+            Some(packet) if packet.user::<u64>() == first => first += 1,
+            Some(packet) => panic!("expected {first}, got {}", packet.user::<u64>()),
+            None => {
+                assert!(Instant::now() < deadline, "stuck before {first}");
+                std::thread::yield_now();
+            }
+        }
+    }
+    true
+}
+
+#[test]
+fn a_worker_forwards_sleeps_wakes_and_ends() {
+    let pool = pool(2048);
+    let (mut source, bell, rx, tx, mut sink) = rings();
+    let (mut worker, handle) = worker("w", forward(0));
+    worker.add_inlet(Inlet::queue(0, 0, Box::new(rx)));
+    worker.set_outlet(0, Some(Way::Queue(Box::new(tx))));
+    let lcore = Lcore::spawn("w", None, move || worker.run(true)).unwrap();
+    feed(&pool, &mut source, &bell, 0..1000);
+    assert!(in_order(&mut sink, 0, 1000));
+    let asleep = Instant::now();
+    while handle.stats().sleeps.read() == 0 {
+        assert!(asleep.elapsed() < Duration::from_secs(60), "an idle worker falls asleep");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    feed(&pool, &mut source, &bell, 1000..1001);
+    assert!(in_order(&mut sink, 1000, 1), "the bell woke it");
+    drop(source);
+    bell.ring();
+    lcore.join().unwrap();
+    assert_eq!(handle.stats().packets.read(), 1001);
+    assert_eq!(handle.stats().residence.snapshot().total, 1001);
+    assert!(handle.call(|_| ()).is_err(), "an ended worker says so");
+}
+
+#[test]
+fn a_queue_moves_between_lcores_under_load_in_order_without_loss() {
+    let pool = pool(2048);
+    let (mut source, bell, rx, tx, mut sink) = rings();
+    // Two workers with a ring each to the third, which owns the transmit queue.
+    let (mut owner, owner_handle) = worker("owner", forward(0));
+    owner.set_outlet(0, Some(Way::Queue(Box::new(tx))));
+    let mut lcores = Vec::new();
+    let mut handles = Vec::new();
+    for index in 0..2 {
+        // Larger than the pool, so that a slow owner fills no ring and nothing is dropped.
+        let (to_owner, at_owner) = spsc::ring(4096);
+        owner.add_inlet(Inlet::hand_off(0, index, at_owner));
+        let (mut worker, handle) = worker(if index == 0 { "a" } else { "b" }, forward(0));
+        worker.set_outlet(0, Some(Way::Ring(to_owner, owner_handle.doorbell().clone())));
+        lcores.push(Lcore::spawn("mover", None, move || drop(worker.run(false))).unwrap());
+        handles.push(handle);
+    }
+    let owner = Lcore::spawn("owner", None, move || drop(owner.run(false))).unwrap();
+    handles[0].call(|worker| worker.add_inlet(Inlet::queue(7, 0, Box::new(rx)))).unwrap();
+    let feeder = {
+        let pool = pool.clone();
+        std::thread::spawn(move || {
+            feed(&pool, &mut source, &bell, 0..20_000);
+            source
+        })
+    };
+    let mover = std::thread::spawn(move || {
+        for round in 0..50 {
+            move_inlet(&handles[round % 2], &handles[(round + 1) % 2], 7, 0).unwrap();
+            std::thread::yield_now();
+        }
+        handles
+    });
+    assert!(in_order(&mut sink, 0, 20_000));
+    let handles = mover.join().unwrap();
+    drop(feeder.join().unwrap());
+    for handle in &handles {
+        assert!(handle.stats().drops().is_empty(), "{:?}", handle.stats().drops());
+        handle.stop();
+    }
+    owner_handle.stop();
+    lcores.into_iter().for_each(|lcore| lcore.join().unwrap());
+    owner.join().unwrap();
+}
+
+#[test]
+fn tables_are_swapped_between_bursts_and_the_old_one_comes_back() {
+    struct Table {
+        port: Box<u16>,
+    }
+    impl Stage for Table {
+        fn run(&mut self, burst: &mut Burst, out: &mut Egress) {
+            out.send(*self.port, burst);
+        }
+    }
+    let (worker, handle) = worker("swap", named("table", Table { port: Box::new(3) }));
+    let lcore = Lcore::spawn("swap", None, move || drop(worker.run(false))).unwrap();
+    let new = Box::new(4);
+    let old = handle.call(|worker| std::mem::replace(&mut worker.stage.stage_mut().port, new)).unwrap();
+    assert_eq!(*old, 3);
+    handle.stop();
+    lcore.join().unwrap();
+}
+
+#[test]
+fn branches_split_in_order_and_ends_count_what_they_leave() {
+    let pool = pool(64);
+    let mut cache = PoolCache::new(&[]);
+    let mut egress = Egress::new(PoolCache::new(&[]));
+    let (even, mut evens) = spsc::ring(64);
+    let (odd, mut odds) = spsc::ring(64);
+    egress.set_outlet(0, Some(Way::Queue(Box::new(RingTx { ring: even, given: 0 }))));
+    egress.set_outlet(1, Some(Way::Queue(Box::new(RingTx { ring: odd, given: 0 }))));
+    let verdict = |packet: &mut Packet| match packet.user::<u64>() {
+        9 => 5,
+        number => (number % 2) as usize,
+    };
+    let mut stage = named("look", |_: &mut Burst, _: &mut Egress| {})
+        .branch(verdict, (named("even", forward(0)), named("odd", forward(1))));
+    let mut burst = Burst::new();
+    cache.fill(&pool, &mut burst, 10);
+    burst.iter_mut().enumerate().for_each(|(i, packet)| packet.set_user(i as u64));
+    stage.run(&mut burst, &mut egress);
+    assert!(burst.is_empty());
+    let numbers = |ring: &mut spsc::Consumer<Packet>| -> Vec<u64> {
+        std::iter::from_fn(|| ring.pop()).map(|packet| packet.user()).collect()
+    };
+    assert_eq!((numbers(&mut evens), numbers(&mut odds)), (vec![0, 2, 4, 6, 8], vec![1, 3, 5, 7]));
+    let drops = egress.drop_counts();
+    let left_over = drops.lock().unwrap().iter().find(|(name, _)| name == "left_over").unwrap().1.read();
+    assert_eq!(left_over, 1, "no exit 5");
+    // A burst of one mind takes the short way.
+    cache.fill(&pool, &mut burst, 3);
+    burst.iter_mut().for_each(|packet| packet.set_user(1_u64));
+    stage.run(&mut burst, &mut egress);
+    assert_eq!(numbers(&mut odds), [1, 1, 1]);
+    let mut seen = Vec::new();
+    stage.points(&mut |point| seen.push((point.name, point.packets, point.unaccounted)));
+    assert_eq!(seen, [("look", 13, 0), ("even", 5, 0), ("odd", 7, 0)]);
+}
+
+#[test]
+fn a_tap_sees_every_burst_of_its_stage() {
+    let pool = pool(64);
+    let mut egress = Egress::new(PoolCache::new(&[]));
+    let mut stage = named("in", |_: &mut Burst, _: &mut Egress| {}).then("out", forward(0));
+    let (sender, seen) = mpsc::channel();
+    let mut tap: Option<Tap> = Some(Box::new(move |burst| sender.send(burst.len()).unwrap()));
+    stage.points(&mut |point| {
+        if point.name == "out" {
+            point.tap = tap.take();
+        }
+    });
+    let mut burst = Burst::new();
+    PoolCache::new(&[]).fill(&pool, &mut burst, 5);
+    stage.run(&mut burst, &mut egress);
+    assert_eq!(seen.try_recv(), Ok(5));
+}
+
+#[test]
+fn a_full_way_out_drops_and_counts() {
+    let pool = pool(256);
+    let mut cache = PoolCache::new(&[]);
+    let mut egress = Egress::new(PoolCache::new(&[]));
+    let (ring, _sink) = spsc::ring(64);
+    egress.set_outlet(0, Some(Way::Queue(Box::new(RingTx { ring, given: 0 }))));
+    for _ in 0..3 {
+        let mut burst = Burst::new();
+        cache.fill(&pool, &mut burst, 64);
+        egress.send(0, &mut burst);
+        egress.flush();
+    }
+    let mut lost = Burst::new();
+    cache.fill(&pool, &mut lost, 7);
+    egress.send(9, &mut lost);
+    assert_eq!(egress.sent(0), 64);
+    let drops = egress.drop_counts();
+    let counts: Vec<_> = drops.lock().unwrap().iter().map(|(name, count)| (name.clone(), count.read())).collect();
+    assert!(counts.contains(&("tx_full.port0".into(), 128)), "{counts:?}");
+    assert!(counts.contains(&("no_outlet".into(), 7)), "{counts:?}");
+}
+
+#[test]
+fn the_ledger_names_the_last_holder_of_a_forgotten_packet() {
+    let pool = pool(2048);
+    let (mut source, bell, rx, tx, mut sink) = rings();
+    let careless = |burst: &mut Burst, _: &mut Egress| {
+        let found = burst.iter().position(|packet| packet.user::<u64>() == 500);
+        if let Some(index) = found {
+            let mut kept = Burst::new();
+            burst.as_packets_mut().swap(index, 0);
+            burst.move_front(1, &mut kept);
+            std::mem::forget(kept);
+        }
+    };
+    let (mut worker, handle) = worker("w0", named("parse", |_: &mut Burst, _: &mut Egress| {}).then("careless", careless).then("out", forward(0)));
+    worker.add_inlet(Inlet::queue(0, 0, Box::new(rx)));
+    worker.set_outlet(0, Some(Way::Queue(Box::new(tx))));
+    let lcore = Lcore::spawn("w0", None, move || drop(worker.run(false))).unwrap();
+    let mut cache = PoolCache::new(&[pool.clone()]);
+    let mut fed = 0_i64;
+    let mut feed_some = |count: u64, cache: &mut PoolCache| {
+        for number in 0..count {
+            let mut packet = cache.get(&pool).unwrap();
+            packet.set_user(number);
+            source.push(packet).unwrap();
+            fed += 1;
+        }
+        bell.ring();
+        fed
+    };
+    let mut drained = 0_i64;
+    let mut drain = |count: usize, cache: &mut PoolCache| {
+        let mut left = count;
+        while left > 0 {
+            match sink.pop() {
+                Some(packet) => {
+                    cache.free_one(packet);
+                    drained += 1;
+                    left -= 1;
+                }
+                None => std::thread::yield_now(),
+            }
+        }
+        drained
+    };
+    let take = |cache: &PoolCache, fed: i64, drained: i64| {
+        Balance::take(std::slice::from_ref(&pool), || {
+            let mut accounts = handle.call(Worker::accounts).unwrap();
+            accounts.push(ledger::Account::cache("test".into(), cache));
+            accounts.push(ledger::Account::holds("feeder".into(), fed));
+            accounts.push(ledger::Account::holds("drain".into(), -drained));
+            accounts
+        })
+    };
+    let fed = feed_some(400, &mut cache);
+    let drained = drain(300, &mut cache);
+    let clean = take(&cache, fed, drained);
+    assert_eq!((clean.missing, clean.exact), (0, true), "{clean}");
+    let fed = feed_some(600, &mut cache);
+    let drained = drain(699, &mut cache);
+    let short = take(&cache, fed, drained);
+    assert_eq!(short.missing, 1, "{short}");
+    assert_eq!(short.last_holders()[0].holder, "w0: stage `careless`", "{short}");
+    handle.stop();
+    lcore.join().unwrap();
+}

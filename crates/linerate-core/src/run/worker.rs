@@ -1,0 +1,431 @@
+//! The worker: one lcore's loop of receive, pipeline, flush.
+//!
+//! Between two bursts a worker takes control messages: any function over `&mut Worker`, so that
+//! tables are swapped, queues taken back and counters read while no packet is under way.
+
+use super::doorbell::Doorbell;
+use super::egress::{DropCount, Egress, Way};
+use super::histogram::Histogram;
+use super::idle::{Idle, Ladder};
+use super::ledger::Account;
+use super::stage::{Point, Stage};
+use crate::env::Clock;
+use crate::packet::{Burst, Packet};
+use crate::port::{Counter, RxQueue, SleepOn};
+use crate::ring::{Pop, spsc};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+
+/// Where a worker's packets come from.
+pub enum Source {
+    /// A port's receive queue: its packets go through the pipeline.
+    Queue(Box<dyn RxQueue>),
+    /// A ring from another lcore, on the way out of a port whose transmit queue this lcore owns.
+    HandOff(spsc::Consumer<Packet>),
+    /// A ring from another lcore whose packets go through this lcore's pipeline.
+    Ring(spsc::Consumer<Packet>),
+}
+
+/// One source and what it is called: a receive queue can be taken from one worker and given to
+/// another as this value.
+pub struct Inlet {
+    /// The port that packets come from; for a [`Source::HandOff`], the port that they go to.
+    pub port: u16,
+    /// Number of the queue or ring within the port.
+    pub queue: u16,
+    source: Source,
+    received: u64,
+    ended: bool,
+}
+
+impl Inlet {
+    /// A receive queue of a port.
+    pub fn queue(port: u16, queue: u16, rx: Box<dyn RxQueue>) -> Self {
+        Self { port, queue, source: Source::Queue(rx), received: 0, ended: false }
+    }
+
+    /// A ring from another lcore to the transmit queue of `port` that this lcore owns.
+    pub fn hand_off(port: u16, queue: u16, ring: spsc::Consumer<Packet>) -> Self {
+        Self { port, queue, source: Source::HandOff(ring), received: 0, ended: false }
+    }
+
+    fn sleep_on(&mut self) -> SleepOn {
+        let on = match &mut self.source {
+            Source::Queue(queue) => queue.sleep_on(),
+            // Its producer rings the worker's own doorbell.
+            Source::HandOff(ring) | Source::Ring(ring) if ring.is_closed() => SleepOn::Ended,
+            Source::HandOff(_) | Source::Ring(_) => SleepOn::Unneeded,
+        };
+        self.ended = matches!(on, SleepOn::Ended);
+        on
+    }
+
+    /// For the ledger: what the device holds, or what came out of a ring, counted down.
+    fn held(&self) -> i64 {
+        match &self.source {
+            Source::Queue(queue) => queue.held(),
+            Source::HandOff(_) | Source::Ring(_) => -(self.received as i64),
+        }
+    }
+
+    /// A ring from another lcore to this one's pipeline.
+    pub fn ring(port: u16, queue: u16, ring: spsc::Consumer<Packet>) -> Self {
+        Self { port, queue, source: Source::Ring(ring), received: 0, ended: false }
+    }
+}
+
+/// What other threads can read of a worker while it runs. Counters have one writer, the worker.
+#[derive(Debug, Default)]
+pub struct WorkerStats {
+    /// Packets that came in, from queues and rings.
+    pub packets: Counter,
+    /// Rounds over all inlets.
+    pub rounds: Counter,
+    /// Ticks spent in rounds that had packets.
+    pub busy_ticks: Counter,
+    /// Ticks spent in rounds that had none, not asleep.
+    pub idle_ticks: Counter,
+    /// Ticks asleep.
+    pub asleep_ticks: Counter,
+    /// Times fallen asleep.
+    pub sleeps: Counter,
+    /// Ticks from each packet's receive burst to the end of its round.
+    pub residence: Histogram,
+    /// Ticks from ringing the doorbell to the worker's next round.
+    pub wake_up: Histogram,
+    /// Length in ticks of gaps: rounds longer than `gap_limit` ticks, in which the lcore was
+    /// stolen from the worker (or a stage took very long).
+    pub gaps: Histogram,
+    /// What counts as a gap, in ticks.
+    pub gap_limit: Counter,
+    drops: Mutex<Arc<Mutex<Vec<DropCount>>>>,
+}
+
+impl WorkerStats {
+    /// Drop reasons and counts, those that happened.
+    pub fn drops(&self) -> Vec<(String, u64)> {
+        let outer = self.drops.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let names = outer.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        names.iter().map(|(name, count)| (name.clone(), count.read())).filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// Share of the time in which packets were worked on: 0 to 1.
+    pub fn busy_share(&self) -> f64 {
+        let busy = self.busy_ticks.read() as f64;
+        let all = busy + self.idle_ticks.read() as f64 + self.asleep_ticks.read() as f64;
+        if all > 0.0 { busy / all } else { 0.0 }
+    }
+}
+
+type Message<S> = Box<dyn FnOnce(&mut Worker<S>) + Send>;
+
+/// One lcore's packets: inlets, a pipeline, an egress.
+pub struct Worker<S> {
+    name: String,
+    inlets: Vec<Inlet>,
+    /// The pipeline.
+    pub stage: S,
+    /// The ways out, and this lcore's free slots.
+    pub egress: Egress,
+    clock: Clock,
+    ladder: Ladder,
+    stats: Arc<WorkerStats>,
+    mail: mpsc::Receiver<Message<S>>,
+    flagged: Arc<AtomicBool>,
+    doorbell: Arc<Doorbell>,
+    stopping: bool,
+    /// Largest burst polled.
+    burst_room: usize,
+    last: u64,
+    unclaimed: super::DropId,
+}
+
+/// Sends messages to a worker. Clones reach the same one.
+pub struct WorkerHandle<S> {
+    name: String,
+    mail: mpsc::Sender<Message<S>>,
+    flagged: Arc<AtomicBool>,
+    doorbell: Arc<Doorbell>,
+    stats: Arc<WorkerStats>,
+}
+
+/// The worker has ended, so it takes no messages.
+#[derive(Debug, thiserror::Error)]
+#[error("worker `{0}` has ended and takes no messages")]
+pub struct WorkerGone(String);
+
+impl<S: Stage> Worker<S> {
+    /// A worker without inlets and outlets, and the handle to it.
+    ///
+    /// # Errors
+    /// If the kernel gives no eventfd for the doorbell.
+    pub fn new(name: &str, stage: S, mut egress: Egress, clock: Clock) -> std::io::Result<(Self, WorkerHandle<S>)> {
+        let (sender, mail) = mpsc::channel();
+        let doorbell = Arc::new(Doorbell::new()?);
+        let flagged = Arc::new(AtomicBool::new(false));
+        let stats = Arc::new(WorkerStats::default());
+        stats.gap_limit.set(clock.ticks(20_000));
+        *stats.drops.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = egress.drop_counts();
+        let handle = WorkerHandle {
+            name: name.into(),
+            mail: sender,
+            flagged: flagged.clone(),
+            doorbell: doorbell.clone(),
+            stats: stats.clone(),
+        };
+        let unclaimed = egress.reason("left_over");
+        let worker = Self {
+            name: name.into(),
+            inlets: Vec::new(),
+            stage,
+            egress,
+            clock,
+            ladder: Ladder::new(Idle::default()),
+            stats,
+            mail,
+            flagged,
+            doorbell,
+
+            stopping: false,
+            burst_room: Burst::CAPACITY,
+            last: clock.now(),
+            unclaimed,
+        };
+        Ok((worker, handle))
+    }
+
+    /// How the worker behaves when no packets come.
+    pub fn set_idle(&mut self, idle: Idle) {
+        self.ladder = Ladder::new(idle);
+    }
+
+    /// Largest burst to poll, 1 to [`Burst::CAPACITY`].
+    pub fn set_burst(&mut self, packets: usize) {
+        self.burst_room = packets.clamp(1, Burst::CAPACITY);
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Adds a source of packets.
+    pub fn add_inlet(&mut self, inlet: Inlet) {
+        self.inlets.push(inlet);
+    }
+
+    /// Takes a source back. All packets received from it so far have left this worker's pipeline.
+    pub fn take_inlet(&mut self, port: u16, queue: u16) -> Option<Inlet> {
+        let index = self.inlets.iter().position(|inlet| (inlet.port, inlet.queue) == (port, queue))?;
+        Some(self.inlets.remove(index))
+    }
+
+    /// Sets the way out to a port; `None` takes it back.
+    pub fn set_outlet(&mut self, port: u16, way: Option<Way>) -> Option<Way> {
+        self.egress.set_outlet(port, way)
+    }
+
+    /// Asks the loop to end after this round.
+    pub fn stop(&mut self) {
+        self.stopping = true;
+    }
+
+    /// Whether every inlet has said that no packet will come any more.
+    pub fn is_ended(&self) -> bool {
+        !self.inlets.is_empty() && self.inlets.iter().all(|inlet| inlet.ended)
+    }
+
+    /// One round over all inlets; returns how many packets came.
+    #[inline]
+    pub fn round(&mut self) -> usize {
+        let mut came = 0;
+        for inlet in &mut self.inlets {
+            let mut burst = Burst::with_room(self.burst_room);
+            let count = match &mut inlet.source {
+                Source::Queue(queue) => queue.rx_burst(&mut burst, &mut self.egress.cache),
+                Source::HandOff(ring) | Source::Ring(ring) => ring.pop_burst(&mut burst, self.burst_room),
+            };
+            if count == 0 {
+                continue;
+            }
+            let now = self.clock.now();
+            burst.now = now;
+            inlet.received += count as u64;
+            came += count;
+            if let Source::HandOff(_) = inlet.source {
+                self.egress.send(inlet.port, &mut burst);
+            } else {
+                self.stage.run(&mut burst, &mut self.egress);
+                if !burst.is_empty() {
+                    self.egress.drop_burst(self.unclaimed, &mut burst);
+                }
+            }
+            self.egress.flush();
+            self.stats.residence.record(self.clock.now().wrapping_sub(now), count as u64);
+        }
+        came
+    }
+
+    /// Runs rounds until [`Worker::stop`] or a message says so, or, with `until_ended`, until no
+    /// packet will come any more. Returns itself for its queues to be taken back.
+    pub fn run(mut self, until_ended: bool) -> Self {
+        self.last = self.clock.now();
+        while !self.stopping {
+            let came = self.round();
+            let now = self.clock.now();
+            let ticks = now.wrapping_sub(self.last);
+            self.last = now;
+            self.stats.rounds.add(1);
+            if ticks > self.stats.gap_limit.read() {
+                self.stats.gaps.record(ticks, 1);
+            }
+            if came > 0 {
+                self.stats.packets.add(came as u64);
+                self.stats.busy_ticks.add(ticks);
+                self.ladder.reset();
+            } else {
+                self.stats.idle_ticks.add(ticks);
+                self.idle();
+                if until_ended && self.is_ended() {
+                    break;
+                }
+            }
+            if self.flagged.load(Ordering::Relaxed) {
+                self.read_mail();
+            }
+        }
+        self.egress.flush();
+        self.egress.reclaim();
+        // Whoever waits for an answer learns that none will come.
+        self.mail = mpsc::channel().1;
+        self
+    }
+
+    /// Takes all messages that wait.
+    #[cold]
+    fn read_mail(&mut self) {
+        // Cleared before reading: a message sent meanwhile sets it again.
+        self.flagged.store(false, Ordering::SeqCst);
+        while let Ok(message) = self.mail.try_recv() {
+            message(self);
+        }
+    }
+
+    /// An empty round: one step down the ladder.
+    fn idle(&mut self) {
+        if self.ladder.step() {
+            self.sleep();
+        }
+    }
+
+    #[cold]
+    fn sleep(&mut self) {
+        self.egress.reclaim();
+        let sources: Vec<SleepOn> = self.inlets.iter_mut().map(Inlet::sleep_on).collect();
+        let bells = || sources.iter().filter_map(|on| if let SleepOn::Doorbell(bell) = on { Some(bell) } else { None });
+        self.doorbell.prepare_sleep();
+        bells().for_each(|bell| bell.prepare_sleep());
+        // The last look: work that came before the flags were up rang no bell.
+        let came = self.round();
+        let mail = self.flagged.load(Ordering::SeqCst);
+        let began = self.clock.now();
+        if came == 0 && !mail {
+            self.ladder.sleep(&self.doorbell, &sources);
+        }
+        self.doorbell.cancel();
+        bells().for_each(|bell| bell.cancel());
+        let woke = self.clock.now();
+        self.last = woke;
+        self.stats.packets.add(came as u64);
+        if came > 0 || mail {
+            return self.ladder.reset();
+        }
+        self.stats.sleeps.add(1);
+        self.stats.asleep_ticks.add(woke.wrapping_sub(began));
+    }
+
+    /// What this worker holds, for the [ledger](super::ledger): free slots, what its inlets and
+    /// outlets took and gave, and what its stages lost.
+    pub fn accounts(&mut self) -> Vec<Account> {
+        let name = &self.name;
+        let mut accounts = vec![Account::cache(format!("{name}: free slots"), &self.egress.cache)];
+        accounts.push(Account::holds(format!("{name}: outlets"), self.egress.held()));
+        accounts.extend(self.inlets.iter().map(|inlet| {
+            Account::holds(format!("{name}: inlet of port {} queue {}", inlet.port, inlet.queue), inlet.held())
+        }));
+        self.stage.points(&mut |point: &mut Point| {
+            accounts.push(Account::lost(format!("{name}: stage `{}`", point.name), point.unaccounted));
+        });
+        accounts
+    }
+}
+
+impl<S: Stage + 'static> WorkerHandle<S> {
+    /// Runs `work` on the worker, between two bursts, and returns what it returns.
+    ///
+    /// # Errors
+    /// [`WorkerGone`] if the worker's loop has ended.
+    pub fn call<R: Send + 'static>(&self, work: impl FnOnce(&mut Worker<S>) -> R + Send + 'static) -> Result<R, WorkerGone> {
+        let (answer, result) = mpsc::sync_channel(1);
+        let message: Message<S> = Box::new(move |worker| drop(answer.send(work(worker))));
+        let gone = || WorkerGone(self.name.clone());
+        self.mail.send(message).map_err(|_| gone())?;
+        self.flagged.store(true, Ordering::SeqCst);
+        self.doorbell.ring();
+        result.recv().map_err(|_| gone())
+    }
+
+    /// Asks the worker to end. It may have ended already.
+    pub fn stop(&self) {
+        let _ = self.call(Worker::stop);
+    }
+}
+
+impl<S> WorkerHandle<S> {
+    /// The worker's counters.
+    pub fn stats(&self) -> &Arc<WorkerStats> {
+        &self.stats
+    }
+
+    /// What wakes the worker when its packets come through rings.
+    pub fn doorbell(&self) -> &Arc<Doorbell> {
+        &self.doorbell
+    }
+
+    /// The worker's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl<S> Clone for WorkerHandle<S> {
+    fn clone(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            mail: self.mail.clone(),
+            flagged: self.flagged.clone(),
+            doorbell: self.doorbell.clone(),
+            stats: self.stats.clone(),
+        }
+    }
+}
+
+/// Moves a receive queue from one worker to another, under load: packets keep their order, and
+/// none is lost. What the old worker has handed to other lcores must have left before the new one
+/// starts, so this waits, napping, for its hand-off rings to be drained.
+///
+/// # Errors
+/// [`WorkerGone`] if one of them has ended. Then the queue is back with the old worker, or gone
+/// with it.
+pub fn move_inlet<A, B>(from: &WorkerHandle<A>, to: &WorkerHandle<B>, port: u16, queue: u16) -> Result<bool, WorkerGone>
+where
+    A: Stage + 'static,
+    B: Stage + 'static,
+{
+    let Some(inlet) = from.call(move |worker| worker.take_inlet(port, queue))? else { return Ok(false) };
+    while !from.call(|worker| worker.egress.is_drained())? {
+        std::thread::sleep(std::time::Duration::from_micros(50));
+    }
+    to.call(move |worker| worker.add_inlet(inlet))?;
+    Ok(true)
+}

@@ -44,8 +44,11 @@ pub struct Kind {
     /// The options it takes besides those that every port takes.
     pub options: &'static [OptionHelp],
     /// Makes a port; the options' names are checked already.
-    pub open: fn(&Spec, &mut Drivers) -> Result<Box<dyn Port>, PortError>,
+    pub open: Open,
 }
+
+/// Makes a port from its spec.
+pub type Open = fn(&Spec, &mut Drivers) -> Result<Box<dyn Port>, PortError>;
 
 /// Every kind of port: one row per driver.
 pub const KINDS: &[Kind] = &[null::KIND, ring::KIND];

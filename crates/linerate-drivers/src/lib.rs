@@ -1,1 +1,98 @@
-//! Poll-mode drivers: one folder per kind of port.
+//! Poll-mode drivers: one folder per kind of port, one row for each in [`KINDS`].
+//!
+//! [`Drivers`] turns a port as the user writes it (`ring:a,size=1024`) into a
+//! [`Port`](linerate_core::port::Port). It is a plain value, for there are no globals: the two ends
+//! of an in-process ring find each other through the `Drivers` that opened both.
+//!
+//! ```
+//! use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools};
+//! use linerate_core::port::{Link, PortConfig};
+//!
+//! let mut drivers = linerate_drivers::Drivers::new();
+//! let mut left = drivers.open("ring:a,size=256")?;
+//! let mut right = drivers.open("ring:a")?;
+//! let pools = Pools::new(vec![Pool::new(&PoolConfig::new("packets", 1024))?]);
+//! let mut from = left.start(&PortConfig::default(), &pools)?;
+//! let mut to = right.start(&PortConfig::default(), &pools)?;
+//! assert_eq!(left.link(), Link::Up);
+//!
+//! let mut cache = PoolCache::new(pools.as_slice());
+//! let mut burst = Burst::new();
+//! cache.fill(pools.primary(), &mut burst, 32);
+//! assert_eq!(from.tx[0].tx_burst(&mut burst, &mut cache), 32);
+//! assert_eq!(to.rx[0].rx_burst(&mut burst, &mut cache), 32);
+//! # Ok::<(), linerate_core::port::PortError>(())
+//! ```
+
+mod counters;
+pub mod null;
+pub mod ring;
+
+pub use counters::Counters;
+
+use linerate_core::port::{OptionHelp, Port, PortError, Spec};
+
+/// One kind of port, as `linerate ports` shows it.
+#[derive(Clone, Copy)]
+pub struct Kind {
+    /// What stands before the colon.
+    pub name: &'static str,
+    /// What it is, in one line.
+    pub summary: &'static str,
+    /// A port of the kind, as one would write it.
+    pub example: &'static str,
+    /// The options it takes besides those that every port takes.
+    pub options: &'static [OptionHelp],
+    /// Makes a port; the options' names are checked already.
+    pub open: Open,
+}
+
+/// Makes a port from its spec.
+pub type Open = fn(&Spec, &mut Drivers) -> Result<Box<dyn Port>, PortError>;
+
+/// Every kind of port: one row per driver.
+pub const KINDS: &[Kind] = &[null::KIND, ring::KIND];
+
+/// Opens ports by name, and knows the in-process rings among them.
+#[derive(Debug, Default)]
+pub struct Drivers {
+    pub(crate) rings: ring::Registry,
+}
+
+impl Drivers {
+    /// No port is open yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Every kind of port.
+    pub fn kinds() -> &'static [Kind] {
+        KINDS
+    }
+
+    /// Opens a port written `KIND:TARGET[,key=value...]`. It is not started, and where a driver can
+    /// tell already, what it needs was checked.
+    ///
+    /// # Errors
+    /// [`PortError`] names the port, what is wrong with it, and what would be right.
+    pub fn open(&mut self, spec: &str) -> Result<Box<dyn Port>, PortError> {
+        let spec: Spec = spec.parse()?;
+        let Some(kind) = KINDS.iter().find(|kind| kind.name == spec.kind()) else {
+            let known = KINDS
+                .iter()
+                .map(|kind| kind.name)
+                .collect::<Vec<_>>()
+                .join(", ");
+            return Err(PortError::UnknownKind {
+                kind: spec.kind().into(),
+                known,
+            });
+        };
+        spec.check_keys(kind.options)?;
+        (kind.open)(&spec, self)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -1,6 +1,6 @@
 //! Up to 64 packets on the worker's stack: the unit of everything on the hot path.
 
-use super::meta::{Handle, Meta};
+use super::meta::{Handle, Meta, meta_at};
 use super::packet::Packet;
 use crate::ring::Batch;
 use std::fmt;
@@ -163,7 +163,10 @@ impl Burst {
     /// Sum of the lengths of the first `count` packets, in bytes.
     #[inline]
     pub fn bytes_of_front(&self, count: usize) -> u64 {
-        self.as_packets()[..count].iter().map(|packet| packet.len() as u64).sum()
+        let base = crate::mem::space::base();
+        let handles = self.handles()[..count].iter();
+        // SAFETY: the burst owns these slots, so their lines are mapped and nobody writes them.
+        handles.map(|&handle| u64::from(unsafe { (*meta_at(base, handle)).len })).sum()
     }
 
     /// Prefetches the metadata of all packets.

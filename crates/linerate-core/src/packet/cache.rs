@@ -5,10 +5,12 @@
 
 use super::burst::Burst;
 use super::depot::MAGAZINE;
-use super::meta::{Handle, Offload, meta_of};
+use super::meta::{Meta, Offload, meta_at, meta_of};
 use super::packet::Packet;
 use super::pool::{HEADROOM_BYTES, Pool, next_of, set_next};
+use crate::mem::space::base;
 use crate::sync::Ordering;
+use std::mem::offset_of;
 use std::num::NonZeroU32;
 
 /// Handles of one pool that a cache keeps at most between two calls.
@@ -63,7 +65,7 @@ impl PoolCache {
         bin.len -= 1;
         let handle = NonZeroU32::new(bin.stack[bin.len]).expect("handles are never 0");
         // SAFETY: the slot was free and in this cache's hands alone.
-        unsafe { reset(handle, RxTemplate::default()) };
+        unsafe { reset(meta_of(handle), Fresh::word(RxTemplate::default())) };
         // SAFETY: likewise, and its line was just set up.
         Some(unsafe { Packet::from_handle(handle) })
     }
@@ -90,11 +92,10 @@ impl PoolCache {
         let count = wanted.min(bin.len);
         bin.len -= count;
         let handles = &bin.stack[bin.len..bin.len + count];
+        let (base, fresh) = (base(), Fresh::word(template));
         for &handle in handles {
-            // SAFETY: handles in a cache are never 0.
-            let handle = unsafe { NonZeroU32::new_unchecked(handle) };
             // SAFETY: the slot is free and in this cache's hands alone.
-            unsafe { reset(handle, template) };
+            unsafe { reset(meta_at(base, handle), fresh) };
         }
         // SAFETY: the handles left the stack, so the burst is their only owner.
         unsafe { burst.extend_from_handles(handles) };
@@ -187,22 +188,47 @@ impl PoolCache {
     }
 }
 
-/// Sets up the metadata of a fresh packet with one 16-byte store.
+/// The 16 bytes of a fresh packet's metadata from `len` on.
+#[repr(C)]
+struct Fresh {
+    len: u32,
+    start: u16,
+    port: u16,
+    offload: Offload,
+    vlan_tci: u16,
+    gso_size: u16,
+    csum_start: u16,
+}
+
+const _: () = assert!(size_of::<Fresh>() == 16);
+const _: () = assert!(offset_of!(Meta, start) == 16 + offset_of!(Fresh, start));
+const _: () = assert!(offset_of!(Meta, port) == 16 + offset_of!(Fresh, port));
+const _: () = assert!(offset_of!(Meta, offload) == 16 + offset_of!(Fresh, offload));
+const _: () = assert!(offset_of!(Meta, vlan_tci) == 16 + offset_of!(Fresh, vlan_tci));
+const _: () = assert!(offset_of!(Meta, gso_size) == 16 + offset_of!(Fresh, gso_size));
+const _: () = assert!(offset_of!(Meta, csum_start) == 16 + offset_of!(Fresh, csum_start));
+
+impl Fresh {
+    /// As one word, since the compiler would write field by field.
+    #[inline(always)]
+    fn word(template: RxTemplate) -> u128 {
+        let RxTemplate { len, port, offload } = template;
+        let start = HEADROOM_BYTES as u16;
+        let fresh = Self { len, start, port, offload, vlan_tci: 0, gso_size: 0, csum_start: 0 };
+        // SAFETY: 16 bytes without padding, and any bits make a `u128`.
+        unsafe { std::mem::transmute::<Self, u128>(fresh) }
+    }
+}
+
+/// Sets up the metadata of a fresh packet.
 ///
 /// # Safety
-/// The caller alone has the slot.
+/// The caller alone has the slot; `word` is [`Fresh::word`].
 #[inline(always)]
-unsafe fn reset(handle: Handle, template: RxTemplate) {
-    let meta = meta_of(handle);
-    // SAFETY: the line is mapped, and the caller's alone.
-    let meta = unsafe { &mut *meta };
-    meta.len = template.len;
-    meta.start = HEADROOM_BYTES as u16;
-    meta.port = template.port;
-    meta.offload = template.offload;
-    meta.vlan_tci = 0;
-    meta.gso_size = 0;
-    meta.csum_start = 0;
+unsafe fn reset(meta: *mut Meta, word: u128) {
+    let at = meta.wrapping_byte_add(offset_of!(Meta, len)).cast::<u128>();
+    // SAFETY: the line is mapped, aligned and the caller's; the fields match, as checked above.
+    unsafe { at.write(word) };
 }
 
 impl Bin {

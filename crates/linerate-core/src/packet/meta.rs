@@ -47,7 +47,13 @@ const _: () = assert!(std::mem::offset_of!(Meta, len) == 16 && std::mem::offset_
 /// Address of a slot's metadata line.
 #[inline(always)]
 pub(crate) fn meta_of(handle: Handle) -> *mut Meta {
-    space::base().wrapping_add(handle.get() as usize * size_of::<Meta>()).cast()
+    meta_at(space::base(), handle.get())
+}
+
+/// The same, for loops that read the base once.
+#[inline(always)]
+pub(super) fn meta_at(base: *mut u8, handle: u32) -> *mut Meta {
+    base.wrapping_add(handle as usize * size_of::<Meta>()).cast()
 }
 
 /// A set of facts and duties of one packet.

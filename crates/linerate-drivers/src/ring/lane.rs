@@ -1,0 +1,170 @@
+//! One direction of one queue pair: an SPSC ring whose ends can be given back and taken again.
+
+use linerate_core::arch::CachePadded;
+use linerate_core::packet::{Burst, Packet, PoolCache};
+use linerate_core::port::{DropReason, QueueStats, RxQueue, TxQueue};
+use linerate_core::ring::{Pop, Push, RingMeter, spsc};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The ring's ends while no queue has them, and whether somebody receives.
+pub(super) struct Lane {
+    /// Whether a receive queue has the ring's end: read with each transmit.
+    heard: CachePadded<AtomicBool>,
+    meter: RingMeter,
+    home: Mutex<Home>,
+}
+
+struct Home {
+    putter: Option<spsc::Producer<Packet>>,
+    taker: Option<spsc::Consumer<Packet>>,
+}
+
+/// `count` lanes of `size` packets each.
+pub(super) fn lanes(count: u16, size: usize) -> Vec<Arc<Lane>> {
+    let lane = |_| {
+        let (putter, taker) = spsc::ring(size);
+        let meter = taker.meter();
+        let home = Mutex::new(Home {
+            putter: Some(putter),
+            taker: Some(taker),
+        });
+        Arc::new(Lane {
+            heard: CachePadded::new(AtomicBool::new(false)),
+            meter,
+            home,
+        })
+    };
+    (0..count.max(1)).map(lane).collect()
+}
+
+impl Lane {
+    pub(super) fn capacity(&self) -> usize {
+        self.meter.read().capacity
+    }
+
+    pub(super) fn is_heard(&self) -> bool {
+        self.heard.load(Ordering::Relaxed)
+    }
+
+    /// Takes the receiving end. What somebody sent while nobody received is dropped.
+    pub(super) fn listen(this: &Arc<Self>, port: u16, stats: Arc<QueueStats>) -> Receiver {
+        let mut taker = this
+            .home()
+            .taker
+            .take()
+            .expect("a port starts only when its queues are gone");
+        let stale = drain(&mut taker);
+        if stale > 0 {
+            stats.dropped(DropReason::LinkDown, stale);
+        }
+        this.heard.store(true, Ordering::Relaxed);
+        Receiver {
+            taker: Some(taker),
+            lane: this.clone(),
+            port,
+            stats,
+        }
+    }
+
+    /// Takes the sending end.
+    pub(super) fn send(this: &Arc<Self>, stats: Arc<QueueStats>) -> Sender {
+        let putter = this.home().putter.take();
+        assert!(
+            putter.is_some(),
+            "a port starts only when its queues are gone"
+        );
+        Sender {
+            putter,
+            lane: this.clone(),
+            stats,
+        }
+    }
+
+    fn home(&self) -> MutexGuard<'_, Home> {
+        self.home.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Drops what waits in a ring; returns how many.
+fn drain(taker: &mut spsc::Consumer<Packet>) -> u64 {
+    std::iter::from_fn(|| taker.pop()).map(drop).count() as u64
+}
+
+/// A receive queue.
+pub(super) struct Receiver {
+    /// Only `drop` takes it.
+    taker: Option<spsc::Consumer<Packet>>,
+    lane: Arc<Lane>,
+    port: u16,
+    stats: Arc<QueueStats>,
+}
+
+impl RxQueue for Receiver {
+    fn rx_burst(&mut self, burst: &mut Burst, _: &mut PoolCache) -> usize {
+        let Some(taker) = &mut self.taker else {
+            return 0;
+        };
+        let before = burst.len();
+        let count = taker.pop_burst(burst, Burst::CAPACITY);
+        if count == 0 {
+            return 0;
+        }
+        let mut bytes = 0;
+        for packet in &mut burst.as_packets_mut()[before..] {
+            let meta = packet.meta_mut();
+            meta.port = self.port;
+            bytes += packet.len() as u64;
+        }
+        self.stats.passed(count as u64, bytes);
+        count
+    }
+
+    fn held(&self) -> usize {
+        self.lane.meter.read().occupancy
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.lane.heard.store(false, Ordering::Relaxed);
+        let mut home = self.lane.home();
+        home.taker = self.taker.take();
+        // What the sender still puts in now is drained when it goes, or when a receiver returns.
+        home.taker.as_mut().map(drain);
+    }
+}
+
+/// A transmit queue.
+pub(super) struct Sender {
+    /// Only `drop` takes it.
+    putter: Option<spsc::Producer<Packet>>,
+    lane: Arc<Lane>,
+    stats: Arc<QueueStats>,
+}
+
+impl TxQueue for Sender {
+    fn tx_burst(&mut self, burst: &mut Burst, cache: &mut PoolCache) -> usize {
+        if !self.lane.is_heard() {
+            let count = burst.len();
+            self.stats.dropped(DropReason::NoPeer, count as u64);
+            cache.free(burst);
+            return count;
+        }
+        let Some(putter) = &mut self.putter else {
+            return 0;
+        };
+        let bytes = burst.bytes();
+        let count = putter.push_burst(burst);
+        self.stats.passed(count as u64, bytes - burst.bytes());
+        count
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        let mut home = self.lane.home();
+        home.putter = self.putter.take();
+        home.taker.as_mut().map(drain);
+    }
+}

@@ -1,0 +1,7 @@
+//! One suite for every driver: see `suite.rs` and docs/adding-a-driver.md. One line per driver.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod suite;
+
+mod null;
+mod ring;

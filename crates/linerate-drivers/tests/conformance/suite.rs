@@ -1,0 +1,586 @@
+//! What every driver must do, checked over two ports joined by a wire, or over one port alone.
+//!
+//! A driver's author writes one [`Wire`] (or calls [`alone`]) in a file beside this one. All
+//! frames carry the ethertype for local experiments, a number and a pattern; whatever else arrives
+//! (kernels like to talk) is counted and freed. One thread plays both ends, so nothing here
+//! depends on speed: it waits for what must come, up to [`PATIENCE`].
+
+use linerate_core::packet::{Burst, Layout, Pool, PoolCache, PoolConfig, Pools, SlotClass};
+use linerate_core::port::{Link, Port, PortConfig, PortStats, Queues};
+use std::any::Any;
+use std::time::{Duration, Instant};
+
+/// How long anything may take before it counts as lost.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Two ports, joined.
+pub(crate) struct Pair {
+    pub(crate) a: Box<dyn Port>,
+    pub(crate) b: Box<dyn Port>,
+    /// What keeps the wire there: dropped last.
+    pub(crate) guard: Box<dyn Any>,
+}
+
+/// A driver's wire, and what may be expected of it.
+pub(crate) struct Wire {
+    /// For messages.
+    pub(crate) name: &'static str,
+    /// Makes a fresh one, or says why it cannot be had here (then the checks are skipped).
+    pub(crate) open: Box<dyn Fn() -> Result<Pair, String>>,
+    /// Frames that may be under way without any being lost.
+    pub(crate) window: u64,
+    /// Whether the link of `a` goes down when `b` stops.
+    pub(crate) notices_peer: bool,
+    /// Queues each way to start; with more than one only the order within a queue is kept.
+    pub(crate) queues: u16,
+}
+
+impl Wire {
+    /// A wire that loses nothing and notices its peer, with one queue.
+    pub(crate) fn new(
+        name: &'static str,
+        open: impl Fn() -> Result<Pair, String> + 'static,
+    ) -> Self {
+        Self {
+            name,
+            open: Box::new(open),
+            window: 256,
+            notices_peer: true,
+            queues: 1,
+        }
+    }
+
+    /// Runs every check.
+    pub(crate) fn conforms(&self) {
+        type Check = fn(&mut Rig);
+        let checks: [(&str, Check); 6] = [
+            ("order is kept", keeps_order),
+            ("partial transmit leaves the rest", leaves_the_rest),
+            (
+                "the longest frame passes, a longer one is never cut",
+                mtu_edge,
+            ),
+            ("stop and restart", restarts),
+            ("the peer vanishes and returns", peer_returns),
+            ("queues move to threads", works_across_threads),
+        ];
+        for (what, check) in checks {
+            eprintln!("{}: {what}", self.name);
+            let pair = match (self.open)() {
+                Ok(pair) => pair,
+                Err(reason) => {
+                    println!("SKIP {}: {reason}", self.name);
+                    return;
+                }
+            };
+            let mut rig = Rig::new(self, pair);
+            check(&mut rig);
+            rig.finish();
+        }
+    }
+}
+
+/// Checks of a port that needs no other: it starts, sends, receives, stops, leaks nothing.
+pub(crate) fn alone(open: &dyn Fn() -> Box<dyn Port>) {
+    let port = open();
+    let pools = pools(port.info().aligned_pool);
+    let mut end = End::new(port, &pools);
+    for round in 1..=3 {
+        end.start(0, 1, &pools);
+        for number in 0..100 {
+            end.send(number, 60, &pools);
+        }
+        end.receive();
+        end.stop();
+        assert!(
+            end.received > 0 || end.taken == 100 * round,
+            "does neither send nor receive"
+        );
+    }
+    end.check_stats();
+    drop(end);
+    check_home(&pools);
+}
+
+/// One port in the hands of the suite.
+pub(crate) struct End {
+    pub(crate) port: Box<dyn Port>,
+    queues: Queues,
+    cache: PoolCache,
+    /// Packets and bytes that `tx_burst` took.
+    pub(crate) taken: u64,
+    taken_bytes: u64,
+    /// Packets and bytes that `rx_burst` gave.
+    pub(crate) received: u64,
+    received_bytes: u64,
+}
+
+impl End {
+    pub(crate) fn new(port: Box<dyn Port>, pools: &Pools) -> Self {
+        let cache = PoolCache::new(pools.as_slice());
+        let queues = Queues::default();
+        Self {
+            port,
+            queues,
+            cache,
+            taken: 0,
+            taken_bytes: 0,
+            received: 0,
+            received_bytes: 0,
+        }
+    }
+
+    pub(crate) fn start(&mut self, index: u16, queues: u16, pools: &Pools) {
+        let config = PortConfig {
+            index,
+            rx_queues: queues,
+            tx_queues: queues,
+        };
+        self.queues = self
+            .port
+            .start(&config, pools)
+            .expect("a port that opens starts");
+        assert_eq!(self.queues.rx.len(), usize::from(queues));
+        assert_eq!(self.queues.tx.len(), usize::from(queues));
+    }
+
+    pub(crate) fn stop(&mut self) {
+        self.queues = Queues::default();
+        self.port.stop().expect("stops");
+    }
+
+    /// Offers one frame; whether it was taken.
+    pub(crate) fn send(&mut self, number: u64, bytes: usize, pools: &Pools) -> bool {
+        self.send_burst(number, 1, bytes, pools) == 1
+    }
+
+    /// Offers `count` frames of the numbers from `first` on; returns how many were taken.
+    pub(crate) fn send_burst(
+        &mut self,
+        first: u64,
+        count: usize,
+        bytes: usize,
+        pools: &Pools,
+    ) -> u64 {
+        let pool = pools.for_frame(bytes).expect("a pool for the frame");
+        let mut burst = Burst::new();
+        let count = self.cache.fill(pool, &mut burst, count);
+        for (number, packet) in (first..).zip(burst.iter_mut()) {
+            assert!(packet.set_data(&frame(number, bytes)));
+        }
+        let queue = first as usize % self.queues.tx.len();
+        let taken = self.queues.tx[queue].tx_burst(&mut burst, &mut self.cache);
+        assert_eq!(burst.len(), count - taken, "what was not taken stays");
+        for (number, packet) in (first + taken as u64..).zip(burst.iter()) {
+            assert_eq!(number_of(packet.data()), Some(number), "in its order");
+        }
+        self.cache.free(&mut burst);
+        self.taken += taken as u64;
+        self.taken_bytes += (taken * bytes) as u64;
+        taken as u64
+    }
+
+    pub(crate) fn flush(&mut self) {
+        for queue in &mut self.queues.tx {
+            queue.flush(&mut self.cache);
+        }
+    }
+
+    /// The numbers and lengths of the frames that wait, over all queues.
+    pub(crate) fn receive(&mut self) -> Vec<(u64, usize)> {
+        let mut found = Vec::new();
+        let mut burst = Burst::with_room(32);
+        for queue in &mut self.queues.rx {
+            let count = queue.rx_burst(&mut burst, &mut self.cache);
+            assert_eq!(burst.len(), count, "as many as it says");
+            self.received += count as u64;
+            self.received_bytes += burst.bytes();
+            let frames = burst.iter().map(|packet| packet.data());
+            found.extend(
+                frames.filter_map(|data| number_of(data).map(|number| (number, data.len()))),
+            );
+            self.cache.free(&mut burst);
+        }
+        found
+    }
+
+    /// The port counts what passed here.
+    pub(crate) fn check_stats(&mut self) {
+        self.flush();
+        let stats = self.port.stats();
+        let dropped: u64 = stats.tx_drops.iter().map(|(_, count)| count).sum();
+        assert_eq!(
+            stats.tx_packets + dropped,
+            self.taken,
+            "sent and dropped make what was taken: {stats:?}"
+        );
+        if dropped == 0 {
+            assert_eq!(stats.tx_bytes, self.taken_bytes);
+        }
+        assert_eq!(
+            (stats.rx_packets, stats.rx_bytes),
+            (self.received, self.received_bytes)
+        );
+    }
+}
+
+/// Two started ends.
+pub(crate) struct Rig<'a> {
+    wire: &'a Wire,
+    pub(crate) pools: Pools,
+    pub(crate) a: End,
+    pub(crate) b: End,
+    guard: Box<dyn Any>,
+}
+
+impl<'a> Rig<'a> {
+    fn new(wire: &'a Wire, pair: Pair) -> Self {
+        let pools = pools(pair.a.info().aligned_pool || pair.b.info().aligned_pool);
+        let (a, b) = (End::new(pair.a, &pools), End::new(pair.b, &pools));
+        let mut rig = Self {
+            wire,
+            pools,
+            a,
+            b,
+            guard: pair.guard,
+        };
+        rig.a.start(0, wire.queues, &rig.pools);
+        rig.b.start(1, wire.queues, &rig.pools);
+        rig.wait_up();
+        rig
+    }
+
+    fn wait_up(&mut self) {
+        let up = |rig: &mut Self| rig.a.port.link() == Link::Up && rig.b.port.link() == Link::Up;
+        self.wait(up, |rig| {
+            format!("links: {:?}, {:?}", rig.a.port.link(), rig.b.port.link())
+        });
+    }
+
+    /// Waits until something holds.
+    fn wait(&mut self, mut done: impl FnMut(&mut Self) -> bool, state: impl Fn(&Self) -> String) {
+        let start = Instant::now();
+        while !done(self) {
+            assert!(
+                start.elapsed() < PATIENCE,
+                "{}: waited in vain; {}",
+                self.wire.name,
+                state(self)
+            );
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    /// Sends the numbers `from..to` from `a` to `b` and checks that all come; in order, for one queue.
+    fn exchange(&mut self, from: u64, to: u64, bytes: usize) {
+        let (mut sent, mut got) = (from, Vec::new());
+        self.wait(
+            |rig| {
+                while sent < to && sent - from - (got.len() as u64) < rig.wire.window {
+                    let room = rig.wire.window - (sent - from - got.len() as u64);
+                    let count = (to - sent).min(room).min(1 + sent % 33) as usize;
+                    let taken = rig.a.send_burst(sent, count, bytes, &rig.pools);
+                    sent += taken;
+                    if taken == 0 {
+                        break;
+                    }
+                }
+                rig.a.flush();
+                got.extend(rig.b.receive());
+                got.len() as u64 == to - from
+            },
+            |rig| format!("{:?}, {:?}", rig.a.port.stats(), rig.b.port.stats()),
+        );
+        if self.wire.queues > 1 {
+            got.sort_unstable();
+        }
+        let numbers = got.iter().map(|&(number, _)| number);
+        assert!(
+            numbers.eq(from..to),
+            "{}: each once and in order",
+            self.wire.name
+        );
+        assert!(
+            got.iter().all(|&(_, len)| len == bytes),
+            "{}: as long as sent",
+            self.wire.name
+        );
+    }
+
+    /// Stops both, checks the counters, and that every slot came home.
+    fn finish(mut self) {
+        self.a.check_stats();
+        self.b.check_stats();
+        self.a.stop();
+        self.b.stop();
+        let Self {
+            pools, a, b, guard, ..
+        } = self;
+        drop((a, b, guard));
+        check_home(&pools);
+    }
+}
+
+fn keeps_order(rig: &mut Rig) {
+    rig.exchange(0, 2000, 60);
+    rig.exchange(2000, 2500, 1514.min(rig.a.port.info().max_frame_bytes));
+}
+
+/// `send_burst` checks each call; here nobody receives until the sender has offered plenty.
+fn leaves_the_rest(rig: &mut Rig) {
+    let mut sent = 0;
+    for _ in 0..100 {
+        sent += rig.a.send_burst(sent, 64, 60, &rig.pools);
+        rig.a.flush();
+    }
+    // Where nothing may be lost all must come; else it ends when nothing has come for a while.
+    let lossless = rig.wire.window == u64::MAX || sent <= rig.wire.window;
+    let (mut next, mut quiet) = (0, Instant::now());
+    let patience = if lossless {
+        PATIENCE
+    } else {
+        Duration::from_millis(50)
+    };
+    while quiet.elapsed() < patience {
+        for (number, _) in rig.b.receive() {
+            assert!(number >= next, "in order, gaps allowed");
+            next = number + 1;
+            quiet = Instant::now();
+        }
+        if lossless && next == sent {
+            break;
+        }
+        rig.a.flush();
+    }
+    assert!(next > 0 && next <= sent && (!lossless || next == sent));
+    rig.exchange(10_000, 10_100, 60);
+}
+
+fn mtu_edge(rig: &mut Rig) {
+    let longest = rig.a.port.info().max_frame_bytes;
+    assert!(longest >= 1514, "an Ethernet frame at least");
+    rig.exchange(0, 3, longest);
+    if rig.pools.for_frame(longest + 1).is_none() {
+        return; // longer ones cannot even be built
+    }
+    let before = dropped_on_tx(&rig.a.port.stats());
+    assert!(
+        rig.a.send(3, longest + 1, &rig.pools),
+        "taken, or it would block those behind it"
+    );
+    let passed_or_counted = |rig: &mut Rig| {
+        rig.a.flush();
+        let whole = rig.b.receive() == [(3, longest + 1)]; // a port without a limit of its own
+        whole || dropped_on_tx(&rig.a.port.stats()) == before + 1
+    };
+    rig.wait(passed_or_counted, |rig| format!("{:?}", rig.a.port.stats()));
+    rig.exchange(4, 7, longest);
+}
+
+fn dropped_on_tx(stats: &PortStats) -> u64 {
+    stats.tx_drops.iter().map(|(_, count)| count).sum()
+}
+
+fn restarts(rig: &mut Rig) {
+    for round in 0..3 {
+        rig.exchange(round * 100, round * 100 + 50, 60);
+        rig.a.stop();
+        rig.b.stop();
+        rig.b.start(1, rig.wire.queues, &rig.pools);
+        rig.a.start(0, rig.wire.queues, &rig.pools);
+        rig.wait_up();
+    }
+    rig.exchange(1000, 1050, 60);
+}
+
+fn peer_returns(rig: &mut Rig) {
+    rig.exchange(0, 50, 60);
+    rig.b.stop();
+    if rig.wire.notices_peer {
+        let down =
+            |rig: &mut Rig| matches!(rig.a.port.link(), Link::Down(reason) if !reason.is_empty());
+        rig.wait(down, |rig| format!("link: {:?}", rig.a.port.link()));
+    }
+    // Nobody listens; whatever becomes of these, nothing blocks and nothing leaks.
+    for number in 0..200 {
+        rig.a.send(50 + number, 60, &rig.pools);
+        rig.a.flush();
+        rig.a.receive();
+    }
+    rig.b.start(1, rig.wire.queues, &rig.pools);
+    rig.wait_up();
+    // Late ones of those may still come.
+    std::thread::sleep(Duration::from_millis(20));
+    while !rig.b.receive().is_empty() {}
+    rig.exchange(1000, 1100, 60);
+}
+
+fn works_across_threads(rig: &mut Rig) {
+    const COUNT: u64 = 3000;
+    let (window, pools) = (rig.wire.window, rig.pools.clone());
+    let got = std::sync::atomic::AtomicU64::new(0);
+    let (a, b, got) = (&mut rig.a, &mut rig.b, &got);
+    // A port stays with its owner; its queues go.
+    let mut sender = Away::new(a, &pools);
+    let mut receiver = Away::new(b, &pools);
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut sent = 0;
+            while sent < COUNT && start.elapsed() < PATIENCE {
+                let under_way = sent - got.load(std::sync::atomic::Ordering::Relaxed);
+                if under_way < window {
+                    sent += sender.send(
+                        sent,
+                        (COUNT - sent).min(window - under_way).min(32) as usize,
+                        &pools,
+                    );
+                } else {
+                    std::thread::yield_now();
+                }
+            }
+            while got.load(std::sync::atomic::Ordering::Relaxed) < COUNT
+                && start.elapsed() < PATIENCE
+            {
+                sender.send(0, 0, &pools);
+                std::thread::yield_now();
+            }
+        });
+        scope.spawn(|| {
+            let mut next = 0;
+            while next < COUNT && start.elapsed() < PATIENCE {
+                let numbers = receiver.receive();
+                if numbers.is_empty() {
+                    std::thread::yield_now();
+                }
+                for number in numbers {
+                    assert_eq!(number, next);
+                    next += 1;
+                }
+                got.store(next, std::sync::atomic::Ordering::Relaxed);
+            }
+        });
+    });
+    assert_eq!(got.load(std::sync::atomic::Ordering::Relaxed), COUNT);
+    sender.home(a);
+    receiver.home(b);
+}
+
+/// The first queues of an end on their way through a thread, with that thread's own cache.
+struct Away {
+    queues: Queues,
+    cache: PoolCache,
+    taken: u64,
+    received: u64,
+    received_bytes: u64,
+}
+
+impl Away {
+    fn new(end: &mut End, pools: &Pools) -> Self {
+        let queues = std::mem::take(&mut end.queues);
+        Self {
+            queues,
+            cache: PoolCache::new(pools.as_slice()),
+            taken: 0,
+            received: 0,
+            received_bytes: 0,
+        }
+    }
+
+    fn send(&mut self, first: u64, count: usize, pools: &Pools) -> u64 {
+        let mut burst = Burst::new();
+        self.cache.fill(pools.primary(), &mut burst, count);
+        for (number, packet) in (first..).zip(burst.iter_mut()) {
+            assert!(packet.set_data(&frame(number, 60)));
+        }
+        let taken = self.queues.tx[0].tx_burst(&mut burst, &mut self.cache) as u64;
+        self.queues.tx[0].flush(&mut self.cache);
+        self.cache.free(&mut burst);
+        self.taken += taken;
+        taken
+    }
+
+    fn receive(&mut self) -> Vec<u64> {
+        let mut burst = Burst::new();
+        let mut numbers = Vec::new();
+        for queue in &mut self.queues.rx {
+            queue.rx_burst(&mut burst, &mut self.cache);
+            numbers.extend(burst.iter().filter_map(|packet| number_of(packet.data())));
+            self.received += burst.len() as u64;
+            self.received_bytes += burst.bytes();
+            self.cache.free(&mut burst);
+        }
+        numbers
+    }
+
+    fn home(self, end: &mut End) {
+        end.queues = self.queues;
+        end.taken += self.taken;
+        end.taken_bytes += self.taken * 60;
+        end.received += self.received;
+        end.received_bytes += self.received_bytes;
+    }
+}
+
+/// A pool of small slots, and one of large ones for jumbo frames.
+pub(crate) fn pools(aligned: bool) -> Pools {
+    let layout = if aligned {
+        Layout::Aligned
+    } else {
+        Layout::Staggered
+    };
+    let small = PoolConfig {
+        layout,
+        ..PoolConfig::new("small", 16_384)
+    };
+    let large = PoolConfig {
+        class: SlotClass::Large,
+        ..PoolConfig::new("large", 256)
+    };
+    Pools::new(
+        [small, large]
+            .map(|config| Pool::new(&config).unwrap())
+            .into(),
+    )
+}
+
+/// Every slot of every pool is back, now that ports and caches are gone.
+pub(crate) fn check_home(pools: &Pools) {
+    for pool in pools.iter() {
+        let stats = pool.stats();
+        assert_eq!(
+            stats.free_shared,
+            stats.slots,
+            "slots of `{}` leaked",
+            pool.name()
+        );
+    }
+}
+
+const HEADER: [u8; 14] = [2, 0, 0, 0, 0, 0xb, 2, 0, 0, 0, 0, 0xa, 0x88, 0xb5];
+
+/// A frame with a number and a pattern that follows from it.
+pub(crate) fn frame(number: u64, bytes: usize) -> Vec<u8> {
+    let mut frame = HEADER.to_vec();
+    frame.extend(number.to_be_bytes());
+    frame.extend(
+        (0..)
+            .map(|at: u64| (number.wrapping_mul(31) + at) as u8)
+            .take(bytes - frame.len()),
+    );
+    frame
+}
+
+/// The number of a frame of the suite; `None` for any other frame.
+pub(crate) fn number_of(data: &[u8]) -> Option<u64> {
+    if data.len() < 22 || data[12..14] != HEADER[12..] {
+        return None;
+    }
+    let number = u64::from_be_bytes(data[14..22].try_into().unwrap());
+    assert!(
+        data == frame(number, data.len()),
+        "frame {number} of {} bytes arrived damaged",
+        data.len()
+    );
+    Some(number)
+}

@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::process::Command;
 
+use rustix::process::Pid;
 use serde_json::{Value, json};
 
 use crate::error::TaskError;
 use crate::process;
+use crate::undo::Undo;
 
 /// Where processes run: one-core rows on `worker`, two-core rows on both.
 #[derive(Debug, Clone, Copy)]
@@ -115,18 +117,42 @@ pub(super) fn facts(cpus: &Cpus, pages: &str, weight: &str, dpdk: Option<&str>) 
     })
 }
 
-/// Weighs this process session against all others (`sched_autogroup` makes `nice` count only inside one).
-/// Returns what was done, in words.
-pub(super) fn weigh_session(undo: &mut crate::undo::Undo) -> Result<String, TaskError> {
+/// Weighs this process session against all others (`sched_autogroup` makes `nice` count only inside one),
+/// and with it the kernel threads that run network softirqs: they are of no session, and at nice 0 the
+/// veth rows would starve their own NAPI. Returns what was done, in words.
+pub(super) fn weigh_session(undo: &mut Undo) -> Result<String, TaskError> {
     let knob = Path::new("/proc/self/autogroup");
     if !knob.exists() {
         return Ok("nice 0 (this kernel has no autogroup)".into());
     }
     undo.add("echo 0 > /proc/self/autogroup")?; // the undo shell is of the same session
-    Ok(match std::fs::write(knob, "-20") {
-        Ok(()) => "session at autogroup nice -20".into(),
-        Err(error) => format!("nice 0 (autogroup -20 refused: {error})"),
-    })
+    if let Err(error) = std::fs::write(knob, "-20") {
+        return Ok(format!("nice 0 (autogroup -20 refused: {error})"));
+    }
+    for pid in softirq_threads() {
+        let before = rustix::process::getpriority_process(Some(pid)).unwrap_or(0);
+        undo.add(&format!("renice -n {before} -p {}", pid.as_raw_pid()))?;
+        if let Err(error) = rustix::process::setpriority_process(Some(pid), -20) {
+            return Ok(format!(
+                "session at nice -20, softirqs at {before} ({error})"
+            ));
+        }
+    }
+    Ok("session and softirqs at nice -20".into())
+}
+
+fn softirq_threads() -> Vec<Pid> {
+    let Ok(processes) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let pids = processes
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_softirq = |pid: &i32| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm"))
+            .is_ok_and(|comm| comm.starts_with("ksoftirqd/"))
+    };
+    pids.filter(is_softirq).filter_map(Pid::from_raw).collect()
 }
 
 #[cfg(test)]

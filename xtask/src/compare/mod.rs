@@ -75,7 +75,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, TaskError> {
     let (rows, absolutes) = select(options)?;
     let _alone = wait_until_alone()?;
     let mut undo = Undo::new()?;
-    let mut bench = Bench::prepare(options, &rows, started, &mut undo)?;
+    let bench = Bench::prepare(options, &rows, &mut undo)?;
+    let mut patience = Patience::new(near::PATIENCE, started + WAITING_ENDS);
 
     let weight = machine::weigh_session(&mut undo)?;
     let pages = bench.pages.describe();
@@ -89,7 +90,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, TaskError> {
     let stolen_before = machine::stolen_ticks();
     let (mut documents, mut statuses) = (Vec::new(), Vec::new());
     for row in &rows {
-        let line = bench.measure(row);
+        let line = bench.measure(row, &mut patience);
         if !options.json {
             println!("{}", line.text());
         }
@@ -138,7 +139,8 @@ fn select(options: &Options) -> Result<(Vec<Row>, Vec<&'static Absolute>), TaskE
     let absolutes: Vec<&Absolute> = ABSOLUTES
         .iter()
         .filter(|row| rows::selected(row.name, only))
-        .filter(|row| !(row.on_request && only.is_empty()) && !options.peer_only)
+        .filter(|row| !only.is_empty() || !row.on_request)
+        .filter(|_| !options.peer_only)
         .collect();
     if rows.is_empty() && absolutes.is_empty() {
         let names = ROWS.iter().map(|row| row.name);
@@ -211,7 +213,6 @@ struct Bench<'a> {
     micro: Option<PathBuf>,
     xgen: Option<PathBuf>,
     linerate: Option<Linerate>,
-    patience: Patience,
 }
 
 impl<'a> Bench<'a> {
@@ -219,7 +220,6 @@ impl<'a> Bench<'a> {
     fn prepare(
         options: &'a Options,
         rows: &[Row],
-        started: Instant,
         undo: &mut Undo,
     ) -> Result<Bench<'a>, TaskError> {
         let cpus = Cpus::choose()?;
@@ -248,59 +248,43 @@ impl<'a> Bench<'a> {
             micro,
             xgen,
             linerate,
-            patience: Patience::new(near::PATIENCE, started + WAITING_ENDS),
         })
     }
 
     /// All rounds of one row. What goes wrong is part of the line.
-    fn measure(&mut self, row: &Row) -> Line {
+    fn measure(&self, row: &Row, patience: &mut Patience) -> Line {
         let wanted = usize::from(self.options.rounds);
         let mut data = Rounds::default();
-        let needs_two = matches!(row.peer, Peer::TwoCores | Peer::Veth { .. });
-        if needs_two && self.cpus.other.is_none() {
+        if self.cpus.other.is_none() && matches!(row.peer, Peer::TwoCores | Peer::Veth { .. }) {
             data.note = Some("needs two CPUs".into());
-        } else if let Err(error) = self.rounds(row, wanted, &mut data) {
+        } else if let Err(error) = self.rounds(row, wanted, patience, &mut data) {
             data.note = Some(error.to_string());
             data.failed = true;
         }
         Line::new(row, data, wanted, self.options.peer_only)
     }
 
-    fn rounds(&mut self, row: &Row, wanted: usize, data: &mut Rounds) -> Result<(), TaskError> {
-        let mut undo = Undo::new()?;
-        let Peer::Veth { tx, .. } = row.peer else {
-            return self.turns(row, wanted, None, data);
-        };
-        let veth = Veth::create(&mut undo)?;
-        let xgen = self.xgen.as_ref().expect("prepare built it for veth rows");
-        let feeder = if tx { None } else { self.cpus.other };
-        let far_end = veth.far_end(xgen, feeder)?;
-        let result = self.turns(row, wanted, Some(&veth), data);
-        drop(far_end);
-        result
-    }
-
-    fn turns(
-        &mut self,
+    fn rounds(
+        &self,
         row: &Row,
         wanted: usize,
-        veth: Option<&Veth>,
+        patience: &mut Patience,
         data: &mut Rounds,
     ) -> Result<(), TaskError> {
+        let mut undo = Undo::new()?;
+        let veth = match row.peer {
+            Peer::Veth { tx, .. } => {
+                let xgen = self.xgen.clone().expect("built in prepare for these rows");
+                let feed_on = if tx { None } else { self.cpus.other };
+                Some(Veth::create(&mut undo, xgen, feed_on)?)
+            }
+            _ => None,
+        };
+        let turn = || self.turn(row, veth.as_ref());
         for round in 1..=wanted {
             progress(&format!("{} round {round} of {wanted}", row.name));
             let (ours, peer) = if row.peer == Peer::TwoCores {
-                // Taken out for the time of the call: the probe and the round borrow the rest.
-                let mut patience = std::mem::replace(
-                    &mut self.patience,
-                    Patience::new(Duration::ZERO, Instant::now()),
-                );
-                let near = patience.near(
-                    || self.core_to_core(),
-                    || self.turn(row, veth, data.note.is_some()),
-                );
-                self.patience = patience;
-                let Some((turn, trip_ns)) = near? else {
+                let Some((turn, trip_ns)) = patience.near(|| self.core_to_core(), turn)? else {
                     data.note = Some(format!(
                         "the cores were far apart (round trip over {} ns) and did not come near in time",
                         near::NEAR_NS
@@ -310,47 +294,20 @@ impl<'a> Bench<'a> {
                 data.trips_ns.push(trip_ns);
                 turn
             } else {
-                self.turn(row, veth, data.note.is_some())?
+                turn()?
             };
             data.ours.extend(ours);
-            match peer {
-                Ok(peer) => data.peer.push(peer),
-                Err(error) => {
-                    let Some(value) = rows::published(row) else {
-                        return Err(error);
-                    };
-                    data.note = Some(format!("published figure: DPDK here did not run ({error})"));
-                    data.peer.push(Sample {
-                        value,
-                        pages: String::new(),
-                        peer_name: rows::PUBLISHED_NAME.into(),
-                        detail: Default::default(),
-                    });
-                }
-            }
+            data.peer.push(peer);
         }
         Ok(())
     }
 
-    /// Ours, then the peer. The peer's error is handed on apart, for rows with a published figure.
-    #[allow(clippy::type_complexity, reason = "two results of one turn")]
-    fn turn(
-        &self,
-        row: &Row,
-        veth: Option<&Veth>,
-        peer_is_published: bool,
-    ) -> Result<(Option<Sample>, Result<Sample, TaskError>), TaskError> {
+    /// Ours, if it is asked for, then the peer.
+    fn turn(&self, row: &Row, veth: Option<&Veth>) -> Result<(Option<Sample>, Sample), TaskError> {
         let seconds = self.seconds(row);
         let run_ours = |linerate: &Linerate| linerate.run(row, seconds, &self.cpus, veth);
         let ours = self.linerate.as_ref().map(run_ours).transpose()?;
-        if peer_is_published {
-            let skipped = TaskError::Missing {
-                what: "it failed before".into(),
-                fix: "see the first round".into(),
-            };
-            return Ok((ours, Err(skipped)));
-        }
-        Ok((ours, self.peer(row, seconds, veth)))
+        Ok((ours, self.peer(row, seconds, veth)?))
     }
 
     fn peer(&self, row: &Row, seconds: f64, veth: Option<&Veth>) -> Result<Sample, TaskError> {
@@ -364,7 +321,17 @@ impl<'a> Bench<'a> {
             veth,
             seconds,
         };
-        setting.run(row)
+        let sample = setting.run(row);
+        let (Err(error), Some(value)) = (&sample, rows::published(row)) else {
+            return sample;
+        };
+        Ok(Sample {
+            value,
+            pages: "unknown".into(),
+            peer_name: rows::PUBLISHED_BY.into(),
+            detail: Default::default(),
+            note: Some(format!("DPDK's driver did not run here: {error}")),
+        })
     }
 
     fn micro_peer(&self, name: &str, seconds: f64, two: bool) -> Result<Sample, TaskError> {

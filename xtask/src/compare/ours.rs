@@ -97,6 +97,7 @@ impl Linerate {
         command
             .args(self.arguments(row.name, longer, &cpus.list(false)))
             .args(["--port", &format!("{kind}:{}", veth::PORT)]);
+        let _far_end = veth.far_end()?;
         if !tx {
             return sample::sample(&mut command);
         }

@@ -51,7 +51,7 @@ pub(super) struct Rounds {
     pub(super) peer: Vec<Sample>,
     /// The longer round trip between the cores in each round, two-core rows only.
     pub(super) trips_ns: Vec<f64>,
-    /// Why there are fewer rounds than asked for, or what else a reader must know.
+    /// Why there are fewer rounds than asked for.
     pub(super) note: Option<String>,
     pub(super) failed: bool,
 }
@@ -105,6 +105,17 @@ impl Line {
         self.data.peer.last().map_or("", |sample| &sample.peer_name)
     }
 
+    /// Why there are no or too few rounds, or what the sides remark.
+    fn note(&self) -> Option<&str> {
+        let remarks = [&self.data.peer, &self.data.ours].into_iter();
+        let remark = || {
+            remarks
+                .filter_map(|side| side.last()?.note.as_deref())
+                .next()
+        };
+        self.data.note.as_deref().or_else(remark)
+    }
+
     pub(super) fn json(&self) -> Value {
         let mut line = json!({
             "name": self.row.name,
@@ -125,7 +136,7 @@ impl Line {
             ("shown_beside", beside(&self.data.peer)),
             ("shown_beside_ours", beside(&self.data.ours)),
             ("core2core_ns", median(&self.data.trips_ns).map(Value::from)),
-            ("note", self.data.note.clone().map(Value::from)),
+            ("note", self.note().map(Value::from)),
         ] {
             if let Some(value) = value {
                 line[key] = value;
@@ -156,9 +167,11 @@ impl Line {
             self.peer_name(),
         );
         if let Some(Value::Object(beside)) = beside(&self.data.peer) {
-            let beside: Vec<String> = beside
+            let beside = beside
                 .iter()
-                .map(|(key, value)| format!("{key} {value}"))
+                .filter_map(|(key, value)| Some((key, value.as_f64()?)));
+            let beside: Vec<String> = beside
+                .map(|(key, value)| format!("{key} {}", tidy(value)))
                 .collect();
             text.push_str(&format!(" [{}]", beside.join(", ")));
         }
@@ -170,7 +183,7 @@ impl Line {
                 ours.pages, peer.pages
             ));
         }
-        if let Some(note) = &self.data.note {
+        if let Some(note) = self.note() {
             text.push_str(&format!("\n{:24} {note}", ""));
         }
         text
@@ -179,6 +192,15 @@ impl Line {
 
 pub(super) const HEAD: &str =
     "row                      unit       ours      peer   ratio  target  spread              peer";
+
+/// 1024 or 0.703.
+fn tidy(value: f64) -> String {
+    if value.fract() == 0.0 {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.3}")
+    }
+}
 
 /// The medians of the numbers that one side printed besides its value.
 fn beside(samples: &[Sample]) -> Option<Value> {

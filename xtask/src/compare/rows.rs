@@ -138,7 +138,7 @@ pub(super) fn published(row: &Row) -> Option<f64> {
     }
 }
 
-pub(super) const PUBLISHED_NAME: &str = "DPDK 26.11 (published figure, another machine)";
+pub(super) const PUBLISHED_BY: &str = "DPDK 26.11 (published figure, another machine)";
 
 /// Whether `--only` asks for `name`: every name without it, else those that begin with one of the prefixes.
 pub(super) fn selected(name: &str, only: &[String]) -> bool {

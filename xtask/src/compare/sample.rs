@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::error::TaskError;
 use crate::process;
 
-/// `{"row","value","unit","pages","peer_name","detail":{..}}`; ours has no `peer_name`.
+/// `{"row","value","unit","pages","peer_name","detail":{..},"note"}`; ours has no `peer_name`, `note` is optional.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Sample {
     pub(super) value: f64,
@@ -18,6 +18,8 @@ pub(super) struct Sample {
     pub(super) peer_name: String,
     #[serde(default)]
     pub(super) detail: Map<String, Value>,
+    /// What a reader must know beside the figure.
+    pub(super) note: Option<String>,
 }
 
 /// Runs `command`, which ends by itself, and reads its JSON line.

@@ -118,14 +118,20 @@ impl App {
                 .ask(&request)
                 .map_err(TaskError::file("DPDK's telemetry socket"))?;
             let parsed: Option<Value> = serde_json::from_str(&answer).ok();
-            let packets = parsed
+            let stats = parsed
                 .as_ref()
-                .and_then(|v| v["/ethdev/stats"][field].as_u64());
-            sum += packets.ok_or_else(|| TaskError::Unexpected {
-                who: format!("DPDK's telemetry, asked {request},"),
-                text: answer,
-                expected: "the port's counters",
-            })?;
+                .and_then(|parsed| parsed.get("/ethdev/stats"));
+            sum += match stats {
+                // The port's queues are not set up yet.
+                Some(Value::Null) => 0,
+                stats => stats
+                    .and_then(|stats| stats[field].as_u64())
+                    .ok_or_else(|| TaskError::Unexpected {
+                        who: format!("DPDK's telemetry, asked {request},"),
+                        text: answer,
+                        expected: "the port's counters",
+                    })?,
+            };
         }
         Ok(sum)
     }

@@ -1,7 +1,7 @@
 //! A veth pair between two namespaces: `d0` for the side under test, `g0` with an in-kernel feeder or sink.
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
@@ -18,11 +18,18 @@ const GENERATOR: &str = "g0";
 pub(super) struct Veth {
     dut: String,
     generator: String,
+    xgen: PathBuf,
+    feed_on: Option<usize>,
 }
 
 impl Veth {
-    /// Makes the namespaces and the pair.
-    pub(super) fn create(undo: &mut Undo) -> Result<Veth, TaskError> {
+    /// Makes the namespaces and the pair. `xgen` is the program at the far end: it feeds from CPU `feed_on`,
+    /// or without one drops what arrives.
+    pub(super) fn create(
+        undo: &mut Undo,
+        xgen: PathBuf,
+        feed_on: Option<usize>,
+    ) -> Result<Veth, TaskError> {
         if !process::is_root() {
             return Err(TaskError::Missing {
                 what: "network namespaces and XDP programs need root".into(),
@@ -33,6 +40,8 @@ impl Veth {
         let veth = Veth {
             dut: format!("lrdut{id}"),
             generator: format!("lrgen{id}"),
+            xgen,
+            feed_on,
         };
         for namespace in [&veth.dut, &veth.generator] {
             undo.add(&format!("ip netns del {namespace}"))?;
@@ -71,11 +80,13 @@ impl Veth {
         command
     }
 
-    /// Starts the feeder on `cpu` (60-byte frames: 64 on a wire), or the sink.
-    pub(super) fn far_end(&self, xgen: &Path, feed_on: Option<usize>) -> Result<FarEnd, TaskError> {
+    /// Starts the feeder (60-byte frames: 64 on a wire) or the sink.
+    pub(super) fn far_end(&self) -> Result<FarEnd, TaskError> {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.generator]).arg(xgen);
-        match feed_on {
+        command
+            .args(["netns", "exec", &self.generator])
+            .arg(&self.xgen);
+        match self.feed_on {
             Some(cpu) => command.args(["feed", GENERATOR, "60", &cpu.to_string()]),
             None => command.args(["drop", GENERATOR]),
         };

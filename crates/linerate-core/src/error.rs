@@ -5,13 +5,17 @@
 #[non_exhaustive]
 pub enum MemError {
     /// The one address range of the process could not be reserved.
-    #[error("cannot reserve an address range of at least 1 GiB: {source}; raise the limit with `ulimit -v unlimited`")]
+    #[error(
+        "cannot reserve an address range of at least 1 GiB: {source}; raise the limit with `ulimit -v unlimited`"
+    )]
     Reserve {
         /// What the kernel said.
         source: std::io::Error,
     },
     /// The reserved range has no gap left that is large enough.
-    #[error("no {bytes} bytes left in the reserved address range of {range_bytes} bytes; use fewer or smaller pools")]
+    #[error(
+        "no {bytes} bytes left in the reserved address range of {range_bytes} bytes; use fewer or smaller pools"
+    )]
     RangeFull {
         /// Bytes asked for.
         bytes: usize,

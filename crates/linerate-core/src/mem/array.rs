@@ -29,12 +29,26 @@ impl<T> HugeArray<T> {
     ///
     /// # Panics
     /// If the size in bytes exceeds `usize`.
-    pub fn from_fn(name: &str, len: usize, mut make: impl FnMut(usize) -> T) -> Result<Self, MemError> {
+    pub fn from_fn(
+        name: &str,
+        len: usize,
+        mut make: impl FnMut(usize) -> T,
+    ) -> Result<Self, MemError> {
         const { assert!(align_of::<T>() <= 4096, "elements align to at most a page") };
-        let bytes = len.checked_mul(size_of::<T>()).expect("the array's size in bytes fits usize");
-        let region = Region::map(&RegionConfig { name: name.into(), bytes, ..RegionConfig::default() })?;
+        let bytes = len
+            .checked_mul(size_of::<T>())
+            .expect("the array's size in bytes fits usize");
+        let region = Region::map(&RegionConfig {
+            name: name.into(),
+            bytes,
+            ..RegionConfig::default()
+        })?;
         // `len` grows with the elements, so that a panic in `make` drops those that exist.
-        let mut array = Self { region, len: 0, elements: PhantomData };
+        let mut array = Self {
+            region,
+            len: 0,
+            elements: PhantomData,
+        };
         for index in 0..len {
             let element = make(index);
             // SAFETY: index < len, and the region holds len elements, page-aligned.
@@ -91,7 +105,10 @@ impl<T> Drop for HugeArray<T> {
 
 impl<T: fmt::Debug> fmt::Debug for HugeArray<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HugeArray").field("region", &self.region).field("len", &self.len).finish()
+        f.debug_struct("HugeArray")
+            .field("region", &self.region)
+            .field("len", &self.len)
+            .finish()
     }
 }
 

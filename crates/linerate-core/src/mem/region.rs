@@ -100,7 +100,12 @@ impl Region {
     /// [`MemError::RangeFull`] when the reserved range has no room.
     pub fn map(config: &RegionConfig) -> Result<Self, MemError> {
         let kinds: &[PageKind] = match config.pages {
-            PagePolicy::Auto => &[PageKind::Huge1G, PageKind::Huge2M, PageKind::Transparent, PageKind::Base4K],
+            PagePolicy::Auto => &[
+                PageKind::Huge1G,
+                PageKind::Huge2M,
+                PageKind::Transparent,
+                PageKind::Base4K,
+            ],
             PagePolicy::Only(PageKind::Huge1G) => &[PageKind::Huge1G],
             PagePolicy::Only(PageKind::Huge2M) => &[PageKind::Huge2M],
             PagePolicy::Only(PageKind::Transparent) => &[PageKind::Transparent],
@@ -159,14 +164,20 @@ impl Region {
         at: NonNull<u8>,
         bytes: usize,
     ) -> std::io::Result<(PageKind, Option<OwnedFd>)> {
-        let memfd = if config.shared { Some(memfd(&config.name, kind, bytes)?) } else { None };
+        let memfd = if config.shared {
+            Some(memfd(&config.name, kind, bytes)?)
+        } else {
+            None
+        };
         match &memfd {
             // SAFETY: the extent was just taken: reserved, unused, aligned to the page size.
             Some(fd) => unsafe { sys::map_shared(at, bytes, fd.as_fd()) }?,
             // SAFETY: as above.
             None => unsafe { sys::map_anonymous(at, bytes, kind.huge_shift()) }?,
         }
-        let bound = config.numa_node.map_or(Ok(()), |node| sys::bind_numa(at, bytes, node));
+        let bound = config
+            .numa_node
+            .map_or(Ok(()), |node| sys::bind_numa(at, bytes, node));
         if kind == PageKind::Transparent && !sys::advise_huge(at, bytes) {
             kind = PageKind::Base4K;
         }
@@ -257,7 +268,9 @@ fn memfd(name: &str, kind: PageKind, bytes: usize) -> std::io::Result<OwnedFd> {
 fn fix_for(kind: PageKind, bytes: usize) -> String {
     let pages = bytes.div_ceil(kind.bytes());
     match kind {
-        PageKind::Huge1G => format!("boot with `hugepagesz=1G hugepages={pages}`, or let the kit pick the pages"),
+        PageKind::Huge1G => {
+            format!("boot with `hugepagesz=1G hugepages={pages}`, or let the kit pick the pages")
+        }
         PageKind::Huge2M => format!(
             "reserve them as root: `echo {pages} > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`"
         ),
@@ -272,7 +285,12 @@ mod tests {
     use super::*;
 
     fn config(bytes: usize, pages: PagePolicy) -> RegionConfig {
-        RegionConfig { name: "test".into(), bytes, pages, ..RegionConfig::default() }
+        RegionConfig {
+            name: "test".into(),
+            bytes,
+            pages,
+            ..RegionConfig::default()
+        }
     }
 
     #[test]
@@ -306,7 +324,10 @@ mod tests {
 
     #[test]
     fn shared_memory_is_seen_through_its_descriptor() {
-        let shared = RegionConfig { shared: true, ..config(64 << 10, PagePolicy::Only(PageKind::Base4K)) };
+        let shared = RegionConfig {
+            shared: true,
+            ..config(64 << 10, PagePolicy::Only(PageKind::Base4K))
+        };
         let region = Region::map(&shared).unwrap();
         // SAFETY: the first byte of a region that is this test's own.
         unsafe { region.as_ptr().write(7) };
@@ -317,7 +338,10 @@ mod tests {
 
     #[test]
     fn a_region_binds_to_node_0() {
-        let bound = RegionConfig { numa_node: Some(0), ..config(1 << 20, PagePolicy::Auto) };
+        let bound = RegionConfig {
+            numa_node: Some(0),
+            ..config(1 << 20, PagePolicy::Auto)
+        };
         let region = Region::map(&bound).unwrap();
         assert!(region.to_string().ends_with("NUMA node 0"), "{region}");
     }

@@ -38,8 +38,11 @@ pub(crate) struct Space {
 impl Space {
     /// The process's space, reserved on first use.
     pub(crate) fn get() -> Result<&'static Self, MemError> {
-        let space = SPACE.get_or_init(|| Self::reserve().map_err(|e| e.raw_os_error().unwrap_or(libc::ENOMEM)));
-        space.as_ref().map_err(|&errno| MemError::Reserve { source: std::io::Error::from_raw_os_error(errno) })
+        let space = SPACE
+            .get_or_init(|| Self::reserve().map_err(|e| e.raw_os_error().unwrap_or(libc::ENOMEM)));
+        space.as_ref().map_err(|&errno| MemError::Reserve {
+            source: std::io::Error::from_raw_os_error(errno),
+        })
     }
 
     fn reserve() -> std::io::Result<Self> {
@@ -56,7 +59,11 @@ impl Space {
         let base = at.as_ptr().wrapping_add(skip);
         BASE.store(base, Ordering::Release);
         // The first grain stays unused: no handle is 0, and none is below a page of slack.
-        Ok(Self { base: base.addr(), bytes, free: Mutex::new(vec![(GRAIN_BYTES, bytes - GRAIN_BYTES)]) })
+        Ok(Self {
+            base: base.addr(),
+            bytes,
+            free: Mutex::new(vec![(GRAIN_BYTES, bytes - GRAIN_BYTES)]),
+        })
     }
 
     /// Takes `bytes` (rounded up to 2 MiB) aligned to `align`, first fit.
@@ -69,7 +76,10 @@ impl Space {
             (start + bytes <= offset + len).then_some((index, start))
         });
         let Some((index, start)) = found else {
-            return Err(MemError::RangeFull { bytes, range_bytes: self.bytes });
+            return Err(MemError::RangeFull {
+                bytes,
+                range_bytes: self.bytes,
+            });
         };
         let (offset, len) = free.remove(index);
         if start + bytes < offset + len {
@@ -78,7 +88,10 @@ impl Space {
         if offset < start {
             free.insert(index, (offset, start - offset));
         }
-        Ok(Extent { offset: start, bytes })
+        Ok(Extent {
+            offset: start,
+            bytes,
+        })
     }
 
     /// Gives an extent back. Its pages must be gone.
@@ -127,12 +140,22 @@ mod tests {
         space.give(&b);
         space.give(&a);
         let free = space.free.lock().unwrap();
-        assert!(free.windows(2).all(|pair| pair[0].0 + pair[0].1 < pair[1].0), "sorted, joined: {free:?}");
+        assert!(
+            free.windows(2)
+                .all(|pair| pair[0].0 + pair[0].1 < pair[1].0),
+            "sorted, joined: {free:?}"
+        );
     }
 
     #[test]
     fn a_range_too_large_is_refused_with_its_size() {
-        let error = Space::get().unwrap().take(300 << 30, GRAIN_BYTES).unwrap_err();
-        assert!(error.to_string().contains("reserved address range"), "{error}");
+        let error = Space::get()
+            .unwrap()
+            .take(300 << 30, GRAIN_BYTES)
+            .unwrap_err();
+        assert!(
+            error.to_string().contains("reserved address range"),
+            "{error}"
+        );
     }
 }

@@ -9,7 +9,12 @@ use std::ptr::NonNull;
 pub(super) fn reserve(bytes: usize) -> io::Result<NonNull<u8>> {
     // SAFETY: a new private mapping at an address of the kernel's choice overlaps nothing.
     let at = unsafe {
-        rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE)
+        rustix::mm::mmap_anonymous(
+            std::ptr::null_mut(),
+            bytes,
+            ProtFlags::empty(),
+            MapFlags::PRIVATE | MapFlags::NORESERVE,
+        )
     }?;
     NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mmap returned address 0"))
 }
@@ -28,14 +33,21 @@ pub(super) unsafe fn unmap_to_reserved(at: NonNull<u8>, bytes: usize) {
             MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED,
         )
     };
-    debug_assert!(result.is_ok(), "cannot return {bytes} bytes at {at:?} to the reserved range: {result:?}");
+    debug_assert!(
+        result.is_ok(),
+        "cannot return {bytes} bytes at {at:?} to the reserved range: {result:?}"
+    );
 }
 
 /// Maps anonymous pages over a reserved range. `huge_shift` is the log2 of a hugetlbfs page size.
 ///
 /// # Safety
 /// The range must be reserved, unused and aligned to the page size.
-pub(super) unsafe fn map_anonymous(at: NonNull<u8>, bytes: usize, huge_shift: Option<u32>) -> io::Result<()> {
+pub(super) unsafe fn map_anonymous(
+    at: NonNull<u8>,
+    bytes: usize,
+    huge_shift: Option<u32>,
+) -> io::Result<()> {
     let mut flags = MapFlags::PRIVATE | MapFlags::FIXED;
     if let Some(shift) = huge_shift {
         flags |= MapFlags::HUGETLB | MapFlags::from_bits_retain(shift << libc::MAP_HUGE_SHIFT);
@@ -50,16 +62,31 @@ pub(super) unsafe fn map_anonymous(at: NonNull<u8>, bytes: usize, huge_shift: Op
 ///
 /// # Safety
 /// As for [`map_anonymous`]; the file must be at least `bytes` long.
-pub(super) unsafe fn map_shared(at: NonNull<u8>, bytes: usize, fd: BorrowedFd<'_>) -> io::Result<()> {
+pub(super) unsafe fn map_shared(
+    at: NonNull<u8>,
+    bytes: usize,
+    fd: BorrowedFd<'_>,
+) -> io::Result<()> {
     let rw = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: as above; the fd is borrowed for the call only.
     let result = unsafe {
-        rustix::mm::mmap(at.as_ptr().cast(), bytes, rw, MapFlags::SHARED | MapFlags::FIXED, fd, 0)
+        rustix::mm::mmap(
+            at.as_ptr().cast(),
+            bytes,
+            rw,
+            MapFlags::SHARED | MapFlags::FIXED,
+            fd,
+            0,
+        )
     };
     restore_on_error(at, bytes, result)
 }
 
-fn restore_on_error<T>(at: NonNull<u8>, bytes: usize, result: rustix::io::Result<T>) -> io::Result<()> {
+fn restore_on_error<T>(
+    at: NonNull<u8>,
+    bytes: usize,
+    result: rustix::io::Result<T>,
+) -> io::Result<()> {
     match result {
         Ok(_) => Ok(()),
         Err(error) => {
@@ -80,7 +107,8 @@ pub(super) fn advise_huge(at: NonNull<u8>, bytes: usize) -> bool {
 /// Faults every page in, so that the hot path never does. An error means that memory ran out.
 pub(super) fn populate(at: NonNull<u8>, bytes: usize) -> io::Result<()> {
     // SAFETY: MADV_POPULATE_WRITE faults pages in and keeps their content.
-    let result = unsafe { rustix::mm::madvise(at.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite) };
+    let result =
+        unsafe { rustix::mm::madvise(at.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite) };
     match result {
         // Kernels before 5.14 do not know the advice: the first touch faults the pages in.
         Err(rustix::io::Errno::INVAL) => Ok(()),
@@ -98,8 +126,19 @@ pub(super) fn bind_numa(at: NonNull<u8>, bytes: usize, node: u32) -> io::Result<
     *slot = 1 << (node % 64);
     // SAFETY: mbind reads the mask (1024 bits) and changes only the policy of the range.
     let rc = unsafe {
-        libc::syscall(libc::SYS_mbind, at.as_ptr(), bytes, libc::MPOL_BIND, mask.as_ptr(), 1025_usize, 0_usize)
+        libc::syscall(
+            libc::SYS_mbind,
+            at.as_ptr(),
+            bytes,
+            libc::MPOL_BIND,
+            mask.as_ptr(),
+            1025_usize,
+            0_usize,
+        )
     };
-    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if rc == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
-

@@ -36,7 +36,12 @@ impl Burst {
     /// An empty burst.
     #[inline]
     pub const fn new() -> Self {
-        Self { now: 0, len: 0, limit: Self::CAPACITY as u32, handles: [MaybeUninit::uninit(); Self::CAPACITY] }
+        Self {
+            now: 0,
+            len: 0,
+            limit: Self::CAPACITY as u32,
+            handles: [MaybeUninit::uninit(); Self::CAPACITY],
+        }
     }
 
     /// An empty burst that takes at most `room` packets (at most [`Burst::CAPACITY`]).
@@ -133,7 +138,10 @@ impl Burst {
     pub fn drain(&mut self) -> impl ExactSizeIterator<Item = Packet> {
         let taken = std::mem::replace(self, Self::with_room(self.limit as usize));
         self.now = taken.now;
-        Drain { burst: taken, next: 0 }
+        Drain {
+            burst: taken,
+            next: 0,
+        }
     }
 
     /// Keeps the packets for which `keep` is true, in order; the others go to `rejected`, which
@@ -166,7 +174,9 @@ impl Burst {
         let base = crate::mem::space::base();
         let handles = self.handles()[..count].iter();
         // SAFETY: the burst owns these slots, so their lines are mapped and nobody writes them.
-        handles.map(|&handle| u64::from(unsafe { (*meta_at(base, handle)).len })).sum()
+        handles
+            .map(|&handle| u64::from(unsafe { (*meta_at(base, handle)).len }))
+            .sum()
     }
 
     /// Prefetches the metadata of all packets.
@@ -292,7 +302,8 @@ impl fmt::Debug for Burst {
     }
 }
 
-const _: () = assert!(size_of::<Packet>() == size_of::<u32>() && align_of::<Packet>() == align_of::<u32>());
+const _: () =
+    assert!(size_of::<Packet>() == size_of::<u32>() && align_of::<Packet>() == align_of::<u32>());
 
 // SAFETY: the packets lie one after the other from the start of `handles`, the free room up to the
 // limit behind them, and a `Packet` is laid out as its handle.

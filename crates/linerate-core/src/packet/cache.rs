@@ -52,7 +52,9 @@ struct Bin {
 impl PoolCache {
     /// An empty stock for these pools; others are added when first met.
     pub fn new(pools: &[Pool]) -> Self {
-        Self { bins: pools.iter().map(|pool| Bin::new(pool.clone())).collect() }
+        Self {
+            bins: pools.iter().map(|pool| Bin::new(pool.clone())).collect(),
+        }
     }
 
     /// One packet of length 0, or `None` and a counted refusal.
@@ -82,8 +84,17 @@ impl PoolCache {
     /// # Panics
     /// If the template's length exceeds the slots' room.
     #[inline]
-    pub fn fill_with(&mut self, pool: &Pool, burst: &mut Burst, count: usize, template: RxTemplate) -> usize {
-        assert!(template.len as usize <= pool.room_bytes(), "a frame longer than the pool's slots");
+    pub fn fill_with(
+        &mut self,
+        pool: &Pool,
+        burst: &mut Burst,
+        count: usize,
+        template: RxTemplate,
+    ) -> usize {
+        assert!(
+            template.len as usize <= pool.room_bytes(),
+            "a frame longer than the pool's slots"
+        );
         let bin = self.bin(pool);
         let wanted = count.min(burst.room());
         if bin.len < wanted {
@@ -131,7 +142,11 @@ impl PoolCache {
 
     /// Free slots of a pool that the cache holds.
     pub fn held(&self, pool: &Pool) -> usize {
-        self.bins.iter().filter(|bin| bin.pool == *pool).map(|bin| bin.len).sum()
+        self.bins
+            .iter()
+            .filter(|bin| bin.pool == *pool)
+            .map(|bin| bin.len)
+            .sum()
     }
 
     /// Free slots of all pools that the cache holds.
@@ -214,7 +229,15 @@ impl Fresh {
     fn word(template: RxTemplate) -> u128 {
         let RxTemplate { len, port, offload } = template;
         let start = HEADROOM_BYTES as u16;
-        let fresh = Self { len, start, port, offload, vlan_tci: 0, gso_size: 0, csum_start: 0 };
+        let fresh = Self {
+            len,
+            start,
+            port,
+            offload,
+            vlan_tci: 0,
+            gso_size: 0,
+            csum_start: 0,
+        };
         // SAFETY: 16 bytes without padding, and any bits make a `u128`.
         unsafe { std::mem::transmute::<Self, u128>(fresh) }
     }
@@ -235,7 +258,15 @@ impl Bin {
     fn new(pool: Pool) -> Self {
         let (first, slots) = (pool.shared().first(), pool.slots());
         let limit = (slots as usize / 8).min(MOST);
-        Self { first, slots, len: 0, limit, from_shared: 0, stack: Box::new([0; CAPACITY]), pool }
+        Self {
+            first,
+            slots,
+            len: 0,
+            limit,
+            from_shared: 0,
+            stack: Box::new([0; CAPACITY]),
+            pool,
+        }
     }
 
     #[inline(always)]
@@ -246,7 +277,9 @@ impl Bin {
     /// Whether all handles are of this pool: a compare per handle, which the compiler vectorises.
     #[inline(always)]
     fn owns_all(&self, handles: &[u32]) -> bool {
-        let strangers = handles.iter().fold(0_u32, |sum, &handle| sum | u32::from(!self.owns(handle)));
+        let strangers = handles
+            .iter()
+            .fold(0_u32, |sum, &handle| sum | u32::from(!self.owns(handle)));
         strangers == 0
     }
 
@@ -266,7 +299,9 @@ impl Bin {
         let shared = self.pool.shared();
         while self.len < wanted {
             let (_, free) = self.stack.split_at_mut(self.len);
-            let Some(magazine) = free.first_chunk_mut::<MAGAZINE>() else { break };
+            let Some(magazine) = free.first_chunk_mut::<MAGAZINE>() else {
+                break;
+            };
             if !shared.depot.take(magazine) {
                 self.take_strays(wanted);
                 break;
@@ -296,7 +331,10 @@ impl Bin {
             taken += 1;
         }
         self.from_shared += i64::from(taken);
-        self.pool.shared().strays_taken.fetch_add(taken, Ordering::Release);
+        self.pool
+            .shared()
+            .strays_taken
+            .fetch_add(taken, Ordering::Release);
         let keep = wanted.max(self.limit / 2);
         if self.len > keep {
             self.spill(keep);
@@ -308,7 +346,9 @@ impl Bin {
     #[cold]
     fn spill(&mut self, keep: usize) {
         while self.len >= keep + MAGAZINE {
-            let Some(magazine) = self.stack[..self.len].last_chunk::<MAGAZINE>() else { break };
+            let Some(magazine) = self.stack[..self.len].last_chunk::<MAGAZINE>() else {
+                break;
+            };
             if self.pool.shared().depot.put(magazine) {
                 self.len -= MAGAZINE;
                 self.from_shared -= MAGAZINE as i64;
@@ -326,15 +366,24 @@ impl Bin {
     fn push_strays(&mut self, count: usize) {
         let chain = &self.stack[self.len - count..self.len];
         let handle = |index: usize| NonZeroU32::new(chain[index]).expect("handles are never 0");
-        let Some(last) = count.checked_sub(1) else { return };
+        let Some(last) = count.checked_sub(1) else {
+            return;
+        };
         for index in 0..last {
             // SAFETY: the slots are free and in this cache's hands alone.
             unsafe { set_next(handle(index), chain[index + 1]) };
         }
         // SAFETY: as above.
         let link = |next: u32| unsafe { set_next(handle(last), next) };
-        let freed = self.pool.shared().returns.push(chain[0], count as u32, link);
-        debug_assert!(!freed, "this cache holds a share in the pool, so it is no orphan");
+        let freed = self
+            .pool
+            .shared()
+            .returns
+            .push(chain[0], count as u32, link);
+        debug_assert!(
+            !freed,
+            "this cache holds a share in the pool, so it is no orphan"
+        );
         self.len -= count;
         self.from_shared -= count as i64;
     }
@@ -351,7 +400,10 @@ impl Drop for Bin {
         }
         self.push_strays(self.len);
         // What packets this cache gave away stays on the pool's own books.
-        self.pool.shared().retired.fetch_add(self.from_shared as u64, Ordering::Relaxed);
+        self.pool
+            .shared()
+            .retired
+            .fetch_add(self.from_shared as u64, Ordering::Relaxed);
     }
 }
 

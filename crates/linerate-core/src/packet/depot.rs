@@ -31,7 +31,11 @@ impl Depot {
     /// A pool of few magazines gets none: a cache that takes 64 slots to use one would starve
     /// the others.
     pub(super) fn new(handles: usize) -> Self {
-        let count = if handles < 16 * MAGAZINE { 0 } else { (handles / MAGAZINE) as u32 };
+        let count = if handles < 16 * MAGAZINE {
+            0
+        } else {
+            (handles / MAGAZINE) as u32
+        };
         let depot = Self {
             magazines: (0..count).map(|_| UnsafeCell::new([0; MAGAZINE])).collect(),
             next: (0..count).map(|_| AtomicU32::new(NIL)).collect(),
@@ -56,7 +60,9 @@ impl Depot {
 
     /// Takes a full magazine's handles into `to`; false where there is none.
     pub(super) fn take(&self, to: &mut [u32; MAGAZINE]) -> bool {
-        let Some(index) = self.full.pop(&self.next) else { return false };
+        let Some(index) = self.full.pop(&self.next) else {
+            return false;
+        };
         self.magazines[index as usize].with(|at| {
             // SAFETY: popped, so this thread alone has the magazine; the pop's Acquire saw the
             // writes of whoever filled it.
@@ -68,7 +74,9 @@ impl Depot {
 
     /// Puts a magazine's worth of handles in; false where all magazines are full or in other hands.
     pub(super) fn put(&self, from: &[u32; MAGAZINE]) -> bool {
-        let Some(index) = self.empty.pop(&self.next) else { return false };
+        let Some(index) = self.empty.pop(&self.next) else {
+            return false;
+        };
         self.magazines[index as usize].with_mut(|at| {
             // SAFETY: as above.
             unsafe { *at = *from };
@@ -85,7 +93,9 @@ struct Stack {
 
 impl Stack {
     fn new() -> Self {
-        Self { head: AtomicU64::new(u64::from(NIL)) }
+        Self {
+            head: AtomicU64::new(u64::from(NIL)),
+        }
     }
 
     fn push(&self, next: &[AtomicU32], index: u32) {
@@ -93,7 +103,10 @@ impl Stack {
         loop {
             next[index as usize].store(head as u32, Ordering::Relaxed);
             let new = tagged(head, index);
-            match self.head.compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed) {
+            match self
+                .head
+                .compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed)
+            {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
@@ -111,7 +124,10 @@ impl Stack {
             // moved on and the exchange fails.
             let below = next[index as usize].load(Ordering::Relaxed);
             let new = tagged(head, below);
-            match self.head.compare_exchange_weak(head, new, Ordering::Acquire, Ordering::Acquire) {
+            match self
+                .head
+                .compare_exchange_weak(head, new, Ordering::Acquire, Ordering::Acquire)
+            {
                 Ok(_) => return Some(index),
                 Err(now) => head = now,
             }
@@ -139,7 +155,10 @@ const PUSHES_MASK: u64 = (1 << 31) - 1;
 
 impl ReturnList {
     pub(super) fn new() -> Self {
-        Self { word: AtomicU64::new(0), all_home_at: AtomicU32::new(0) }
+        Self {
+            word: AtomicU64::new(0),
+            all_home_at: AtomicU32::new(0),
+        }
     }
 
     /// Pushes a chain of `count` slots that begins with `first`. `link` makes the chain's last
@@ -152,7 +171,10 @@ impl ReturnList {
             let last = word & ORPHAN != 0 && pushes == self.all_home_at.load(Ordering::Relaxed);
             let new = (word & ORPHAN) | (u64::from(pushes) << 32) | u64::from(first);
             // Acquire too: in an orphan the last pusher frees what all others wrote.
-            match self.word.compare_exchange_weak(word, new, Ordering::AcqRel, Ordering::Acquire) {
+            match self
+                .word
+                .compare_exchange_weak(word, new, Ordering::AcqRel, Ordering::Acquire)
+            {
                 Ok(_) => return last,
                 Err(now) => word = now,
             }
@@ -167,7 +189,10 @@ impl ReturnList {
                 return 0;
             }
             let new = word & !u64::from(u32::MAX);
-            match self.word.compare_exchange_weak(word, new, Ordering::Acquire, Ordering::Relaxed) {
+            match self
+                .word
+                .compare_exchange_weak(word, new, Ordering::Acquire, Ordering::Relaxed)
+            {
                 Ok(_) => return word as u32,
                 Err(now) => word = now,
             }
@@ -186,8 +211,14 @@ impl ReturnList {
         loop {
             let pushes = ((word >> 32) & PUSHES_MASK) as u32;
             let missing = away(pushes);
-            self.all_home_at.store(pushes_after(pushes, missing), Ordering::Relaxed);
-            match self.word.compare_exchange_weak(word, word | ORPHAN, Ordering::AcqRel, Ordering::Acquire) {
+            self.all_home_at
+                .store(pushes_after(pushes, missing), Ordering::Relaxed);
+            match self.word.compare_exchange_weak(
+                word,
+                word | ORPHAN,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
                 Ok(_) => return missing == 0,
                 Err(now) => word = now,
             }

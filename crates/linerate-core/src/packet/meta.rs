@@ -42,7 +42,8 @@ pub struct Meta {
 }
 
 const _: () = assert!(size_of::<Meta>() == 64);
-const _: () = assert!(std::mem::offset_of!(Meta, len) == 16 && std::mem::offset_of!(Meta, csum_offset) == 32);
+const _: () =
+    assert!(std::mem::offset_of!(Meta, len) == 16 && std::mem::offset_of!(Meta, csum_offset) == 32);
 
 /// Address of a slot's metadata line.
 #[inline(always)]
@@ -53,7 +54,8 @@ pub(crate) fn meta_of(handle: Handle) -> *mut Meta {
 /// The same, for loops that read the base once.
 #[inline(always)]
 pub(super) fn meta_at(base: *mut u8, handle: u32) -> *mut Meta {
-    base.wrapping_add(handle as usize * size_of::<Meta>()).cast()
+    base.wrapping_add(handle as usize * size_of::<Meta>())
+        .cast()
 }
 
 /// A set of facts and duties of one packet.

@@ -194,7 +194,8 @@ impl Packet {
     pub fn copy_meta(&mut self, other: &Self) {
         let from = other.meta();
         let to = self.meta_mut();
-        (to.port, to.offload, to.vlan_tci, to.gso_size) = (from.port, from.offload, from.vlan_tci, from.gso_size);
+        (to.port, to.offload, to.vlan_tci, to.gso_size) =
+            (from.port, from.offload, from.vlan_tci, from.gso_size);
         (to.csum_start, to.csum_offset) = (from.csum_start, from.csum_offset);
         (to.l3_offset, to.l4_offset) = (from.l3_offset, from.l4_offset);
         (to.rss_hash, to.timestamp, to.user) = (from.rss_hash, from.timestamp, from.user);
@@ -231,7 +232,12 @@ impl Drop for Packet {
 impl fmt::Debug for Packet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (slot, pool) = self.slot();
-        write!(f, "Packet({} bytes, slot {slot} of `{pool}`, from port {})", self.len(), self.meta().port)
+        write!(
+            f,
+            "Packet({} bytes, slot {slot} of `{pool}`, from port {})",
+            self.len(),
+            self.meta().port
+        )
     }
 }
 

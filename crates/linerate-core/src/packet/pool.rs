@@ -5,10 +5,10 @@ use super::meta::{Handle, Meta, Offload, meta_of};
 use crate::MemError;
 use crate::arch::CachePadded;
 use crate::mem::{PagePolicy, Region, RegionConfig};
+use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::fmt;
 use std::num::NonZeroU32;
 use std::ptr::NonNull;
-use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Bytes before the data of a fresh packet: what XDP keeps free too, and room for any tunnel.
 pub(super) const HEADROOM_BYTES: usize = 256;
@@ -63,7 +63,11 @@ pub struct PoolConfig {
 impl PoolConfig {
     /// A pool of small, staggered slots on the best pages there are.
     pub fn new(name: impl Into<String>, slots: u32) -> Self {
-        Self { name: name.into(), slots, ..Self::default() }
+        Self {
+            name: name.into(),
+            slots,
+            ..Self::default()
+        }
     }
 }
 
@@ -116,7 +120,9 @@ impl PoolShared {
         let shared = unsafe { &*this };
         shared.plain_drops.fetch_add(1, Ordering::Release);
         // SAFETY: until it is pushed, the slot's line is this thread's.
-        let last = shared.returns.push(slot.get(), 1, |next| unsafe { set_next(slot, next) });
+        let last = shared
+            .returns
+            .push(slot.get(), 1, |next| unsafe { set_next(slot, next) });
         if last {
             // SAFETY: exactly one push brings the last slot home, and no `Pool` is left.
             drop(unsafe { Box::from_raw(this.cast_mut()) });
@@ -124,15 +130,22 @@ impl PoolShared {
     }
 
     fn new(config: &PoolConfig) -> Result<Box<Self>, MemError> {
-        let shape = |reason: String| MemError::PoolShape { name: config.name.clone(), reason };
+        let shape = |reason: String| MemError::PoolShape {
+            name: config.name.clone(),
+            reason,
+        };
         let slot_bytes = slot_bytes(config.class, config.layout);
         let slots = config.slots as usize;
-        let data_offset = (slots * size_of::<Meta>()).next_multiple_of(slot_alignment(config.layout));
+        let data_offset =
+            (slots * size_of::<Meta>()).next_multiple_of(slot_alignment(config.layout));
         if slots == 0 {
             return Err(shape("0 slots; give at least 1".into()));
         }
         if slots >= 1 << 30 {
-            return Err(shape(format!("{slots} slots; at most {} are possible", (1 << 30) - 1)));
+            return Err(shape(format!(
+                "{slots} slots; at most {} are possible",
+                (1 << 30) - 1
+            )));
         }
         let region = Region::map(&RegionConfig {
             name: format!("pool `{}`", config.name),
@@ -166,7 +179,9 @@ impl PoolShared {
     /// Writes what belongs to each slot for ever.
     fn write_meta(&self) {
         for index in 0..self.slots {
-            let slot = self.data_ptr().wrapping_add(index as usize * self.slot_bytes());
+            let slot = self
+                .data_ptr()
+                .wrapping_add(index as usize * self.slot_bytes());
             let at = meta_of(self.handle(index));
             let meta = Meta {
                 slot,
@@ -203,7 +218,8 @@ impl PoolShared {
         for rest in index..self.slots {
             let slot = self.handle(rest);
             // SAFETY: nobody has the slot yet.
-            self.returns.push(slot.get(), 1, |next| unsafe { set_next(slot, next) });
+            self.returns
+                .push(slot.get(), 1, |next| unsafe { set_next(slot, next) });
         }
     }
 
@@ -277,7 +293,9 @@ impl Pool {
     /// [`MemError::PoolShape`] for 0 or 2^30 and more slots, and what [`Region::map`] says.
     pub fn new(config: &PoolConfig) -> Result<Self, MemError> {
         let shared = PoolShared::new(config)?;
-        Ok(Self { shared: NonNull::from(Box::leak(shared)) })
+        Ok(Self {
+            shared: NonNull::from(Box::leak(shared)),
+        })
     }
 
     #[inline(always)]
@@ -296,7 +314,9 @@ impl Pool {
         // SAFETY: the slot is not home, so its pool is alive.
         let owners = unsafe { &shared.as_ref().owners };
         let more = |owners: usize| (owners > 0).then_some(owners + 1);
-        owners.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more).ok()?;
+        owners
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, more)
+            .ok()?;
         Some(Self { shared })
     }
 
@@ -332,7 +352,12 @@ impl Pool {
 
     /// The memory, in one line for people.
     pub fn describe(&self) -> String {
-        format!("{}, {} slots of {} bytes", self.shared().region, self.slots(), self.slot_bytes())
+        format!(
+            "{}, {} slots of {} bytes",
+            self.shared().region,
+            self.slots(),
+            self.slot_bytes()
+        )
     }
 
     /// What backs the pool.
@@ -348,7 +373,10 @@ impl Pool {
 
     /// The part of memory that slots lie in, for a device to register: start and bytes.
     pub fn data_span(&self) -> (*mut u8, usize) {
-        (self.shared().data_ptr(), self.slots() as usize * self.slot_bytes())
+        (
+            self.shared().data_ptr(),
+            self.slots() as usize * self.slot_bytes(),
+        )
     }
 
     /// Whether a packet's slot is one of this pool's.
@@ -431,7 +459,9 @@ pub struct PoolStats {
 impl Clone for Pool {
     fn clone(&self) -> Self {
         self.shared().owners.fetch_add(1, Ordering::Relaxed);
-        Self { shared: self.shared }
+        Self {
+            shared: self.shared,
+        }
     }
 }
 
@@ -442,7 +472,9 @@ impl Drop for Pool {
         }
         let shared = self.shared();
         // No `Pool` and so no cache is left: only pushes can come, and `orphan` sees them all.
-        let all_home = shared.returns.orphan(|pushes| shared.slots - shared.home(pushes));
+        let all_home = shared
+            .returns
+            .orphan(|pushes| shared.slots - shared.home(pushes));
         if all_home {
             // SAFETY: every slot is home, so no packet will look for its pool.
             drop(unsafe { Box::from_raw(self.shared.as_ptr()) });
@@ -485,7 +517,10 @@ impl Pools {
 
     /// The smallest slots that take a frame of `bytes`.
     pub fn for_frame(&self, bytes: usize) -> Option<&Pool> {
-        self.0.iter().filter(|pool| pool.room_bytes() >= bytes).min_by_key(|pool| pool.room_bytes())
+        self.0
+            .iter()
+            .filter(|pool| pool.room_bytes() >= bytes)
+            .min_by_key(|pool| pool.room_bytes())
     }
 
     /// All of them.

@@ -6,7 +6,11 @@ use std::sync::mpsc;
 
 fn pool(slots: u32) -> Pool {
     // Plain pages: many small pools in parallel must not eat the machine's huge pages.
-    Pool::new(&PoolConfig { pages: PagePolicy::Only(PageKind::Base4K), ..PoolConfig::new("test", slots) }).unwrap()
+    Pool::new(&PoolConfig {
+        pages: PagePolicy::Only(PageKind::Base4K),
+        ..PoolConfig::new("test", slots)
+    })
+    .unwrap()
 }
 
 /// Takes every slot there is.
@@ -24,9 +28,16 @@ fn a_pool_gives_every_slot_once_and_then_refuses() {
         let mut seen: Vec<u32> = packets.iter().map(|packet| packet.slot().0).collect();
         seen.sort_unstable();
         assert!(seen.iter().copied().eq(0..slots), "each slot once");
-        assert!(pool.stats().refused > 0, "the last request was refused and counted");
+        assert!(
+            pool.stats().refused > 0,
+            "the last request was refused and counted"
+        );
         drop(packets);
-        assert_eq!(take_all(&mut cache, &pool).len(), slots as usize, "plain drops came home");
+        assert_eq!(
+            take_all(&mut cache, &pool).len(),
+            slots as usize,
+            "plain drops came home"
+        );
     }
 }
 
@@ -57,7 +68,9 @@ fn data_grows_and_shrinks_within_the_slot() {
     assert!(!packet.set_len(pool.slot_bytes()));
     assert!(packet.append(packet.tailroom()).is_some());
     assert_eq!(packet.tailroom(), 0);
-    assert!(!packet.set_span(pool.slot_bytes() - 3, 4) && packet.set_span(pool.slot_bytes() - 4, 4));
+    assert!(
+        !packet.set_span(pool.slot_bytes() - 3, 4) && packet.set_span(pool.slot_bytes() - 4, 4)
+    );
     packet.set_user(77_u64);
     assert_eq!(packet.user::<u64>(), 77);
 }
@@ -72,8 +85,14 @@ fn a_fresh_packet_shows_nothing_of_the_last_one() {
     packet.meta_mut().vlan_tci = 5;
     cache.free_one(packet);
     let packet = cache.get(&pool).unwrap();
-    assert_eq!((packet.len(), packet.headroom()), (0, pool.headroom_bytes()));
-    assert_eq!((packet.meta().offload, packet.meta().vlan_tci), (Offload::NONE, 0));
+    assert_eq!(
+        (packet.len(), packet.headroom()),
+        (0, pool.headroom_bytes())
+    );
+    assert_eq!(
+        (packet.meta().offload, packet.meta().vlan_tci),
+        (Offload::NONE, 0)
+    );
 }
 
 #[test]
@@ -82,11 +101,17 @@ fn bursts_keep_order() {
     let mut cache = PoolCache::new(&[pool.clone()]);
     let (mut burst, mut front, mut odd) = (Burst::new(), Burst::with_room(3), Burst::new());
     cache.fill(&pool, &mut burst, 10);
-    burst.iter_mut().enumerate().for_each(|(i, packet)| packet.set_user(i as u64));
+    burst
+        .iter_mut()
+        .enumerate()
+        .for_each(|(i, packet)| packet.set_user(i as u64));
     assert_eq!(burst.move_front(5, &mut front), 3);
     burst.sift(&mut odd, |packet| packet.user::<u64>() % 2 == 0);
     let users = |burst: &Burst| burst.iter().map(Packet::user::<u64>).collect::<Vec<_>>();
-    assert_eq!((users(&front), users(&burst), users(&odd)), (vec![0, 1, 2], vec![4, 6, 8], vec![3, 5, 7, 9]));
+    assert_eq!(
+        (users(&front), users(&burst), users(&odd)),
+        (vec![0, 1, 2], vec![4, 6, 8], vec![3, 5, 7, 9])
+    );
     let mut drained = odd.drain();
     assert_eq!(drained.next().unwrap().user::<u64>(), 3);
     drop(drained);
@@ -99,7 +124,10 @@ fn bursts_keep_order() {
 #[test]
 fn a_cache_spills_to_the_depot_and_others_find_it() {
     let pool = pool(2000);
-    let (mut one, mut other) = (PoolCache::new(&[pool.clone()]), PoolCache::new(&[pool.clone()]));
+    let (mut one, mut other) = (
+        PoolCache::new(&[pool.clone()]),
+        PoolCache::new(&[pool.clone()]),
+    );
     let packets = take_all(&mut one, &pool);
     for packet in packets {
         one.free_one(packet);
@@ -108,7 +136,10 @@ fn a_cache_spills_to_the_depot_and_others_find_it() {
     let found = take_all(&mut other, &pool).len();
     assert_eq!(found + one.held(&pool), 2000);
     drop(one);
-    assert!(other.get(&pool).is_some(), "a cache that ends leaves nothing stranded");
+    assert!(
+        other.get(&pool).is_some(),
+        "a cache that ends leaves nothing stranded"
+    );
 }
 
 #[test]
@@ -119,7 +150,13 @@ fn packets_of_several_pools_find_their_own_way_home() {
     cache.fill(&a, &mut burst, 10);
     PoolCache::new(&[]).fill(&b, &mut burst, 10);
     cache.free(&mut burst);
-    assert_eq!((take_all(&mut cache, &a).len(), take_all(&mut cache, &b).len()), (100, 100));
+    assert_eq!(
+        (
+            take_all(&mut cache, &a).len(),
+            take_all(&mut cache, &b).len()
+        ),
+        (100, 100)
+    );
 }
 
 #[test]
@@ -129,11 +166,17 @@ fn packets_outlive_their_pool() {
         let mut cache = PoolCache::new(&[pool.clone()]);
         let mut packets: Vec<_> = (0..count).map(|_| cache.get(&pool).unwrap()).collect();
         drop((pool, cache));
-        packets.iter_mut().for_each(|packet| assert!(packet.set_data(b"still here")));
+        packets
+            .iter_mut()
+            .for_each(|packet| assert!(packet.set_data(b"still here")));
         assert!(packets.iter().all(|packet| packet.data() == b"still here"));
         let mut stranger = PoolCache::new(&[]);
         stranger.free_one(packets.pop().unwrap());
-        assert_eq!(stranger.held_total(), 0, "an orphan's slots are not kept in caches");
+        assert_eq!(
+            stranger.held_total(),
+            0,
+            "an orphan's slots are not kept in caches"
+        );
     }
 }
 
@@ -164,15 +207,25 @@ fn slots_travel_between_threads_and_all_come_home() {
     for (index, packet) in rx.into_iter().enumerate() {
         assert!(packet.data().iter().all(|&byte| byte == packet.data()[0]));
         // Both ways home, in turns.
-        if index % 3 == 0 { drop(packet) } else { cache.free_one(packet) }
+        if index % 3 == 0 {
+            drop(packet)
+        } else {
+            cache.free_one(packet)
+        }
     }
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
     assert_eq!(take_all(&mut cache, &pool).len(), 512);
 }
 
 #[test]
 fn a_pool_of_64k_slots_takes_the_largest_frames() {
-    let large = Pool::new(&PoolConfig { class: SlotClass::Large, ..PoolConfig::new("jumbo", 4) }).unwrap();
+    let large = Pool::new(&PoolConfig {
+        class: SlotClass::Large,
+        ..PoolConfig::new("jumbo", 4)
+    })
+    .unwrap();
     let mut packet = PoolCache::new(&[]).get(&large).unwrap();
     assert!(packet.set_data(&[7; 65_535 + 14 + 4]));
     let pools = Pools::new(vec![pool(1), large.clone()]);
@@ -191,8 +244,13 @@ fn a_pool_costs_at_most_3_percent_over_its_slots() {
 
 #[test]
 fn impossible_pools_are_refused_with_the_reason() {
-    let error = Pool::new(&PoolConfig::new("none", 0)).unwrap_err().to_string();
-    assert!(error.contains("`none`") && error.contains("at least 1"), "{error}");
+    let error = Pool::new(&PoolConfig::new("none", 0))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("`none`") && error.contains("at least 1"),
+        "{error}"
+    );
     assert!(Pool::new(&PoolConfig::new("vast", u32::MAX)).is_err());
 }
 

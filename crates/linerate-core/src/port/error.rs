@@ -85,7 +85,9 @@ pub enum PortError {
         reason: String,
     },
     /// The pool cannot keep the queues filled.
-    #[error("port `{port}`: pool `{pool}` has {slots} slots, but the queues alone hold {needed}; use at least {needed} more")]
+    #[error(
+        "port `{port}`: pool `{pool}` has {slots} slots, but the queues alone hold {needed}; use at least {needed} more"
+    )]
     PoolTooSmall {
         /// The port.
         port: String,

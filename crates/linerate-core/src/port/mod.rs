@@ -121,7 +121,11 @@ pub struct PortConfig {
 
 impl Default for PortConfig {
     fn default() -> Self {
-        Self { index: 0, rx_queues: 1, tx_queues: 1 }
+        Self {
+            index: 0,
+            rx_queues: 1,
+            tx_queues: 1,
+        }
     }
 }
 

@@ -46,7 +46,11 @@ impl Spec {
 
     /// `KIND:TARGET`, the port's name for people.
     pub fn name(&self) -> String {
-        if self.target.is_empty() { self.kind.clone() } else { format!("{}:{}", self.kind, self.target) }
+        if self.target.is_empty() {
+            self.kind.clone()
+        } else {
+            format!("{}:{}", self.kind, self.target)
+        }
     }
 
     /// An option's text.
@@ -71,14 +75,25 @@ impl Spec {
     ///
     /// # Errors
     /// [`PortError::BadValue`] where it is no number or out of the range.
-    pub fn number<N>(&self, key: &str, default: N, range: std::ops::RangeInclusive<N>) -> Result<N, PortError>
+    pub fn number<N>(
+        &self,
+        key: &str,
+        default: N,
+        range: std::ops::RangeInclusive<N>,
+    ) -> Result<N, PortError>
     where
         N: FromStr + PartialOrd + fmt::Display,
     {
-        let Some(text) = self.text(key) else { return Ok(default) };
+        let Some(text) = self.text(key) else {
+            return Ok(default);
+        };
         let expected = || format!("a number from {} to {}", range.start(), range.end());
         let number = text.parse().map_err(|_| self.bad(key, expected()))?;
-        if range.contains(&number) { Ok(number) } else { Err(self.bad(key, expected())) }
+        if range.contains(&number) {
+            Ok(number)
+        } else {
+            Err(self.bad(key, expected()))
+        }
     }
 
     /// Anything that can be parsed, or the default.
@@ -86,7 +101,9 @@ impl Spec {
     /// # Errors
     /// [`PortError::BadValue`] with `expected` where it cannot.
     pub fn parsed<T: FromStr>(&self, key: &str, expected: &str) -> Result<Option<T>, PortError> {
-        self.text(key).map(|text| text.parse().map_err(|_| self.bad(key, expected))).transpose()
+        self.text(key)
+            .map(|text| text.parse().map_err(|_| self.bad(key, expected)))
+            .transpose()
     }
 
     /// The target, which must not be empty.
@@ -94,12 +111,20 @@ impl Spec {
     /// # Errors
     /// [`PortError::BadValue`] where there is none.
     pub fn required_target(&self, expected: &str) -> Result<&str, PortError> {
-        if self.target.is_empty() { Err(self.bad("target", expected)) } else { Ok(&self.target) }
+        if self.target.is_empty() {
+            Err(self.bad("target", expected))
+        } else {
+            Ok(&self.target)
+        }
     }
 
     /// An error about one option of this port (or about its `target`).
     pub fn bad(&self, key: &str, expected: impl Into<String>) -> PortError {
-        let value = if key == "target" { Some(self.target.as_str()) } else { self.text(key) };
+        let value = if key == "target" {
+            Some(self.target.as_str())
+        } else {
+            self.text(key)
+        };
         PortError::BadValue {
             spec: self.text.clone(),
             key: key.into(),
@@ -113,13 +138,21 @@ impl Spec {
     /// # Errors
     /// [`PortError::UnknownKey`] names the first and the legal ones.
     pub fn check_keys(&self, known: &[OptionHelp]) -> Result<(), PortError> {
-        match self.options.keys().find(|key| known.iter().all(|option| option.key != key.as_str())) {
+        match self
+            .options
+            .keys()
+            .find(|key| known.iter().all(|option| option.key != key.as_str()))
+        {
             None => Ok(()),
             Some(key) => Err(PortError::UnknownKey {
                 spec: self.text.clone(),
                 kind: self.kind.clone(),
                 key: key.clone(),
-                known: known.iter().map(|option| option.key).collect::<Vec<_>>().join(", "),
+                known: known
+                    .iter()
+                    .map(|option| option.key)
+                    .collect::<Vec<_>>()
+                    .join(", "),
             }),
         }
     }
@@ -139,7 +172,9 @@ impl FromStr for Spec {
         for (index, part) in rest.split(',').enumerate() {
             // A first part without `=` is the target; so a file name there must not hold one.
             match part.split_once('=') {
-                None if index == 0 && text[kind.len()..].starts_with(':') => spec.target = part.trim().into(),
+                None if index == 0 && text[kind.len()..].starts_with(':') => {
+                    spec.target = part.trim().into()
+                }
                 None if part.is_empty() => {}
                 None => drop(spec.options.insert(part.trim().into(), String::new())),
                 Some((key, value)) => {
@@ -171,9 +206,15 @@ mod tests {
     #[test]
     fn kinds_targets_and_options_come_apart() {
         let plain = spec("null");
-        assert_eq!((plain.kind(), plain.target(), plain.name().as_str()), ("null", "", "null"));
+        assert_eq!(
+            (plain.kind(), plain.target(), plain.name().as_str()),
+            ("null", "", "null")
+        );
         let pcap = spec("pcap:rx=in.pcap,tx=out.pcap,loop");
-        assert_eq!((pcap.target(), pcap.text("rx"), pcap.text("tx")), ("", Some("in.pcap"), Some("out.pcap")));
+        assert_eq!(
+            (pcap.target(), pcap.text("rx"), pcap.text("tx")),
+            ("", Some("in.pcap"), Some("out.pcap"))
+        );
         assert!(pcap.switch("loop", false).unwrap());
         assert_eq!(spec("null,size=64").number("size", 0, 0..=100).unwrap(), 64);
         assert_eq!(spec("ring:a").name(), "ring:a");
@@ -181,11 +222,27 @@ mod tests {
 
     #[test]
     fn errors_name_the_option_and_the_legal_values() {
-        let bad = spec("null:,size=9000").number("size", 64, 14..=2048).unwrap_err().to_string();
-        assert!(bad.contains("size is `9000`") && bad.contains("from 14 to 2048"), "{bad}");
-        let known = [OptionHelp { key: "size", value: "N", help: "" }];
-        let unknown = spec("null:,sise=9").check_keys(&known).unwrap_err().to_string();
-        assert!(unknown.contains("`sise`") && unknown.contains("takes: size"), "{unknown}");
+        let bad = spec("null:,size=9000")
+            .number("size", 64, 14..=2048)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            bad.contains("size is `9000`") && bad.contains("from 14 to 2048"),
+            "{bad}"
+        );
+        let known = [OptionHelp {
+            key: "size",
+            value: "N",
+            help: "",
+        }];
+        let unknown = spec("null:,sise=9")
+            .check_keys(&known)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            unknown.contains("`sise`") && unknown.contains("takes: size"),
+            "{unknown}"
+        );
         assert!("null:,a=1,a=2".parse::<Spec>().is_err());
     }
 }

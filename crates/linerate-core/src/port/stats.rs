@@ -11,7 +11,10 @@ impl Counter {
     /// Adds; only the one writer may.
     #[inline(always)]
     pub fn add(&self, count: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+        self.0.store(
+            self.0.load(Ordering::Relaxed).wrapping_add(count),
+            Ordering::Relaxed,
+        );
     }
 
     /// Sets; only the one writer may.
@@ -145,7 +148,9 @@ impl PortStats {
         };
         let drops = |queues: &[Arc<QueueStats>]| {
             let count = |reason| queues.iter().map(|queue| queue.drops(reason)).sum();
-            let all = DropReason::ALL.iter().map(|&(reason, name)| (name, count(reason)));
+            let all = DropReason::ALL
+                .iter()
+                .map(|&(reason, name)| (name, count(reason)));
             all.filter(|&(_, count): &(_, u64)| count > 0).collect()
         };
         Self {
@@ -164,6 +169,10 @@ impl PortStats {
 
     /// All drops, receive and transmit.
     pub fn dropped(&self) -> u64 {
-        self.rx_drops.iter().chain(&self.tx_drops).map(|(_, count)| count).sum()
+        self.rx_drops
+            .iter()
+            .chain(&self.tx_drops)
+            .map(|(_, count)| count)
+            .sum()
     }
 }

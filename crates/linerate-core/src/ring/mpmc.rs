@@ -94,7 +94,12 @@ struct Shared<T: Word> {
 
 impl<T: Word> Shared<T> {
     fn new(ends: Arc<Ends>) -> Self {
-        const { assert!(size_of::<T>() == 4 && align_of::<T>() == 4, "a Word is laid out as u32") };
+        const {
+            assert!(
+                size_of::<T>() == 4 && align_of::<T>() == 4,
+                "a Word is laid out as u32"
+            )
+        };
         let slots = ends.capacity();
         Self {
             values: AlignedSlice::new(slots, || AtomicU32::new(0)),
@@ -112,7 +117,18 @@ impl<T: Word> Shared<T> {
     fn pieces(&self, at: usize, len: usize) -> [Piece; 2] {
         let slot = at & self.mask;
         let first = len.min(self.mask + 1 - slot);
-        [Piece { at, slot, len: first }, Piece { at: at + first, slot: 0, len: len - first }]
+        [
+            Piece {
+                at,
+                slot,
+                len: first,
+            },
+            Piece {
+                at: at + first,
+                slot: 0,
+                len: len - first,
+            },
+        ]
     }
 
     /// The stamp of a slot filled for position `at`: the lap, counted from 1, in 8 bits.
@@ -129,7 +145,13 @@ impl<T: Word> Shared<T> {
     unsafe fn fill(&self, at: usize, len: usize, from: *const u32) {
         let [first, second] = self.pieces(at, len);
         // SAFETY: the piece lies inside the storage, and in the caller's words.
-        unsafe { arch::store_words(self.values.as_ptr().wrapping_add(first.slot), from, first.len) };
+        unsafe {
+            arch::store_words(
+                self.values.as_ptr().wrapping_add(first.slot),
+                from,
+                first.len,
+            )
+        };
         window("sender: values half stored");
         if second.len > 0 {
             let from = from.wrapping_add(first.len);
@@ -173,7 +195,9 @@ impl<T: Word> Shared<T> {
         unsafe { arch::load_words(self.values.as_ptr().wrapping_add(first.slot), to, first.len) };
         if second.len > 0 {
             // SAFETY: as above.
-            unsafe { arch::load_words(self.values.as_ptr(), to.wrapping_add(first.len), second.len) };
+            unsafe {
+                arch::load_words(self.values.as_ptr(), to.wrapping_add(first.len), second.len)
+            };
         }
     }
 

@@ -18,7 +18,10 @@ impl Doorbell {
     /// If the process has no descriptor left for an eventfd.
     pub fn new() -> std::io::Result<Self> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { asleep: AtomicU32::new(0), fd })
+        Ok(Self {
+            asleep: AtomicU32::new(0),
+            fd,
+        })
     }
 
     /// Wakes the sleeper, if there is one. Call it after the work was made visible.

@@ -95,7 +95,9 @@ impl Egress {
 
     /// Packets sent to a port so far, by this lcore.
     pub fn sent(&self, port: u16) -> u64 {
-        self.outlets.get(usize::from(port)).map_or(0, |outlet| outlet.sent.read())
+        self.outlets
+            .get(usize::from(port))
+            .map_or(0, |outlet| outlet.sent.read())
     }
 
     /// Sends all packets of a burst to a port. What its queue does not take now is tried again at
@@ -192,7 +194,9 @@ impl Egress {
     /// Whether the lcores behind all rings have taken what was handed to them.
     pub fn is_drained(&self) -> bool {
         self.outlets.iter().all(|outlet| match &outlet.way {
-            Some(Way::Ring(ring, _)) => ring.meter().read().occupancy == 0 && outlet.pending.is_empty(),
+            Some(Way::Ring(ring, _)) => {
+                ring.meter().read().occupancy == 0 && outlet.pending.is_empty()
+            }
             Some(Way::Queue(_)) | None => true,
         })
     }

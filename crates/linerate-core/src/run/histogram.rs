@@ -17,7 +17,11 @@ impl Histogram {
     /// An empty histogram, 8 KiB.
     pub fn new() -> Self {
         let buckets = (0..BUCKETS).map(|_| Counter::default()).collect();
-        Self { buckets, max: Counter::default(), sum: Counter::default() }
+        Self {
+            buckets,
+            max: Counter::default(),
+            sum: Counter::default(),
+        }
     }
 
     /// Counts `value` as often as `count` says. Only the one writer may.
@@ -33,7 +37,12 @@ impl Histogram {
     /// What is in it now.
     pub fn snapshot(&self) -> HistogramSnapshot {
         let counts: Vec<u64> = self.buckets.iter().map(Counter::read).collect();
-        HistogramSnapshot { total: counts.iter().sum(), counts, max: self.max.read(), sum: self.sum.read() }
+        HistogramSnapshot {
+            total: counts.iter().sum(),
+            counts,
+            max: self.max.read(),
+            sum: self.sum.read(),
+        }
     }
 }
 
@@ -65,7 +74,9 @@ fn upper_of(index: usize) -> u64 {
         return sub as u64;
     }
     let shift = octave as u32 - 1;
-    (((SUB + sub) as u128 + 1) << shift).saturating_sub(1).min(u128::from(u64::MAX)) as u64
+    (((SUB + sub) as u128 + 1) << shift)
+        .saturating_sub(1)
+        .min(u128::from(u64::MAX)) as u64
 }
 
 /// A histogram at one moment.
@@ -96,13 +107,21 @@ impl HistogramSnapshot {
 
     /// Mean of the values.
     pub fn mean(&self) -> f64 {
-        if self.total == 0 { 0.0 } else { self.sum as f64 / self.total as f64 }
+        if self.total == 0 {
+            0.0
+        } else {
+            self.sum as f64 / self.total as f64
+        }
     }
 
     /// Adds another's counts.
     pub fn merge(&mut self, other: &Self) {
-        self.counts.resize(self.counts.len().max(other.counts.len()), 0);
-        self.counts.iter_mut().zip(&other.counts).for_each(|(mine, theirs)| *mine += theirs);
+        self.counts
+            .resize(self.counts.len().max(other.counts.len()), 0);
+        self.counts
+            .iter_mut()
+            .zip(&other.counts)
+            .for_each(|(mine, theirs)| *mine += theirs);
         self.total += other.total;
         self.max = self.max.max(other.max);
         self.sum = self.sum.wrapping_add(other.sum);
@@ -112,7 +131,12 @@ impl HistogramSnapshot {
     /// whole time's.
     pub fn since(&self, earlier: &Self) -> Self {
         let before = |index: usize| earlier.counts.get(index).copied().unwrap_or(0);
-        let counts = self.counts.iter().enumerate().map(|(i, count)| count - before(i)).collect();
+        let counts = self
+            .counts
+            .iter()
+            .enumerate()
+            .map(|(i, count)| count - before(i))
+            .collect();
         Self {
             counts,
             total: self.total - earlier.total,
@@ -123,7 +147,11 @@ impl HistogramSnapshot {
 
     /// The buckets that hold something: largest value of the bucket, and its count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(i, count)| (upper_of(i), *count))
+        self.counts
+            .iter()
+            .enumerate()
+            .filter(|(_, count)| **count > 0)
+            .map(|(i, count)| (upper_of(i), *count))
     }
 }
 
@@ -133,10 +161,19 @@ mod tests {
 
     #[test]
     fn every_value_falls_into_a_bucket_that_covers_it_within_a_sixteenth() {
-        for value in (0..2000).chain((0..64).map(|bit| 1 << bit)).chain([u64::MAX, u64::MAX / 3]) {
+        for value in (0..2000)
+            .chain((0..64).map(|bit| 1 << bit))
+            .chain([u64::MAX, u64::MAX / 3])
+        {
             let upper = upper_of(index_of(value));
-            assert!(upper >= value && upper - value <= value / 16 + 1, "{value} in a bucket up to {upper}");
-            assert!(index_of(value) == 0 || upper_of(index_of(value) - 1) < value, "{value}");
+            assert!(
+                upper >= value && upper - value <= value / 16 + 1,
+                "{value} in a bucket up to {upper}"
+            );
+            assert!(
+                index_of(value) == 0 || upper_of(index_of(value) - 1) < value,
+                "{value}"
+            );
         }
     }
 
@@ -146,7 +183,10 @@ mod tests {
         histogram.record(10, 98);
         histogram.record(1000, 2);
         let snapshot = histogram.snapshot();
-        assert_eq!((snapshot.percentile(50.0), snapshot.total, snapshot.max), (10, 100, 1000));
+        assert_eq!(
+            (snapshot.percentile(50.0), snapshot.total, snapshot.max),
+            (10, 100, 1000)
+        );
         assert_eq!(snapshot.percentile(99.0), 1000);
         histogram.record(20, 100);
         let later = histogram.snapshot().since(&snapshot);

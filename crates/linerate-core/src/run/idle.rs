@@ -36,7 +36,10 @@ impl Default for Idle {
 impl Idle {
     /// Never sleeps: for an lcore of its own where every microsecond counts.
     pub fn never_sleep() -> Self {
-        Self { sleep: false, ..Self::default() }
+        Self {
+            sleep: false,
+            ..Self::default()
+        }
     }
 }
 
@@ -51,7 +54,10 @@ const YIELD_EVERY: u32 = 32;
 
 impl Ladder {
     pub(super) fn new(idle: Idle) -> Self {
-        Self { idle, empty_rounds: 0 }
+        Self {
+            idle,
+            empty_rounds: 0,
+        }
     }
 
     /// Packets came: back to the first rung.
@@ -88,11 +94,16 @@ impl Ladder {
                     let fd = unsafe { BorrowedFd::borrow_raw(*fd) };
                     fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
                 }
-                SleepOn::Doorbell(bell) => fds.push(PollFd::from_borrowed_fd(bell.fd(), PollFlags::IN)),
+                SleepOn::Doorbell(bell) => {
+                    fds.push(PollFd::from_borrowed_fd(bell.fd(), PollFlags::IN))
+                }
                 SleepOn::Unneeded | SleepOn::Ended => {}
             }
         }
-        let timeout = Timespec { tv_sec: nap.as_secs() as i64, tv_nsec: i64::from(nap.subsec_nanos()) };
+        let timeout = Timespec {
+            tv_sec: nap.as_secs() as i64,
+            tv_nsec: i64::from(nap.subsec_nanos()),
+        };
         // An interrupted or failed sleep is a short one; the next round looks for packets anyway.
         let _ = poll(&mut fds, Some(&timeout));
     }

@@ -28,17 +28,32 @@ pub struct Account {
 impl Account {
     /// A holder of slots.
     pub fn holds(holder: String, held: i64) -> Self {
-        Self { holder, held, from_shared: 0, lost: 0 }
+        Self {
+            holder,
+            held,
+            from_shared: 0,
+            lost: 0,
+        }
     }
 
     /// A cache of free slots.
     pub fn cache(holder: String, cache: &PoolCache) -> Self {
-        Self { holder, held: cache.held_total() as i64, from_shared: cache.from_shared(), lost: 0 }
+        Self {
+            holder,
+            held: cache.held_total() as i64,
+            from_shared: cache.from_shared(),
+            lost: 0,
+        }
     }
 
     /// A stage and the packets it did not account for.
     pub fn lost(holder: String, lost: i64) -> Self {
-        Self { holder, held: 0, from_shared: 0, lost }
+        Self {
+            holder,
+            held: 0,
+            from_shared: 0,
+            lost,
+        }
     }
 }
 
@@ -79,12 +94,22 @@ impl Balance {
         let returned: i64 = pools.iter().map(Pool::returned_to_shared).sum();
         let free_shared = slots - from_shared + returned;
         let held: i64 = accounts.iter().map(|account| account.held).sum();
-        Self { slots, free_shared, missing: slots - free_shared - held, accounts, exact }
+        Self {
+            slots,
+            free_shared,
+            missing: slots - free_shared - held,
+            accounts,
+            exact,
+        }
     }
 
     /// The holders that lost packets, the worst first.
     pub fn last_holders(&self) -> Vec<&Account> {
-        let mut losers: Vec<_> = self.accounts.iter().filter(|account| account.lost > 0).collect();
+        let mut losers: Vec<_> = self
+            .accounts
+            .iter()
+            .filter(|account| account.lost > 0)
+            .collect();
         losers.sort_by_key(|account| -account.lost);
         losers
     }
@@ -92,15 +117,27 @@ impl Balance {
 
 impl fmt::Display for Balance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} slots, {} free and shared", self.slots, self.free_shared)?;
-        for account in self.accounts.iter().filter(|account| account.held != 0 || account.lost != 0) {
+        writeln!(
+            f,
+            "{} slots, {} free and shared",
+            self.slots, self.free_shared
+        )?;
+        for account in self
+            .accounts
+            .iter()
+            .filter(|account| account.held != 0 || account.lost != 0)
+        {
             write!(f, "{}: {}", account.holder, account.held)?;
             if account.lost != 0 {
                 write!(f, ", lost {}", account.lost)?;
             }
             writeln!(f)?;
         }
-        let names: Vec<_> = self.last_holders().iter().map(|account| account.holder.as_str()).collect();
+        let names: Vec<_> = self
+            .last_holders()
+            .iter()
+            .map(|account| account.holder.as_str())
+            .collect();
         match (self.missing, names.is_empty()) {
             (0, _) => write!(f, "none missing"),
             (missing, true) => write!(f, "{missing} missing, no holder known"),

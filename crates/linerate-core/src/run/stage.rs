@@ -61,7 +61,15 @@ pub struct Named<S> {
 
 /// Gives a stage its name.
 pub fn named<S: Stage>(name: &'static str, stage: S) -> Named<S> {
-    Named { point: Point { name, packets: 0, unaccounted: 0, tap: None }, stage }
+    Named {
+        point: Point {
+            name,
+            packets: 0,
+            unaccounted: 0,
+            tap: None,
+        },
+        stage,
+    }
 }
 
 impl<S> Named<S> {
@@ -94,7 +102,10 @@ impl<S: Stage> Stage for Named<S> {
 pub trait StageExt: Stage + Sized {
     /// What this stage leaves in the burst goes on to `next`.
     fn then<N: Stage>(self, name: &'static str, next: N) -> Then<Self, Named<N>> {
-        Then { first: self, second: named(name, next) }
+        Then {
+            first: self,
+            second: named(name, next),
+        }
     }
 
     /// Each packet goes to the exit that `verdict` names, one sub-burst per exit, in order.
@@ -103,7 +114,14 @@ pub trait StageExt: Stage + Sized {
         V: FnMut(&mut Packet) -> usize + Send,
         E: Exits,
     {
-        Then { first: self, second: Branch { verdict, exits, bad_verdict: None } }
+        Then {
+            first: self,
+            second: Branch {
+                verdict,
+                exits,
+                bad_verdict: None,
+            },
+        }
     }
 }
 
@@ -265,7 +283,9 @@ impl<V, E> Branch<V, E> {
     #[inline]
     fn take_rest(&mut self, burst: &mut Burst, out: &mut Egress) {
         if !burst.is_empty() {
-            let reason = *self.bad_verdict.get_or_insert_with(|| out.reason("left_over"));
+            let reason = *self
+                .bad_verdict
+                .get_or_insert_with(|| out.reason("left_over"));
             out.drop_burst(reason, burst);
         }
     }

@@ -13,7 +13,11 @@ use std::time::{Duration, Instant};
 
 fn pool(slots: u32) -> Pool {
     use crate::mem::{PageKind, PagePolicy};
-    Pool::new(&PoolConfig { pages: PagePolicy::Only(PageKind::Base4K), ..PoolConfig::new("run", slots) }).unwrap()
+    Pool::new(&PoolConfig {
+        pages: PagePolicy::Only(PageKind::Base4K),
+        ..PoolConfig::new("run", slots)
+    })
+    .unwrap()
 }
 
 /// The reading end of a ring as a receive queue, with a doorbell.
@@ -31,7 +35,11 @@ impl RxQueue for RingRx {
     }
 
     fn sleep_on(&mut self) -> SleepOn {
-        if self.ring.is_closed() { SleepOn::Ended } else { SleepOn::Doorbell(self.bell.clone()) }
+        if self.ring.is_closed() {
+            SleepOn::Ended
+        } else {
+            SleepOn::Doorbell(self.bell.clone())
+        }
     }
 
     fn held(&self) -> i64 {
@@ -57,16 +65,41 @@ impl TxQueue for RingTx {
 }
 
 /// A source ring with its bell, a sink ring, and queues on them.
-fn rings() -> (spsc::Producer<Packet>, Arc<Doorbell>, RingRx, RingTx, spsc::Consumer<Packet>) {
+fn rings() -> (
+    spsc::Producer<Packet>,
+    Arc<Doorbell>,
+    RingRx,
+    RingTx,
+    spsc::Consumer<Packet>,
+) {
     let (source, inside) = spsc::ring(1024);
     let (outside, sink) = spsc::ring(4096);
     let bell = Arc::new(Doorbell::new().unwrap());
-    let rx = RingRx { ring: inside, bell: bell.clone(), taken: 0 };
-    (source, bell, rx, RingTx { ring: outside, given: 0 }, sink)
+    let rx = RingRx {
+        ring: inside,
+        bell: bell.clone(),
+        taken: 0,
+    };
+    (
+        source,
+        bell,
+        rx,
+        RingTx {
+            ring: outside,
+            given: 0,
+        },
+        sink,
+    )
 }
 
 fn worker<S: Stage>(name: &str, stage: S) -> (Worker<S>, WorkerHandle<S>) {
-    Worker::new(name, stage, Egress::new(PoolCache::new(&[])), Clock::calibrate()).unwrap()
+    Worker::new(
+        name,
+        stage,
+        Egress::new(PoolCache::new(&[])),
+        Clock::calibrate(),
+    )
+    .unwrap()
 }
 
 fn forward(port: u16) -> impl FnMut(&mut Burst, &mut Egress) + Send {
@@ -74,7 +107,12 @@ fn forward(port: u16) -> impl FnMut(&mut Burst, &mut Egress) + Send {
 }
 
 /// Sends `count` numbered packets into the ring, giving the CPU away when it is full.
-fn feed(pool: &Pool, ring: &mut spsc::Producer<Packet>, bell: &Doorbell, numbers: std::ops::Range<u64>) {
+fn feed(
+    pool: &Pool,
+    ring: &mut spsc::Producer<Packet>,
+    bell: &Doorbell,
+    numbers: std::ops::Range<u64>,
+) {
     let mut cache = PoolCache::new(&[]);
     for number in numbers {
         let mut packet = loop {
@@ -124,7 +162,10 @@ fn a_worker_forwards_sleeps_wakes_and_ends() {
     assert!(in_order(&mut sink, 0, 1000));
     let asleep = Instant::now();
     while handle.stats().sleeps.read() == 0 {
-        assert!(asleep.elapsed() < Duration::from_secs(60), "an idle worker falls asleep");
+        assert!(
+            asleep.elapsed() < Duration::from_secs(60),
+            "an idle worker falls asleep"
+        );
         std::thread::sleep(Duration::from_millis(1));
     }
     feed(&pool, &mut source, &bell, 1000..1001);
@@ -151,12 +192,17 @@ fn a_queue_moves_between_lcores_under_load_in_order_without_loss() {
         let (to_owner, at_owner) = spsc::ring(4096);
         owner.add_inlet(Inlet::hand_off(0, index, at_owner));
         let (mut worker, handle) = worker(if index == 0 { "a" } else { "b" }, forward(0));
-        worker.set_outlet(0, Some(Way::Ring(to_owner, owner_handle.doorbell().clone())));
+        worker.set_outlet(
+            0,
+            Some(Way::Ring(to_owner, owner_handle.doorbell().clone())),
+        );
         lcores.push(Lcore::spawn("mover", None, move || drop(worker.run(false))).unwrap());
         handles.push(handle);
     }
     let owner = Lcore::spawn("owner", None, move || drop(owner.run(false))).unwrap();
-    handles[0].call(|worker| worker.add_inlet(Inlet::queue(7, 0, Box::new(rx)))).unwrap();
+    handles[0]
+        .call(|worker| worker.add_inlet(Inlet::queue(7, 0, Box::new(rx))))
+        .unwrap();
     let feeder = {
         let pool = pool.clone();
         std::thread::spawn(move || {
@@ -175,7 +221,11 @@ fn a_queue_moves_between_lcores_under_load_in_order_without_loss() {
     let handles = mover.join().unwrap();
     drop(feeder.join().unwrap());
     for handle in &handles {
-        assert!(handle.stats().drops().is_empty(), "{:?}", handle.stats().drops());
+        assert!(
+            handle.stats().drops().is_empty(),
+            "{:?}",
+            handle.stats().drops()
+        );
         handle.stop();
     }
     owner_handle.stop();
@@ -196,7 +246,9 @@ fn tables_are_swapped_between_bursts_and_the_old_one_comes_back() {
     let (worker, handle) = worker("swap", named("table", Table { port: Box::new(3) }));
     let lcore = Lcore::spawn("swap", None, move || drop(worker.run(false))).unwrap();
     let new = Box::new(4);
-    let old = handle.call(|worker| std::mem::replace(&mut worker.stage.stage_mut().port, new)).unwrap();
+    let old = handle
+        .call(|worker| std::mem::replace(&mut worker.stage.stage_mut().port, new))
+        .unwrap();
     assert_eq!(*old, 3);
     handle.stop();
     lcore.join().unwrap();
@@ -209,25 +261,54 @@ fn branches_split_in_order_and_ends_count_what_they_leave() {
     let mut egress = Egress::new(PoolCache::new(&[]));
     let (even, mut evens) = spsc::ring(64);
     let (odd, mut odds) = spsc::ring(64);
-    egress.set_outlet(0, Some(Way::Queue(Box::new(RingTx { ring: even, given: 0 }))));
-    egress.set_outlet(1, Some(Way::Queue(Box::new(RingTx { ring: odd, given: 0 }))));
+    egress.set_outlet(
+        0,
+        Some(Way::Queue(Box::new(RingTx {
+            ring: even,
+            given: 0,
+        }))),
+    );
+    egress.set_outlet(
+        1,
+        Some(Way::Queue(Box::new(RingTx {
+            ring: odd,
+            given: 0,
+        }))),
+    );
     let verdict = |packet: &mut Packet| match packet.user::<u64>() {
         9 => 5,
         number => (number % 2) as usize,
     };
-    let mut stage = named("look", |_: &mut Burst, _: &mut Egress| {})
-        .branch(verdict, (named("even", forward(0)), named("odd", forward(1))));
+    let mut stage = named("look", |_: &mut Burst, _: &mut Egress| {}).branch(
+        verdict,
+        (named("even", forward(0)), named("odd", forward(1))),
+    );
     let mut burst = Burst::new();
     cache.fill(&pool, &mut burst, 10);
-    burst.iter_mut().enumerate().for_each(|(i, packet)| packet.set_user(i as u64));
+    burst
+        .iter_mut()
+        .enumerate()
+        .for_each(|(i, packet)| packet.set_user(i as u64));
     stage.run(&mut burst, &mut egress);
     assert!(burst.is_empty());
     let numbers = |ring: &mut spsc::Consumer<Packet>| -> Vec<u64> {
-        std::iter::from_fn(|| ring.pop()).map(|packet| packet.user()).collect()
+        std::iter::from_fn(|| ring.pop())
+            .map(|packet| packet.user())
+            .collect()
     };
-    assert_eq!((numbers(&mut evens), numbers(&mut odds)), (vec![0, 2, 4, 6, 8], vec![1, 3, 5, 7]));
+    assert_eq!(
+        (numbers(&mut evens), numbers(&mut odds)),
+        (vec![0, 2, 4, 6, 8], vec![1, 3, 5, 7])
+    );
     let drops = egress.drop_counts();
-    let left_over = drops.lock().unwrap().iter().find(|(name, _)| name == "left_over").unwrap().1.read();
+    let left_over = drops
+        .lock()
+        .unwrap()
+        .iter()
+        .find(|(name, _)| name == "left_over")
+        .unwrap()
+        .1
+        .read();
     assert_eq!(left_over, 1, "no exit 5");
     // A burst of one mind takes the short way.
     cache.fill(&pool, &mut burst, 3);
@@ -275,8 +356,16 @@ fn a_full_way_out_drops_and_counts() {
     egress.send(9, &mut lost);
     assert_eq!(egress.sent(0), 64);
     let drops = egress.drop_counts();
-    let counts: Vec<_> = drops.lock().unwrap().iter().map(|(name, count)| (name.clone(), count.read())).collect();
-    assert!(counts.contains(&("tx_full.port0".into(), 128)), "{counts:?}");
+    let counts: Vec<_> = drops
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|(name, count)| (name.clone(), count.read()))
+        .collect();
+    assert!(
+        counts.contains(&("tx_full.port0".into(), 128)),
+        "{counts:?}"
+    );
     assert!(counts.contains(&("no_outlet".into(), 7)), "{counts:?}");
 }
 
@@ -293,7 +382,12 @@ fn the_ledger_names_the_last_holder_of_a_forgotten_packet() {
             std::mem::forget(kept);
         }
     };
-    let (mut worker, handle) = worker("w0", named("parse", |_: &mut Burst, _: &mut Egress| {}).then("careless", careless).then("out", forward(0)));
+    let (mut worker, handle) = worker(
+        "w0",
+        named("parse", |_: &mut Burst, _: &mut Egress| {})
+            .then("careless", careless)
+            .then("out", forward(0)),
+    );
     worker.add_inlet(Inlet::queue(0, 0, Box::new(rx)));
     worker.set_outlet(0, Some(Way::Queue(Box::new(tx))));
     let lcore = Lcore::spawn("w0", None, move || drop(worker.run(false))).unwrap();
@@ -341,7 +435,11 @@ fn the_ledger_names_the_last_holder_of_a_forgotten_packet() {
     let drained = drain(699, &mut cache);
     let short = take(&cache, fed, drained);
     assert_eq!(short.missing, 1, "{short}");
-    assert_eq!(short.last_holders()[0].holder, "w0: stage `careless`", "{short}");
+    assert_eq!(
+        short.last_holders()[0].holder,
+        "w0: stage `careless`",
+        "{short}"
+    );
     handle.stop();
     lcore.join().unwrap();
 }

@@ -41,12 +41,24 @@ pub struct Inlet {
 impl Inlet {
     /// A receive queue of a port.
     pub fn queue(port: u16, queue: u16, rx: Box<dyn RxQueue>) -> Self {
-        Self { port, queue, source: Source::Queue(rx), received: 0, ended: false }
+        Self {
+            port,
+            queue,
+            source: Source::Queue(rx),
+            received: 0,
+            ended: false,
+        }
     }
 
     /// A ring from another lcore to the transmit queue of `port` that this lcore owns.
     pub fn hand_off(port: u16, queue: u16, ring: spsc::Consumer<Packet>) -> Self {
-        Self { port, queue, source: Source::HandOff(ring), received: 0, ended: false }
+        Self {
+            port,
+            queue,
+            source: Source::HandOff(ring),
+            received: 0,
+            ended: false,
+        }
     }
 
     fn sleep_on(&mut self) -> SleepOn {
@@ -70,7 +82,13 @@ impl Inlet {
 
     /// A ring from another lcore to this one's pipeline.
     pub fn ring(port: u16, queue: u16, ring: spsc::Consumer<Packet>) -> Self {
-        Self { port, queue, source: Source::Ring(ring), received: 0, ended: false }
+        Self {
+            port,
+            queue,
+            source: Source::Ring(ring),
+            received: 0,
+            ended: false,
+        }
     }
 }
 
@@ -104,9 +122,18 @@ pub struct WorkerStats {
 impl WorkerStats {
     /// Drop reasons and counts, those that happened.
     pub fn drops(&self) -> Vec<(String, u64)> {
-        let outer = self.drops.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let names = outer.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        names.iter().map(|(name, count)| (name.clone(), count.read())).filter(|(_, count)| *count > 0).collect()
+        let outer = self
+            .drops
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let names = outer
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        names
+            .iter()
+            .map(|(name, count)| (name.clone(), count.read()))
+            .filter(|(_, count)| *count > 0)
+            .collect()
     }
 
     /// Share of the time in which packets were worked on: 0 to 1.
@@ -159,13 +186,21 @@ impl<S: Stage> Worker<S> {
     ///
     /// # Errors
     /// If the kernel gives no eventfd for the doorbell.
-    pub fn new(name: &str, stage: S, mut egress: Egress, clock: Clock) -> std::io::Result<(Self, WorkerHandle<S>)> {
+    pub fn new(
+        name: &str,
+        stage: S,
+        mut egress: Egress,
+        clock: Clock,
+    ) -> std::io::Result<(Self, WorkerHandle<S>)> {
         let (sender, mail) = mpsc::channel();
         let doorbell = Arc::new(Doorbell::new()?);
         let flagged = Arc::new(AtomicBool::new(false));
         let stats = Arc::new(WorkerStats::default());
         stats.gap_limit.set(clock.ticks(20_000));
-        *stats.drops.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = egress.drop_counts();
+        *stats
+            .drops
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = egress.drop_counts();
         let handle = WorkerHandle {
             name: name.into(),
             mail: sender,
@@ -216,7 +251,10 @@ impl<S: Stage> Worker<S> {
 
     /// Takes a source back. All packets received from it so far have left this worker's pipeline.
     pub fn take_inlet(&mut self, port: u16, queue: u16) -> Option<Inlet> {
-        let index = self.inlets.iter().position(|inlet| (inlet.port, inlet.queue) == (port, queue))?;
+        let index = self
+            .inlets
+            .iter()
+            .position(|inlet| (inlet.port, inlet.queue) == (port, queue))?;
         Some(self.inlets.remove(index))
     }
 
@@ -243,7 +281,9 @@ impl<S: Stage> Worker<S> {
             let mut burst = Burst::with_room(self.burst_room);
             let count = match &mut inlet.source {
                 Source::Queue(queue) => queue.rx_burst(&mut burst, &mut self.egress.cache),
-                Source::HandOff(ring) | Source::Ring(ring) => ring.pop_burst(&mut burst, self.burst_room),
+                Source::HandOff(ring) | Source::Ring(ring) => {
+                    ring.pop_burst(&mut burst, self.burst_room)
+                }
             };
             if count == 0 {
                 continue;
@@ -261,7 +301,9 @@ impl<S: Stage> Worker<S> {
                 }
             }
             self.egress.flush();
-            self.stats.residence.record(self.clock.now().wrapping_sub(now), count as u64);
+            self.stats
+                .residence
+                .record(self.clock.now().wrapping_sub(now), count as u64);
         }
         came
     }
@@ -322,7 +364,15 @@ impl<S: Stage> Worker<S> {
     fn sleep(&mut self) {
         self.egress.reclaim();
         let sources: Vec<SleepOn> = self.inlets.iter_mut().map(Inlet::sleep_on).collect();
-        let bells = || sources.iter().filter_map(|on| if let SleepOn::Doorbell(bell) = on { Some(bell) } else { None });
+        let bells = || {
+            sources.iter().filter_map(|on| {
+                if let SleepOn::Doorbell(bell) = on {
+                    Some(bell)
+                } else {
+                    None
+                }
+            })
+        };
         self.doorbell.prepare_sleep();
         bells().for_each(|bell| bell.prepare_sleep());
         // The last look: work that came before the flags were up rang no bell.
@@ -348,13 +398,25 @@ impl<S: Stage> Worker<S> {
     /// outlets took and gave, and what its stages lost.
     pub fn accounts(&mut self) -> Vec<Account> {
         let name = &self.name;
-        let mut accounts = vec![Account::cache(format!("{name}: free slots"), &self.egress.cache)];
-        accounts.push(Account::holds(format!("{name}: outlets"), self.egress.held()));
+        let mut accounts = vec![Account::cache(
+            format!("{name}: free slots"),
+            &self.egress.cache,
+        )];
+        accounts.push(Account::holds(
+            format!("{name}: outlets"),
+            self.egress.held(),
+        ));
         accounts.extend(self.inlets.iter().map(|inlet| {
-            Account::holds(format!("{name}: inlet of port {} queue {}", inlet.port, inlet.queue), inlet.held())
+            Account::holds(
+                format!("{name}: inlet of port {} queue {}", inlet.port, inlet.queue),
+                inlet.held(),
+            )
         }));
         self.stage.points(&mut |point: &mut Point| {
-            accounts.push(Account::lost(format!("{name}: stage `{}`", point.name), point.unaccounted));
+            accounts.push(Account::lost(
+                format!("{name}: stage `{}`", point.name),
+                point.unaccounted,
+            ));
         });
         accounts
     }
@@ -365,7 +427,10 @@ impl<S: Stage + 'static> WorkerHandle<S> {
     ///
     /// # Errors
     /// [`WorkerGone`] if the worker's loop has ended.
-    pub fn call<R: Send + 'static>(&self, work: impl FnOnce(&mut Worker<S>) -> R + Send + 'static) -> Result<R, WorkerGone> {
+    pub fn call<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Worker<S>) -> R + Send + 'static,
+    ) -> Result<R, WorkerGone> {
         let (answer, result) = mpsc::sync_channel(1);
         let message: Message<S> = Box::new(move |worker| drop(answer.send(work(worker))));
         let gone = || WorkerGone(self.name.clone());
@@ -417,12 +482,19 @@ impl<S> Clone for WorkerHandle<S> {
 /// # Errors
 /// [`WorkerGone`] if one of them has ended. Then the queue is back with the old worker, or gone
 /// with it.
-pub fn move_inlet<A, B>(from: &WorkerHandle<A>, to: &WorkerHandle<B>, port: u16, queue: u16) -> Result<bool, WorkerGone>
+pub fn move_inlet<A, B>(
+    from: &WorkerHandle<A>,
+    to: &WorkerHandle<B>,
+    port: u16,
+    queue: u16,
+) -> Result<bool, WorkerGone>
 where
     A: Stage + 'static,
     B: Stage + 'static,
 {
-    let Some(inlet) = from.call(move |worker| worker.take_inlet(port, queue))? else { return Ok(false) };
+    let Some(inlet) = from.call(move |worker| worker.take_inlet(port, queue))? else {
+        return Ok(false);
+    };
     while !from.call(|worker| worker.egress.is_drained())? {
         std::thread::sleep(std::time::Duration::from_micros(50));
     }

@@ -63,6 +63,7 @@ impl Lane {
             taker: Some(taker),
             lane: this.clone(),
             port,
+            taken: 0,
             stats,
         }
     }
@@ -77,6 +78,7 @@ impl Lane {
         Sender {
             putter,
             lane: this.clone(),
+            given: 0,
             stats,
         }
     }
@@ -97,6 +99,8 @@ pub(super) struct Receiver {
     taker: Option<spsc::Consumer<Packet>>,
     lane: Arc<Lane>,
     port: u16,
+    /// Packets that came out, for the ledger.
+    taken: u64,
     stats: Arc<QueueStats>,
 }
 
@@ -117,11 +121,12 @@ impl RxQueue for Receiver {
             bytes += packet.len() as u64;
         }
         self.stats.passed(count as u64, bytes);
+        self.taken += count as u64;
         count
     }
 
-    fn held(&self) -> usize {
-        self.lane.meter.read().occupancy
+    fn held(&self) -> i64 {
+        -(self.taken as i64)
     }
 }
 
@@ -140,6 +145,8 @@ pub(super) struct Sender {
     /// Only `drop` takes it.
     putter: Option<spsc::Producer<Packet>>,
     lane: Arc<Lane>,
+    /// Packets that went in, for the ledger.
+    given: u64,
     stats: Arc<QueueStats>,
 }
 
@@ -157,7 +164,12 @@ impl TxQueue for Sender {
         let bytes = burst.bytes();
         let count = putter.push_burst(burst);
         self.stats.passed(count as u64, bytes - burst.bytes());
+        self.given += count as u64;
         count
+    }
+
+    fn held(&self) -> i64 {
+        self.given as i64
     }
 }
 

@@ -22,6 +22,12 @@ pub(crate) enum Error {
         path: PathBuf,
         source: serde_json::Error,
     },
+    #[error(transparent)]
+    Memory(#[from] linerate_core::MemError),
+    #[error(transparent)]
+    Port(#[from] linerate_core::port::PortError),
+    #[error("no benchmark row begins with `{rows}`")]
+    NoSuchRow { rows: String },
     #[error("writing the output: {0}")]
     Output(#[from] io::Error),
 }
@@ -36,7 +42,9 @@ impl Error {
             Self::Report { .. } => Some(
                 "give a JSON object with \"lcores\": [{\"name\", \"role\", \"cpu\", \"busy_share\"}], as `linerate l2fwd --json` prints".into(),
             ),
-            Self::Output(_) => None,
+            Self::NoSuchRow { .. } => Some("`linerate bench micro --list` shows the rows".into()),
+            // Their messages end with the fix.
+            Self::Memory(_) | Self::Port(_) | Self::Output(_) => None,
         }
     }
 }

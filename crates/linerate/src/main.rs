@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use apps::{doctor, plan};
+use apps::{bench, doctor, plan};
 use error::Error;
 
 /// Packet-processing appliances, traffic generator and benchmarks in one binary.
@@ -23,6 +23,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Measure the kit's own parts
+    Bench(bench::Args),
     /// Show what this machine can do, what is missing, and how to get it
     Doctor(doctor::Args),
     /// Show roles and lcores as they would be placed, with warnings
@@ -31,6 +33,7 @@ enum Command {
 
 fn run(command: Command) -> Result<(), Error> {
     match command {
+        Command::Bench(args) => bench::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Plan(args) => plan::run(&args),
     }

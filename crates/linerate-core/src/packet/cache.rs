@@ -95,6 +95,28 @@ impl PoolCache {
             template.len as usize <= pool.room_bytes(),
             "a frame longer than the pool's slots"
         );
+        let (base, fresh) = (base(), Fresh::word(template));
+        self.draw(pool, burst, count, |handle| {
+            // SAFETY: the slot is free and in this cache's hands alone.
+            unsafe { reset(meta_at(base, handle), fresh) };
+        })
+    }
+
+    /// As [`PoolCache::fill`], but leaves the metadata of each packet as the slot's last owner
+    /// left it: for receivers that set all of it, or lend the slots to a device.
+    #[inline]
+    pub fn take(&mut self, pool: &Pool, burst: &mut Burst, count: usize) -> usize {
+        self.draw(pool, burst, count, |_| {})
+    }
+
+    #[inline(always)]
+    fn draw(
+        &mut self,
+        pool: &Pool,
+        burst: &mut Burst,
+        count: usize,
+        set_up: impl Fn(u32),
+    ) -> usize {
         let bin = self.bin(pool);
         let wanted = count.min(burst.room());
         if bin.len < wanted {
@@ -103,11 +125,7 @@ impl PoolCache {
         let count = wanted.min(bin.len);
         bin.len -= count;
         let handles = &bin.stack[bin.len..bin.len + count];
-        let (base, fresh) = (base(), Fresh::word(template));
-        for &handle in handles {
-            // SAFETY: the slot is free and in this cache's hands alone.
-            unsafe { reset(meta_at(base, handle), fresh) };
-        }
+        handles.iter().for_each(|&handle| set_up(handle));
         // SAFETY: the handles left the stack, so the burst is their only owner.
         unsafe { burst.extend_from_handles(handles) };
         count

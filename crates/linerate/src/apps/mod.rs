@@ -1,4 +1,5 @@
 //! The subcommands, one file or folder each.
 
+pub(crate) mod bench;
 pub(crate) mod doctor;
 pub(crate) mod plan;

@@ -107,6 +107,12 @@ impl PoolShared {
         self.first
     }
 
+    /// Handles that differ from `first` only below this power of two are this pool's: `first` is
+    /// a multiple of it, and what follows the metadata lines up to it are the pool's own slots.
+    pub(super) fn span(&self) -> u32 {
+        self.slots.next_power_of_two()
+    }
+
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -152,7 +158,8 @@ impl PoolShared {
             bytes: data_offset + slots * slot_bytes,
             pages: config.pages,
             numa_node: config.numa_node,
-            shared: false,
+            align_bytes: slots.next_power_of_two() * size_of::<Meta>(),
+            ..RegionConfig::default()
         })?;
         let first = (region.offset() / size_of::<Meta>()) as u32;
         let shared = Box::new(Self {

@@ -59,6 +59,9 @@ pub(crate) fn at(site: &'static str, sound: Ordering) -> Ordering {
 #[inline(always)]
 pub(crate) fn full_fence(site: &'static str) {
     if at(site, Ordering::SeqCst) == Ordering::SeqCst {
+        #[cfg(all(target_arch = "x86_64", not(loom), not(tsan), not(miri)))]
+        crate::arch::full_fence();
+        #[cfg(not(all(target_arch = "x86_64", not(loom), not(tsan), not(miri))))]
         fence(Ordering::SeqCst);
     }
 }

@@ -14,17 +14,15 @@
 //! which the fences around them see to. Loom, ThreadSanitizer, Miri and other processors take the
 //! same steps element by element, with release stores and acquire loads.
 
-use crate::sync::{AtomicU8, AtomicU32, Ordering, at};
+use crate::sync::{AtomicU8, AtomicU32};
 use std::ops::{Deref, DerefMut};
 
 #[cfg(all(target_arch = "x86_64", not(loom), not(tsan), not(miri)))]
 #[path = "arch/x86_64.rs"]
 mod blocks;
 #[cfg(not(all(target_arch = "x86_64", not(loom), not(tsan), not(miri))))]
-mod blocks {
-    pub(super) use super::portable::*;
-}
-mod portable;
+#[path = "arch/portable.rs"]
+mod blocks;
 
 /// Bytes that one core's write takes from another: two lines of 64, since x86-64 prefetches pairs.
 pub const CACHE_PAIR: usize = 128;

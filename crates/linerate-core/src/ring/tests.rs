@@ -440,3 +440,42 @@ fn mpmc_stress() {
     let expected = (0..SENDERS).flat_map(|sender| (0..COUNT).map(move |number| (sender, number)));
     assert!(all.into_iter().eq(expected), "lost or doubled");
 }
+
+/// Lent slots wrap into two slices, keep order, and drop what is consumed once; loans that are
+/// given back unused change nothing.
+#[test]
+fn spsc_lends_its_slots() {
+    let tracked: Vec<Arc<usize>> = (0..100).map(Arc::new).collect();
+    let (mut tx, mut rx) = spsc::ring(8);
+    let mut expected = 0;
+    for chunk in tracked.chunks(5) {
+        let _given_back = tx.reserve(8);
+        assert_eq!(tx.reserve(9).len(), 8);
+        assert_eq!(tx.reserve(7).fill(chunk.iter().cloned()), 5);
+        let _given_back = rx.peek(8);
+        let lent = rx.peek(8);
+        let (near, far) = lent.slices();
+        assert_eq!((near.len() + far.len(), lent.len()), (5, 5));
+        assert!(
+            near.iter()
+                .chain(far)
+                .map(|number| **number)
+                .eq(expected..expected + 5)
+        );
+        lent.consume(4);
+        assert_eq!(rx.pop().map(|number| *number), Some(expected + 4));
+        expected += 5;
+        assert!(
+            tracked
+                .iter()
+                .all(|element| Arc::strong_count(element) == 1)
+        );
+    }
+    assert_eq!(tx.reserve(3).fill(tracked.iter().cloned()), 3);
+    drop((tx, rx));
+    assert!(
+        tracked
+            .iter()
+            .all(|element| Arc::strong_count(element) == 1)
+    );
+}

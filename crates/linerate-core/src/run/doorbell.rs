@@ -135,7 +135,8 @@ impl Doorbell {
     }
 }
 
-#[cfg(all(test, loom))]
+#[cfg(test)]
+#[cfg(loom)]
 mod loom_tests {
     //! The sleeper sees what was put, or is woken; a bell rung is a bell noticed.
 
@@ -198,7 +199,8 @@ mod loom_tests {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::Doorbell;
     use crate::ring::{Pop, Push, spsc};

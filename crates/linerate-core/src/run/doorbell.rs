@@ -62,6 +62,8 @@ impl Asleep {
 #[derive(Debug)]
 pub struct Doorbell {
     asleep: Asleep,
+    /// When it last rang for a sleeper, in ns of the monotonic clock.
+    rung_ns: std::sync::atomic::AtomicU64,
     event: OwnedFd,
 }
 
@@ -74,6 +76,7 @@ impl Doorbell {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self {
             asleep: Asleep::new(),
+            rung_ns: std::sync::atomic::AtomicU64::new(0),
             event,
         })
     }
@@ -89,6 +92,8 @@ impl Doorbell {
 
     #[cold]
     fn wake(&self) {
+        self.rung_ns
+            .store(monotonic_ns(), std::sync::atomic::Ordering::Relaxed);
         // It fails only when 2^64 - 2 wake-ups are pending, and then the sleeper wakes anyway.
         let _ = retry_on_intr(|| write(&self.event, &1u64.to_ne_bytes()));
     }
@@ -103,12 +108,16 @@ impl Doorbell {
     /// that is still being rung makes `fd` readable a moment later, and one nap end early.
     pub fn cancel(&self) -> bool {
         let rung = self.asleep.retract();
-        if rung {
-            let mut count = [0; 8];
-            // Nothing to read yet: the ringer is between its claim and its write.
-            let _ = retry_on_intr(|| read(&self.event, &mut count));
-        }
+        // Also where nobody rang this time: the ringer of an earlier nap may have written late.
+        let _ = retry_on_intr(|| read(&self.event, &mut [0; 8]));
         rung
+    }
+
+    /// How long ago the bell last woke a sleeper, in ns: asked right after a nap, the cost of
+    /// waking up.
+    pub fn since_rung_ns(&self) -> u64 {
+        let rung = self.rung_ns.load(std::sync::atomic::Ordering::Relaxed);
+        monotonic_ns().saturating_sub(rung)
     }
 
     /// The descriptor that is readable once somebody has rung; to be polled along with others.
@@ -133,6 +142,11 @@ impl Doorbell {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 #[cfg(test)]

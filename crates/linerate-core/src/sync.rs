@@ -23,6 +23,15 @@ pub(crate) use std::cell::UnsafeCell;
 #[cfg(loom)]
 pub(crate) use loom::cell::UnsafeCell;
 
+/// Hands out a cell's pointer; to loom this is an access for writing.
+#[inline(always)]
+pub(crate) fn with_cell<T, R>(cell: &UnsafeCell<T>, access: impl FnOnce(*mut T) -> R) -> R {
+    #[cfg(loom)]
+    return cell.with_mut(access);
+    #[cfg(not(loom))]
+    access(cell.get())
+}
+
 /// The ordering used at the named site: `sound`, unless a loom model weakens that site.
 #[inline(always)]
 pub(crate) fn at(site: &'static str, sound: Ordering) -> Ordering {

@@ -26,6 +26,7 @@
 
 mod counters;
 pub mod null;
+pub mod pcap;
 pub mod ring;
 
 pub use counters::Counters;
@@ -51,7 +52,7 @@ pub struct Kind {
 pub type Open = fn(&Spec, &mut Drivers) -> Result<Box<dyn Port>, PortError>;
 
 /// Every kind of port: one row per driver.
-pub const KINDS: &[Kind] = &[null::KIND, ring::KIND];
+pub const KINDS: &[Kind] = &[null::KIND, pcap::KIND, ring::KIND];
 
 /// Opens ports by name, and knows the in-process rings among them.
 #[derive(Debug, Default)]

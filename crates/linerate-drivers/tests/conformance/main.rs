@@ -4,4 +4,5 @@
 mod suite;
 
 mod null;
+mod pcap;
 mod ring;

@@ -24,9 +24,13 @@
 //! # Ok::<(), linerate_core::port::PortError>(())
 //! ```
 
+pub mod af_packet;
 mod counters;
+mod link;
 pub mod null;
+pub mod offload;
 pub mod ring;
+mod vnet;
 
 pub use counters::Counters;
 
@@ -51,7 +55,7 @@ pub struct Kind {
 pub type Open = fn(&Spec, &mut Drivers) -> Result<Box<dyn Port>, PortError>;
 
 /// Every kind of port: one row per driver.
-pub const KINDS: &[Kind] = &[null::KIND, ring::KIND];
+pub const KINDS: &[Kind] = &[null::KIND, ring::KIND, af_packet::KIND];
 
 /// Opens ports by name, and knows the in-process rings among them.
 #[derive(Debug, Default)]

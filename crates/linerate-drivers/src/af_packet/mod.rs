@@ -36,9 +36,6 @@
 mod ring;
 mod rx;
 mod sys;
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests;
 mod tx;
 
 use crate::link::{self, Interface};

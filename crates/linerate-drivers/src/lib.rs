@@ -29,7 +29,9 @@ mod counters;
 mod link;
 pub mod null;
 pub mod offload;
+mod pace;
 pub mod ring;
+pub mod tap;
 mod vnet;
 
 pub use counters::Counters;
@@ -55,7 +57,7 @@ pub struct Kind {
 pub type Open = fn(&Spec, &mut Drivers) -> Result<Box<dyn Port>, PortError>;
 
 /// Every kind of port: one row per driver.
-pub const KINDS: &[Kind] = &[null::KIND, ring::KIND, af_packet::KIND];
+pub const KINDS: &[Kind] = &[null::KIND, ring::KIND, af_packet::KIND, tap::KIND];
 
 /// Opens ports by name, and knows the in-process rings among them.
 #[derive(Debug, Default)]

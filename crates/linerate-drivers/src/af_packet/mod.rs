@@ -47,7 +47,6 @@ use linerate_core::port::{
 use linerate_wire::ethernet;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 /// The row in the drivers' table.
 pub const KIND: Kind = Kind {
@@ -94,8 +93,6 @@ pub const OPTIONS: &[OptionHelp] = &[
 
 /// Most transmit queues: each is but a socket.
 const MAX_TX_QUEUES: u16 = 64;
-/// Between two looks at the state of an interface.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Reads the options and looks the interface up.
 ///
@@ -334,40 +331,5 @@ impl Shared {
         }
         sys::bind(&socket, index, 0).map_err(step("bind to the interface"))?;
         Ok(socket)
-    }
-}
-
-/// Keeps looks at the state of an interface rare: at most one in [`LOOK_EVERY`].
-#[derive(Debug)]
-struct Pace {
-    last: Instant,
-    /// Polls to let pass before the clock is read again; an empty one counts for many.
-    polls: u32,
-}
-
-impl Pace {
-    const POLLS: u32 = 1024;
-    const EMPTY: u32 = 32;
-
-    fn new() -> Self {
-        Self { last: Instant::now(), polls: Self::POLLS }
-    }
-
-    /// Counts a poll; whether it is time for a look.
-    #[inline]
-    fn due(&mut self, empty: bool) -> bool {
-        self.polls = self.polls.saturating_sub(if empty { Self::EMPTY } else { 1 });
-        self.polls == 0 && self.elapsed()
-    }
-
-    #[cold]
-    fn elapsed(&mut self) -> bool {
-        self.polls = Self::POLLS;
-        let now = Instant::now();
-        let due = now.duration_since(self.last) >= LOOK_EVERY;
-        if due {
-            self.last = now;
-        }
-        due
     }
 }

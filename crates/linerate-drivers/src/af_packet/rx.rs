@@ -1,7 +1,8 @@
 //! A receive queue: copies frames from the ring into slots.
 
 use super::ring::{Frame, RxRing};
-use super::{Pace, Shared, sys};
+use super::{Shared, sys};
+use crate::pace::Pace;
 use crate::vnet;
 use linerate_core::packet::{Burst, Packet, Pool, PoolCache, Pools};
 use linerate_core::port::{DropReason, PortConfig, QueueStats, RxQueue, SleepOn};

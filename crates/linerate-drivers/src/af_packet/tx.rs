@@ -1,7 +1,8 @@
 //! A transmit queue: one `sendmmsg` for a burst.
 
-use super::{Pace, Shared, sys};
+use super::{Shared, sys};
 use crate::offload;
+use crate::pace::Pace;
 use linerate_core::packet::{Burst, PoolCache};
 use linerate_core::port::{DropReason, QueueStats, TxQueue};
 use std::os::fd::OwnedFd;

@@ -26,5 +26,5 @@ fn af_packet_conforms() {
     wire("af_packet", "").conforms();
     // Two long frames to a block.
     Wire { window: 64, ..wire("af_packet, small blocks", ",block_kib=4,blocks=64") }.conforms();
-    Wire { queues: 3, ..wire("af_packet, 3 queues", ",queues=3,fanout=lb") }.conforms();
+    Wire { queues: 3, ..wire("af_packet, 3 queues", ",queues=3") }.conforms();
 }

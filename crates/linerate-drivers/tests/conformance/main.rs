@@ -8,3 +8,4 @@ mod suite;
 mod af_packet;
 mod null;
 mod ring;
+mod tap;

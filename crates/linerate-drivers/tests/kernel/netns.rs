@@ -6,7 +6,7 @@
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -46,6 +46,15 @@ impl Namespace {
     pub(crate) fn ip(&self, words: &str) {
         let output = self.run("ip", words);
         assert!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Moves an interface to another one, gives it an address there, and brings it up.
+    pub(crate) fn give(&self, name: &str, other: &Self, address: &str) {
+        let path = format!("/proc/{}/fd/{}", std::process::id(), other.0.as_raw_fd());
+        self.ip(&format!("link set {name} netns {path}"));
+        other.quiet(name);
+        other.ip(&format!("addr add {address} dev {name}"));
+        other.ip(&format!("link set {name} up"));
     }
 
     /// Runs a program in it.

@@ -75,8 +75,8 @@ impl Finisher {
     }
 
     /// Packets that wait: for the ledger.
-    pub fn held(&self) -> usize {
-        self.pending.len()
+    pub fn held(&self) -> i64 {
+        self.pending.len() as i64
     }
 
     /// Sends a burst through `send`, which is a driver's `tx_burst` for finished frames; returns

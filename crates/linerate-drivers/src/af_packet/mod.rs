@@ -46,6 +46,7 @@ use linerate_core::port::{
 };
 use linerate_wire::ethernet;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The row in the drivers' table.
@@ -303,7 +304,7 @@ impl Shared {
     }
 
     /// Puts a receive socket into the port's fan-out group; the first one makes it.
-    fn join_group(&self, socket: &std::os::fd::OwnedFd, index: i32) -> io::Result<()> {
+    fn join_group(&self, socket: &OwnedFd, index: i32) -> io::Result<()> {
         let mut group = self.group.lock().unwrap_or_else(PoisonError::into_inner);
         let (id, flags) = match *group {
             Some((same, id)) if same == index => (id, 0),
@@ -316,13 +317,22 @@ impl Shared {
     }
 
     /// Opens a transmit queue.
-    fn open_tx(&self) -> Result<std::os::fd::OwnedFd, Refused> {
+    fn open_tx(&self) -> Result<tx::Sockets, Refused> {
+        let index = self.interface.index().map_err(|error| Refused("find the interface", error))?;
+        Ok(tx::Sockets {
+            plain: self.open_tx_socket(index, false)?,
+            offloads: self.open_tx_socket(index, true)?,
+        })
+    }
+
+    fn open_tx_socket(&self, index: i32, offloads: bool) -> Result<OwnedFd, Refused> {
         /// Bytes under way in the driver at most, if the system allows; kernel overhead counts.
         const SEND_BUFFER_BYTES: usize = 4 << 20;
         let step = |action| move |error| Refused(action, error);
-        let index = self.interface.index().map_err(step("find the interface"))?;
         let socket = sys::socket().map_err(step("open a packet socket"))?;
-        sys::set_number(&socket, libc::PACKET_VNET_HDR, 1).map_err(step("ask for offload headers"))?;
+        if offloads {
+            sys::set_number(&socket, libc::PACKET_VNET_HDR, 1).map_err(step("ask for offload headers"))?;
+        }
         sys::set_number(&socket, libc::PACKET_QDISC_BYPASS, self.qdisc_bypass.into())
             .map_err(step("bypass traffic control"))?;
         use rustix::net::sockopt;

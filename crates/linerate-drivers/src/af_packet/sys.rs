@@ -111,27 +111,55 @@ pub(super) fn bound_to(socket: &OwnedFd) -> io::Result<i32> {
     if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(address.sll_ifindex) }
 }
 
-/// Sends up to [`SEND_MOST`] packets, each behind its `virtio_net_hdr`, and returns how many went.
-/// An error is about the first packet.
-pub(super) fn send(socket: &OwnedFd, packets: &[Packet]) -> io::Result<usize> {
-    let packets = &packets[..packets.len().min(SEND_MOST)];
-    let mut headers = [[0; vnet::LEN]; SEND_MOST];
-    let mut parts = [[libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 2]; SEND_MOST];
-    // SAFETY: `mmsghdr` is integers and pointers; all zeros are a value of it.
-    let mut messages: [libc::mmsghdr; SEND_MOST] = unsafe { std::mem::zeroed() };
-    for (index, packet) in packets.iter().enumerate() {
-        headers[index] = vnet::write(packet);
-        let data = packet.data();
-        parts[index] = [
-            libc::iovec { iov_base: headers[index].as_mut_ptr().cast(), iov_len: vnet::LEN },
-            libc::iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() },
-        ];
-        messages[index].msg_hdr.msg_iov = parts[index].as_mut_ptr();
-        messages[index].msg_hdr.msg_iovlen = 2;
+/// Sends up to [`SEND_MOST`] packets on a socket without offload headers and returns how many
+/// went. An error is about the first packet.
+pub(super) fn send_plain(socket: &OwnedFd, packets: &[Packet]) -> io::Result<usize> {
+    let mut parts = [NO_PART; SEND_MOST];
+    let mut messages = [NO_MESSAGE; SEND_MOST];
+    for ((packet, part), message) in packets.iter().zip(&mut parts).zip(&mut messages) {
+        *part = data_of(packet);
+        message.msg_hdr.msg_iov = part;
+        message.msg_hdr.msg_iovlen = 1;
     }
-    let count = packets.len() as libc::c_uint;
-    // SAFETY: the first `count` messages point to arrays on this stack and to the packets' data,
-    // which the kernel only reads; all live until the call is over.
-    let sent = unsafe { libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), count, libc::MSG_DONTWAIT) };
+    let count = packets.len().min(SEND_MOST);
+    // SAFETY: `count` messages point to parts on this stack, and those to data borrowed here.
+    unsafe { send(socket, &mut messages[..count]) }
+}
+
+/// The same with a `virtio_net_hdr` before each packet, for a socket with `PACKET_VNET_HDR`.
+pub(super) fn send_offloads(socket: &OwnedFd, packets: &[Packet]) -> io::Result<usize> {
+    let mut headers = [[0; vnet::LEN]; SEND_MOST];
+    let mut parts = [[NO_PART; 2]; SEND_MOST];
+    let mut messages = [NO_MESSAGE; SEND_MOST];
+    let room = headers.iter_mut().zip(&mut parts).zip(&mut messages);
+    for (packet, ((header, part), message)) in packets.iter().zip(room) {
+        *header = vnet::write(packet);
+        let before = libc::iovec { iov_base: header.as_mut_ptr().cast(), iov_len: vnet::LEN };
+        *part = [before, data_of(packet)];
+        message.msg_hdr.msg_iov = part.as_mut_ptr();
+        message.msg_hdr.msg_iovlen = 2;
+    }
+    let count = packets.len().min(SEND_MOST);
+    // SAFETY: as above; the headers are on this stack too.
+    unsafe { send(socket, &mut messages[..count]) }
+}
+
+const NO_PART: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+// SAFETY: `mmsghdr` is integers and pointers; all zeros are a value of it.
+const NO_MESSAGE: libc::mmsghdr = unsafe { std::mem::zeroed() };
+
+fn data_of(packet: &Packet) -> libc::iovec {
+    let data = packet.data();
+    libc::iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() }
+}
+
+/// # Safety
+/// Each message names parts that are readable until the call is over.
+unsafe fn send(socket: &OwnedFd, messages: &mut [libc::mmsghdr]) -> io::Result<usize> {
+    let count = messages.len() as libc::c_uint;
+    // SAFETY: the caller's promise; the kernel writes only lengths, into the messages.
+    let sent = unsafe {
+        libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), count, libc::MSG_DONTWAIT)
+    };
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
 }

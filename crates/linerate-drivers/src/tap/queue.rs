@@ -167,9 +167,9 @@ impl RxQueue for Receiver {
         self.fd.as_ref().map_or(SleepOn::Nothing, |fd| SleepOn::Fd(fd.as_raw_fd()))
     }
 
-    fn held(&self) -> usize {
+    fn held(&self) -> i64 {
         let spares = [Some(&self.small), self.large.as_ref()];
-        spares.into_iter().flatten().filter(|spare| spare.packet.is_some()).count()
+        spares.into_iter().flatten().filter(|spare| spare.packet.is_some()).count() as i64
     }
 }
 

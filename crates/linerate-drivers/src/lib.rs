@@ -24,10 +24,16 @@
 //! # Ok::<(), linerate_core::port::PortError>(())
 //! ```
 
+pub mod af_packet;
 mod counters;
+mod link;
 pub mod null;
 pub mod pcap;
+pub mod offload;
+mod pace;
 pub mod ring;
+pub mod tap;
+mod vnet;
 
 pub use counters::Counters;
 
@@ -53,6 +59,7 @@ pub type Open = fn(&Spec, &mut Drivers) -> Result<Box<dyn Port>, PortError>;
 
 /// Every kind of port: one row per driver.
 pub const KINDS: &[Kind] = &[null::KIND, pcap::KIND, ring::KIND];
+pub const KINDS: &[Kind] = &[null::KIND, ring::KIND, af_packet::KIND, tap::KIND];
 
 /// Opens ports by name, and knows the in-process rings among them.
 #[derive(Debug, Default)]

@@ -24,6 +24,7 @@
 //! # Ok::<(), linerate_core::port::PortError>(())
 //! ```
 
+pub mod af_xdp;
 mod counters;
 pub mod null;
 pub mod ring;
@@ -51,7 +52,7 @@ pub struct Kind {
 pub type Open = fn(&Spec, &mut Drivers) -> Result<Box<dyn Port>, PortError>;
 
 /// Every kind of port: one row per driver.
-pub const KINDS: &[Kind] = &[null::KIND, ring::KIND];
+pub const KINDS: &[Kind] = &[af_xdp::KIND, null::KIND, ring::KIND];
 
 /// Opens ports by name, and knows the in-process rings among them.
 #[derive(Debug, Default)]

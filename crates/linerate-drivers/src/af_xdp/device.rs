@@ -168,9 +168,11 @@ impl Device {
         }
     }
 
-    /// Detaches the program.
+    /// Detaches the program: from then on the kernel writes into no slot any more.
     pub(super) fn detach(&self) {
-        *self.lock() = None;
+        if let Some(link) = self.lock().take().and_then(|attachment| attachment.link) {
+            sys::detach(link);
+        }
     }
 
     /// Mode and, where native was asked for in vain, why.

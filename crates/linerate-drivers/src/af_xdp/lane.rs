@@ -69,7 +69,6 @@ struct Drops {
     ring_full: u64,
     fill_empty: u64,
     dropped: u64,
-    tx_invalid: u64,
 }
 
 /// The receive half's part of a socket. The rings unmap before the descriptor goes.
@@ -221,12 +220,11 @@ impl Lane {
 
     fn read_drops(&self, state: &mut State) {
         let Some(statistics) = state.socket.as_ref().and_then(|fd| sockopt::xdp_statistics(fd).ok()) else { return };
-        let XdpStatistics { rx_dropped, tx_invalid_descs, rx_ring_full, rx_fill_ring_empty_descs, .. } = statistics;
+        let XdpStatistics { rx_dropped, rx_ring_full, rx_fill_ring_empty_descs, .. } = statistics;
         let now = Drops {
             ring_full: rx_ring_full.unwrap_or(0),
             fill_empty: rx_fill_ring_empty_descs.unwrap_or(0).min(rx_dropped),
             dropped: rx_dropped,
-            tx_invalid: tx_invalid_descs,
         };
         let seen = std::mem::replace(&mut state.seen, now);
         if let Some(stats) = &self.shape.rx {
@@ -238,10 +236,6 @@ impl Lane {
             let starved = self.starved.swap(false, Ordering::Relaxed);
             add(if starved { DropReason::NoBuffer } else { DropReason::Missed }, fill_empty);
             add(DropReason::Missed, now.ring_full - seen.ring_full);
-        }
-        if let Some(stats) = &self.shape.tx {
-            let invalid = now.tx_invalid - seen.tx_invalid;
-            stats.set_dropped(DropReason::Refused, stats.drops(DropReason::Refused) + invalid);
         }
     }
 

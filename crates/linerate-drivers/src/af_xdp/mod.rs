@@ -33,7 +33,7 @@ mod tests;
 
 pub use options::OPTIONS;
 
-use crate::Kind;
+use crate::{Counters, Kind};
 use device::Device;
 use lane::{Lane, Shape};
 use linerate_core::packet::{Pool, Pools};
@@ -65,7 +65,7 @@ const MIN_RING: u32 = 64;
 pub fn open(spec: &Spec) -> Result<AfXdpPort, PortError> {
     let device = Device::new(Options::parse(spec)?)?;
     let interface = device.interface()?;
-    let port = AfXdpPort { device: Arc::new(device), opened: interface, running: None, last: PortStats::default() };
+    let port = AfXdpPort { device: Arc::new(device), opened: interface, running: None, counters: Counters::default() };
     port.check_queues(port.device.options.queues.unwrap_or(0), "receive", port.opened.rx_queues)?;
     Ok(port)
 }
@@ -76,14 +76,12 @@ pub struct AfXdpPort {
     /// The interface as it was when last looked at.
     opened: Interface,
     running: Option<Running>,
-    /// Counters of the last run, once it is over.
-    last: PortStats,
+    counters: Counters,
 }
 
 struct Running {
     lanes: Vec<Arc<Lane>>,
-    rx: Vec<Arc<QueueStats>>,
-    tx: Vec<Arc<QueueStats>>,
+    rx_queues: u16,
     completes: bool,
     ring: u32,
 }
@@ -181,7 +179,7 @@ impl AfXdpPort {
         if found.strips_vlan && !found.is_virtual {
             facts.push(("warning", format!("VLAN tags are taken off and lost: `ethtool -K {name} rxvlan off`")));
         }
-        let used = running.rx.len() as u16;
+        let used = running.rx_queues;
         if used < found.rx_queues {
             let rest = found.rx_queues - used;
             facts.push(("warning", format!("frames of the {rest} other receive queues stay with the kernel: `ethtool -L {name} combined {used}`")));
@@ -221,8 +219,8 @@ impl Port for AfXdpPort {
             Choice::Auto => self.opened.is_virtual,
             choice => choice == Choice::On,
         };
-        let stats = |count: u16| (0..count).map(|_| QueueStats::new()).collect::<Vec<_>>();
-        let (rx, tx) = (stats(config.rx_queues), stats(config.tx_queues));
+        let rx: Vec<_> = (0..config.rx_queues.into()).map(|index| self.counters.rx(index)).collect();
+        let tx: Vec<_> = (0..config.tx_queues.into()).map(|index| self.counters.tx(index)).collect();
         let mut lanes = Vec::new();
         for index in 0..config.rx_queues.max(config.tx_queues) {
             let half = |stats: &[Arc<QueueStats>]| stats.get(usize::from(index)).cloned();
@@ -231,7 +229,6 @@ impl Port for AfXdpPort {
             match Lane::open(&self.device, pool, shape) {
                 Ok(lane) => lanes.push(lane),
                 Err(error) => {
-                    lanes.clear();
                     self.device.detach();
                     return Err(error);
                 }
@@ -244,7 +241,7 @@ impl Port for AfXdpPort {
         for (lane, stats) in lanes.iter().zip(&tx) {
             queues.tx.push(Box::new(Tx::new(lane.clone(), stats.clone())));
         }
-        self.running = Some(Running { lanes, rx, tx, completes, ring });
+        self.running = Some(Running { lanes, rx_queues: config.rx_queues, completes, ring });
         Ok(queues)
     }
 
@@ -253,29 +250,26 @@ impl Port for AfXdpPort {
     }
 
     fn stats(&self) -> PortStats {
-        let Some(running) = &self.running else { return self.last.clone() };
-        running.lanes.iter().for_each(|lane| lane.count_drops());
-        PortStats::sum(&running.rx, &running.tx)
+        if let Some(running) = &self.running {
+            running.lanes.iter().for_each(|lane| lane.count_drops());
+        }
+        self.counters.sum()
     }
 
     fn stop(&mut self) -> Result<(), PortError> {
-        let Some(running) = &mut self.running else { return Ok(()) };
+        let Some(running) = &self.running else { return Ok(()) };
         if running.lanes.iter().any(|lane| Arc::strong_count(lane) > 1) {
             return Err(self.options().unsupported("its queues are still in use: drop them before the port is stopped".into()));
         }
-        // Each closes its socket and takes back what the kernel had.
-        running.lanes.clear();
-        self.last = PortStats::sum(&running.rx, &running.tx);
-        self.running = None;
         self.device.detach();
+        // Each lane closes its socket and takes back what the kernel had.
+        self.running = None;
         Ok(())
     }
 }
 
 impl Drop for AfXdpPort {
     fn drop(&mut self) {
-        if self.running.take().is_some() {
-            self.device.detach();
-        }
+        self.device.detach();
     }
 }

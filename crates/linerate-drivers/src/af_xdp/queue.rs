@@ -133,8 +133,8 @@ impl RxQueue for Rx {
         }
     }
 
-    fn held(&self) -> usize {
-        self.part.as_ref().map_or(0, |part| part.lent.count())
+    fn held(&self) -> i64 {
+        self.part.as_ref().map_or(0, |part| part.lent.count() as i64)
     }
 }
 
@@ -190,7 +190,6 @@ impl Tx {
     #[cold]
     fn reconnect(&mut self) -> bool {
         if let Some(mut part) = self.part.take() {
-            self.stats.dropped(DropReason::LinkDown, part.tx.pending() as u64);
             part.lent.reclaim();
         }
         self.dead_calls += 1;
@@ -394,8 +393,8 @@ impl TxQueue for Tx {
         }
     }
 
-    fn held(&self) -> usize {
-        self.segments.len() + self.part.as_ref().map_or(0, |part| part.lent.count())
+    fn held(&self) -> i64 {
+        (self.segments.len() + self.part.as_ref().map_or(0, |part| part.lent.count())) as i64
     }
 }
 

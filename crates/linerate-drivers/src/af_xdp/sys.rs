@@ -14,6 +14,7 @@ const MAP_UPDATE_ELEM: c_int = 2;
 const MAP_DELETE_ELEM: c_int = 3;
 const PROG_LOAD: c_int = 5;
 const LINK_CREATE: c_int = 28;
+const LINK_DETACH: c_int = 34;
 const MAP_TYPE_XSKMAP: u32 = 17;
 const PROG_TYPE_XDP: u32 = 6;
 /// `BPF_XDP`, a `bpf_attach_type`.
@@ -173,6 +174,21 @@ pub(super) fn attach(program: BorrowedFd<'_>, ifindex: u32, native: bool) -> io:
         flags: if native { FLAG_NATIVE } else { FLAG_GENERIC },
     };
     bpf_fd(LINK_CREATE, &mut attr)
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct LinkDetach {
+    link: u32,
+}
+
+// SAFETY: no addresses.
+unsafe impl Attr for LinkDetach {}
+
+/// Detaches now: a child between fork and exec may hold the descriptor a little longer.
+pub(super) fn detach(link: OwnedFd) {
+    // On kernels before 5.9, or where the interface is gone, closing has to do.
+    let _ = bpf(LINK_DETACH, &mut LinkDetach { link: link.as_raw_fd() as u32 });
 }
 
 /// A shared ring of the kernel's, mapped; unmapped on drop.

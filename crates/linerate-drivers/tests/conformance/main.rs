@@ -3,5 +3,6 @@
 
 mod suite;
 
+mod af_xdp;
 mod null;
 mod ring;

@@ -33,31 +33,50 @@ struct Attachment {
 
 impl Device {
     pub(super) fn new(options: Options) -> Result<Self, PortError> {
-        let control = Control::new().map_err(|source| options.system("open a socket", source, "raise `ulimit -n`"))?;
-        Ok(Self { options, control, attachment: Mutex::new(None) })
+        let control = Control::new()
+            .map_err(|source| options.system("open a socket", source, "raise `ulimit -n`"))?;
+        Ok(Self {
+            options,
+            control,
+            attachment: Mutex::new(None),
+        })
     }
 
     /// The interface as it is now.
     pub(super) fn interface(&self) -> Result<Interface, PortError> {
         let name = &self.options.interface;
-        self.control.interface(name).map_err(|source| match source.raw_os_error() {
-            Some(libc::ENODEV) => PortError::NoInterface {
-                port: self.options.port.clone(),
-                interface: name.clone(),
-                fix: "`ip link` lists those there are".into(),
-            },
-            _ => self.options.system(&format!("ask about interface `{name}`"), source, "see `ip link`"),
-        })
+        self.control
+            .interface(name)
+            .map_err(|source| match source.raw_os_error() {
+                Some(libc::ENODEV) => PortError::NoInterface {
+                    port: self.options.port.clone(),
+                    interface: name.clone(),
+                    fix: "`ip link` lists those there are".into(),
+                },
+                _ => self.options.system(
+                    &format!("ask about interface `{name}`"),
+                    source,
+                    "see `ip link`",
+                ),
+            })
     }
 
     pub(super) fn link(&self) -> Link {
         let name = &self.options.interface;
         match self.control.interface(name) {
             Err(_) => Link::Down(format!("interface {name} was deleted")),
-            Ok(found) if !found.is_up => Link::Down(format!("interface {name} is down: `ip link set {name} up`")),
-            Ok(found) if !found.is_running => Link::Down(format!("interface {name} has no carrier")),
+            Ok(found) if !found.is_up => {
+                Link::Down(format!("interface {name} is down: `ip link set {name} up`"))
+            }
+            Ok(found) if !found.is_running => {
+                Link::Down(format!("interface {name} has no carrier"))
+            }
             Ok(found) => match &*self.lock() {
-                Some(attachment) if attachment.ifindex == found.index && attachment.link.is_some() => Link::Up,
+                Some(attachment)
+                    if attachment.ifindex == found.index && attachment.link.is_some() =>
+                {
+                    Link::Up
+                }
                 Some(_) => Link::Down(format!("interface {name} came back and is being attached")),
                 None => Link::Down("not started".into()),
             },
@@ -65,7 +84,9 @@ impl Device {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Attachment>> {
-        self.attachment.lock().unwrap_or_else(PoisonError::into_inner)
+        self.attachment
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Loads the program if need be, and attaches it if it is not attached to this interface.
@@ -85,7 +106,8 @@ impl Device {
             }
             let (link, native, refused) = attached?;
             attachment.ifindex = interface.index;
-            (attachment.link, attachment.native, attachment.refused) = (Some(link), native, refused);
+            (attachment.link, attachment.native, attachment.refused) =
+                (Some(link), native, refused);
         }
         Ok(attachment.native)
     }
@@ -93,18 +115,36 @@ impl Device {
     fn load(&self) -> Result<Attachment, PortError> {
         let options = &self.options;
         let explain = |source: io::Error| match source.raw_os_error() {
-            Some(libc::EPERM) => options.permission("load an XDP program", "CAP_BPF and CAP_NET_ADMIN (before Linux 5.8: CAP_SYS_ADMIN)"),
-            _ => options.system("load the XDP program", source, "the kernel needs CONFIG_BPF_SYSCALL and CONFIG_XDP_SOCKETS"),
+            Some(libc::EPERM) => options.permission(
+                "load an XDP program",
+                "CAP_BPF and CAP_NET_ADMIN (before Linux 5.8: CAP_SYS_ADMIN)",
+            ),
+            _ => options.system(
+                "load the XDP program",
+                source,
+                "the kernel needs CONFIG_BPF_SYSCALL and CONFIG_XDP_SOCKETS",
+            ),
         };
         let map = sys::socket_map(MAX_QUEUES).map_err(explain)?;
-        let insns = program::assemble(&options.filter, Verdict::ToSocket { map: map.as_raw_fd() }).map_err(|reason| {
-            PortError::Unsupported {
-                port: options.port.clone(),
-                reason: format!("the filter cannot be run in the kernel: {reason}"),
-            }
+        let insns = program::assemble(
+            &options.filter,
+            Verdict::ToSocket {
+                map: map.as_raw_fd(),
+            },
+        )
+        .map_err(|reason| PortError::Unsupported {
+            port: options.port.clone(),
+            reason: format!("the filter cannot be run in the kernel: {reason}"),
         })?;
         let program = sys::load_program(&insns).map_err(explain)?;
-        Ok(Attachment { map, program, link: None, ifindex: 0, native: false, refused: None })
+        Ok(Attachment {
+            map,
+            program,
+            link: None,
+            ifindex: 0,
+            native: false,
+            refused: None,
+        })
     }
 
     /// In native mode if that is to be had, else in generic mode; then also why.
@@ -122,13 +162,18 @@ impl Device {
                 }
                 Err(error) => {
                     let generic = sys::attach(program, interface.index, false);
-                    let link = generic.map_err(|error| self.explain_attach(error, interface, "generic"))?;
+                    let link = generic
+                        .map_err(|error| self.explain_attach(error, interface, "generic"))?;
                     return Ok((link, false, Some(refusal(&error, interface))));
                 }
             }
         }
         let link = sys::attach(program, interface.index, false);
-        Ok((link.map_err(|error| self.explain_attach(error, interface, "generic"))?, false, None))
+        Ok((
+            link.map_err(|error| self.explain_attach(error, interface, "generic"))?,
+            false,
+            None,
+        ))
     }
 
     fn explain_attach(&self, error: io::Error, interface: &Interface, mode: &str) -> PortError {
@@ -143,7 +188,9 @@ impl Device {
                 reason: refusal(&error, interface),
             },
             Some(libc::EBUSY | libc::EEXIST) => {
-                let fix = format!("another program is there (`ip link show {name}`): stop its owner, or `ip link set {name} xdp off`");
+                let fix = format!(
+                    "another program is there (`ip link show {name}`): stop its owner, or `ip link set {name} xdp off`"
+                );
                 options.system(&action, error, &fix)
             }
             _ => {
@@ -187,16 +234,22 @@ impl Device {
 
 /// Whether generic mode would fail in the same way.
 fn is_final(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EPERM | libc::EBUSY | libc::EEXIST | libc::ENODEV))
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EPERM | libc::EBUSY | libc::EEXIST | libc::ENODEV)
+    )
 }
 
 /// What a driver means by its error.
 fn refusal(error: &io::Error, interface: &Interface) -> String {
     match error.raw_os_error() {
         Some(libc::EOPNOTSUPP) => format!("the driver `{}` has no native XDP", interface.driver),
-        Some(libc::ERANGE) => "a native program takes an MTU of at most about 3506, on a veth also of its peer".into(),
+        Some(libc::ERANGE) => {
+            "a native program takes an MTU of at most about 3506, on a veth also of its peer".into()
+        }
         Some(libc::ENOSPC) if interface.driver == "veth" => {
-            "the veth's peer has more transmit queues than it has receive queues (`ethtool -L`)".into()
+            "the veth's peer has more transmit queues than it has receive queues (`ethtool -L`)"
+                .into()
         }
         Some(libc::ENOTCONN) => "the veth has no peer".into(),
         _ => format!("the driver `{}` says: {error}", interface.driver),

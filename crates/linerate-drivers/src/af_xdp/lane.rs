@@ -13,7 +13,10 @@ use super::sys;
 use linerate_core::packet::{Burst, Pool, PoolCache, RxTemplate};
 use linerate_core::port::{DropReason, PortError, QueueStats};
 use rustix::net::sockopt;
-use rustix::net::xdp::{SocketAddrXdp, SocketAddrXdpFlags, XdpDesc, XdpOptionsFlags, XdpStatistics, XdpUmemReg, XdpUmemRegFlags};
+use rustix::net::xdp::{
+    SocketAddrXdp, SocketAddrXdpFlags, XdpDesc, XdpOptionsFlags, XdpStatistics, XdpUmemReg,
+    XdpUmemRegFlags,
+};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -93,9 +96,18 @@ pub(super) struct TxPart {
 
 impl RxPart {
     /// Lends the kernel free slots until it has a ring of them. How many it lacks.
-    pub(super) fn refill(&mut self, pool: &Pool, ring: u32, port: u16, cache: &mut PoolCache) -> usize {
+    pub(super) fn refill(
+        &mut self,
+        pool: &Pool,
+        ring: u32,
+        port: u16,
+        cache: &mut PoolCache,
+    ) -> usize {
         let mut lacking = (ring as usize).saturating_sub(self.lent.count());
-        let template = RxTemplate { port, ..RxTemplate::default() };
+        let template = RxTemplate {
+            port,
+            ..RxTemplate::default()
+        };
         let mut slots = Burst::new();
         while lacking > 0 {
             let wanted = lacking.min(Burst::CAPACITY);
@@ -118,7 +130,11 @@ impl RxPart {
 
 impl Lane {
     /// Opens the queue's socket; the halves then fetch their parts.
-    pub(super) fn open(device: &Arc<Device>, pool: &Pool, shape: Shape) -> Result<Arc<Self>, PortError> {
+    pub(super) fn open(
+        device: &Arc<Device>,
+        pool: &Pool,
+        shape: Shape,
+    ) -> Result<Arc<Self>, PortError> {
         let lane = Self {
             device: device.clone(),
             pool: pool.clone(),
@@ -219,8 +235,19 @@ impl Lane {
     }
 
     fn read_drops(&self, state: &mut State) {
-        let Some(statistics) = state.socket.as_ref().and_then(|fd| sockopt::xdp_statistics(fd).ok()) else { return };
-        let XdpStatistics { rx_dropped, rx_ring_full, rx_fill_ring_empty_descs, .. } = statistics;
+        let Some(statistics) = state
+            .socket
+            .as_ref()
+            .and_then(|fd| sockopt::xdp_statistics(fd).ok())
+        else {
+            return;
+        };
+        let XdpStatistics {
+            rx_dropped,
+            rx_ring_full,
+            rx_fill_ring_empty_descs,
+            ..
+        } = statistics;
         let now = Drops {
             ring_full: rx_ring_full.unwrap_or(0),
             fill_empty: rx_fill_ring_empty_descs.unwrap_or(0).min(rx_dropped),
@@ -231,10 +258,20 @@ impl Lane {
             let add = |reason, count| stats.set_dropped(reason, stats.drops(reason) + count);
             let fill_empty = now.fill_empty - seen.fill_empty;
             // Frames too long for a slot, and those that found no slot, share a counter.
-            add(DropReason::Oversize, (now.dropped - seen.dropped).saturating_sub(fill_empty));
+            add(
+                DropReason::Oversize,
+                (now.dropped - seen.dropped).saturating_sub(fill_empty),
+            );
             // All slots wait in the receive ring for someone to poll, unless the pool ran dry.
             let starved = self.starved.swap(false, Ordering::Relaxed);
-            add(if starved { DropReason::NoBuffer } else { DropReason::Missed }, fill_empty);
+            add(
+                if starved {
+                    DropReason::NoBuffer
+                } else {
+                    DropReason::Missed
+                },
+                fill_empty,
+            );
             add(DropReason::Missed, now.ring_full - seen.ring_full);
         }
     }
@@ -245,18 +282,22 @@ impl Lane {
         let interface = self.device.interface()?;
         if !interface.is_up {
             let name = &options.interface;
-            return Err(options.unsupported(format!("interface `{name}` is down: `ip link set {name} up`")));
+            return Err(options.unsupported(format!(
+                "interface `{name}` is down: `ip link set {name} up`"
+            )));
         }
         let native = self.device.attach(&interface)?;
         let ring = self.shape.ring;
         let generation = self.generation.load(Ordering::Relaxed) + 1;
-        let rings = |source| options.system("set up the rings", source, "use smaller ones: `ring=512`");
+        let rings =
+            |source| options.system("set up the rings", source, "use smaller ones: `ring=512`");
 
         let socket = Arc::new(self.socket()?);
         let fd = socket.as_fd();
         self.register(fd)?;
         sockopt::set_xdp_umem_fill_ring_size(fd, ring).map_err(|error| rings(error.into()))?;
-        sockopt::set_xdp_umem_completion_ring_size(fd, ring).map_err(|error| rings(error.into()))?;
+        sockopt::set_xdp_umem_completion_ring_size(fd, ring)
+            .map_err(|error| rings(error.into()))?;
         if self.shape.rx.is_some() {
             sockopt::set_xdp_rx_ring_size(fd, ring).map_err(|error| rings(error.into()))?;
         }
@@ -278,7 +319,8 @@ impl Lane {
         if self.shape.tx.is_some() {
             tx = Some(TxPart {
                 tx: Producer::map(fd, Kind::Tx, &offsets.tx, ring).map_err(rings)?,
-                completion: Consumer::map(fd, Kind::Completion, &offsets.cr, ring).map_err(rings)?,
+                completion: Consumer::map(fd, Kind::Completion, &offsets.cr, ring)
+                    .map_err(rings)?,
                 lent: Lent::new(self.pool.clone()),
                 socket: socket.clone(),
                 generation,
@@ -290,12 +332,14 @@ impl Lane {
             let mut cache = PoolCache::new(std::slice::from_ref(&self.pool));
             part.refill(&self.pool, ring, self.shape.port_index, &mut cache);
         }
-        let bound = self.tune_and_bind(fd, interface.index, native).and_then(|zero_copy| {
-            if self.shape.rx.is_some() {
-                self.device.map_queue(self.shape.queue, fd)?;
-            }
-            Ok(zero_copy)
-        });
+        let bound = self
+            .tune_and_bind(fd, interface.index, native)
+            .and_then(|zero_copy| {
+                if self.shape.rx.is_some() {
+                    self.device.map_queue(self.shape.queue, fd)?;
+                }
+                Ok(zero_copy)
+            });
         let zero_copy = match bound {
             Ok(zero_copy) => zero_copy,
             Err(error) => {
@@ -313,9 +357,19 @@ impl Lane {
 
     fn socket(&self) -> Result<OwnedFd, PortError> {
         let options = &self.device.options;
-        rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None).map_err(|error| match error {
+        rustix::net::socket_with(
+            AddressFamily::XDP,
+            SocketType::RAW,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .map_err(|error| match error {
             rustix::io::Errno::PERM => options.permission("open an AF_XDP socket", "CAP_NET_RAW"),
-            error => options.system("open an AF_XDP socket", error.into(), "the kernel needs CONFIG_XDP_SOCKETS"),
+            error => options.system(
+                "open an AF_XDP socket",
+                error.into(),
+                "the kernel needs CONFIG_XDP_SOCKETS",
+            ),
         })
     }
 
@@ -329,7 +383,11 @@ impl Lane {
             len: bytes as u64,
             chunk_size: self.pool.slot_bytes() as u32,
             headroom: 0, // besides XDP's own 256 bytes, which are the pool's
-            flags: if aligned { XdpUmemRegFlags::empty() } else { XdpUmemRegFlags::XDP_UMEM_UNALIGNED_CHUNK_FLAG },
+            flags: if aligned {
+                XdpUmemRegFlags::empty()
+            } else {
+                XdpUmemRegFlags::XDP_UMEM_UNALIGNED_CHUNK_FLAG
+            },
             tx_metadata_len: 0,
         };
         sockopt::set_xdp_umem_reg(socket, umem).map_err(|error| match error {
@@ -347,18 +405,42 @@ impl Lane {
     }
 
     /// Whether it is zero-copy.
-    fn tune_and_bind(&self, socket: BorrowedFd<'_>, ifindex: u32, native: bool) -> io::Result<bool> {
+    fn tune_and_bind(
+        &self,
+        socket: BorrowedFd<'_>,
+        ifindex: u32,
+        native: bool,
+    ) -> io::Result<bool> {
         let options = &self.device.options;
         // In copy mode each frame under way is charged to the socket until its receiver has it.
         let _ = sockopt::set_socket_send_buffer_size_force(socket, 64 << 20);
         // One call sends 32 frames, or more where it can be asked for.
-        let _ = sys::set_option(socket, SOL_XDP, XDP_MAX_TX_SKB_BUDGET, self.shape.ring.min(256));
+        let _ = sys::set_option(
+            socket,
+            SOL_XDP,
+            XDP_MAX_TX_SKB_BUDGET,
+            self.shape.ring.min(256),
+        );
         if options.busy_poll_us > 0 {
             sys::set_option(socket, libc::SOL_SOCKET, SO_PREFER_BUSY_POLL, 1)?;
-            sys::set_option(socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL, options.busy_poll_us)?;
-            sys::set_option(socket, libc::SOL_SOCKET, SO_BUSY_POLL_BUDGET, Burst::CAPACITY as u32)?;
+            sys::set_option(
+                socket,
+                libc::SOL_SOCKET,
+                libc::SO_BUSY_POLL,
+                options.busy_poll_us,
+            )?;
+            sys::set_option(
+                socket,
+                libc::SOL_SOCKET,
+                SO_BUSY_POLL_BUDGET,
+                Burst::CAPACITY as u32,
+            )?;
         }
-        let wakeup = if options.wakeup { SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP } else { SocketAddrXdpFlags::empty() };
+        let wakeup = if options.wakeup {
+            SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP
+        } else {
+            SocketAddrXdpFlags::empty()
+        };
         let flags = match options.copy {
             Choice::Off => SocketAddrXdpFlags::XDP_ZEROCOPY,
             Choice::Auto if native => SocketAddrXdpFlags::empty(),
@@ -366,8 +448,16 @@ impl Lane {
         };
         match bind(socket, flags | wakeup, ifindex, self.shape.queue) {
             // A driver may refuse zero-copy of unaligned chunks instead of doing without.
-            Err(error) if flags.is_empty() && matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) => {
-                bind(socket, SocketAddrXdpFlags::XDP_COPY | wakeup, ifindex, self.shape.queue)?;
+            Err(error)
+                if flags.is_empty()
+                    && matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) =>
+            {
+                bind(
+                    socket,
+                    SocketAddrXdpFlags::XDP_COPY | wakeup,
+                    ifindex,
+                    self.shape.queue,
+                )?;
             }
             result => result?,
         }
@@ -378,8 +468,12 @@ impl Lane {
         let options = &self.device.options;
         let (queue, name) = (self.shape.queue, &options.interface);
         let fix = match error.raw_os_error() {
-            Some(libc::EBUSY) => "another AF_XDP socket has the queue: stop its owner, or choose others with `start_queue=`",
-            Some(libc::EINVAL) => "the interface has no such queue, or the driver refuses the pool's slots",
+            Some(libc::EBUSY) => {
+                "another AF_XDP socket has the queue: stop its owner, or choose others with `start_queue=`"
+            }
+            Some(libc::EINVAL) => {
+                "the interface has no such queue, or the driver refuses the pool's slots"
+            }
             Some(libc::EOPNOTSUPP) => "the driver has no zero-copy: use `copy=auto`",
             Some(libc::EPERM) => return options.permission("use busy polling", "CAP_NET_ADMIN"),
             _ => "see `ip link`",
@@ -395,7 +489,12 @@ impl Drop for Lane {
 }
 
 /// The kernel frees the queue of a closed socket a little later, so a queue just left is waited for.
-fn bind(socket: BorrowedFd<'_>, flags: SocketAddrXdpFlags, ifindex: u32, queue: u32) -> io::Result<()> {
+fn bind(
+    socket: BorrowedFd<'_>,
+    flags: SocketAddrXdpFlags,
+    ifindex: u32,
+    queue: u32,
+) -> io::Result<()> {
     let address = SocketAddrXdp::new(flags, ifindex, queue);
     let mut tries = 0;
     loop {

@@ -37,7 +37,9 @@ use crate::{Counters, Kind};
 use device::Device;
 use lane::{Lane, Shape};
 use linerate_core::packet::{Pool, Pools};
-use linerate_core::port::{Link, Port, PortConfig, PortError, PortInfo, PortStats, QueueStats, Queues, Spec};
+use linerate_core::port::{
+    Link, Port, PortConfig, PortError, PortInfo, PortStats, QueueStats, Queues, Spec,
+};
 use linerate_wire::MacAddr;
 use options::{Choice, Options};
 use queue::{Rx, Tx};
@@ -65,8 +67,17 @@ const MIN_RING: u32 = 64;
 pub fn open(spec: &Spec) -> Result<AfXdpPort, PortError> {
     let device = Device::new(Options::parse(spec)?)?;
     let interface = device.interface()?;
-    let port = AfXdpPort { device: Arc::new(device), opened: interface, running: None, counters: Counters::default() };
-    port.check_queues(port.device.options.queues.unwrap_or(0), "receive", port.opened.rx_queues)?;
+    let port = AfXdpPort {
+        device: Arc::new(device),
+        opened: interface,
+        running: None,
+        counters: Counters::default(),
+    };
+    port.check_queues(
+        port.device.options.queues.unwrap_or(0),
+        "receive",
+        port.opened.rx_queues,
+    )?;
     Ok(port)
 }
 
@@ -94,10 +105,17 @@ impl AfXdpPort {
     /// Queues from the first one on, at most as many as the user wants.
     fn max_queues(&self, device: u16) -> u16 {
         let there = device.saturating_sub(self.options().start_queue);
-        self.options().queues.map_or(there, |queues| queues.min(there))
+        self.options()
+            .queues
+            .map_or(there, |queues| queues.min(there))
     }
 
-    fn check_queues(&self, asked: u16, direction: &'static str, device: u16) -> Result<(), PortError> {
+    fn check_queues(
+        &self,
+        asked: u16,
+        direction: &'static str,
+        device: u16,
+    ) -> Result<(), PortError> {
         let options = self.options();
         let max = device.saturating_sub(options.start_queue);
         if asked <= max && max > 0 {
@@ -108,21 +126,37 @@ impl AfXdpPort {
             name = options.interface,
             wanted = options.start_queue + asked,
         );
-        Err(PortError::TooManyQueues { port: options.port.clone(), direction, asked, max, fix })
+        Err(PortError::TooManyQueues {
+            port: options.port.clone(),
+            direction,
+            asked,
+            max,
+            fix,
+        })
     }
 
     fn check_pool(&self, pool: &Pool) -> Result<(), PortError> {
         let options = self.options();
         if !(2048..=4096).contains(&pool.slot_bytes()) {
             let (name, bytes) = (pool.name(), pool.slot_bytes());
-            let reason = format!("pool `{name}` has slots of {bytes} bytes, AF_XDP takes 2048 to 4096: let the first pool be one of small slots");
+            let reason = format!(
+                "pool `{name}` has slots of {bytes} bytes, AF_XDP takes 2048 to 4096: let the first pool be one of small slots"
+            );
             return Err(options.unsupported(reason));
         }
         let mtu = self.opened.mtu;
         let max = pool.room_bytes() - linerate_wire::ethernet::HEADER_LEN - 4;
         if mtu as usize > max {
-            let reason = format!("frames must fit the slots of pool `{}`: `ip link set {} mtu {max}`", pool.name(), options.interface);
-            return Err(PortError::Mtu { port: options.port.clone(), mtu, reason });
+            let reason = format!(
+                "frames must fit the slots of pool `{}`: `ip link set {} mtu {max}`",
+                pool.name(),
+                options.interface
+            );
+            return Err(PortError::Mtu {
+                port: options.port.clone(),
+                mtu,
+                reason,
+            });
         }
         Ok(())
     }
@@ -136,7 +170,12 @@ impl AfXdpPort {
         let needed = ring * u32::from(rx_queues);
         if needed >= pool.slots() {
             let (port, pool_name) = (self.options().port.clone(), pool.name().into());
-            return Err(PortError::PoolTooSmall { port, pool: pool_name, slots: pool.slots(), needed });
+            return Err(PortError::PoolTooSmall {
+                port,
+                pool: pool_name,
+                slots: pool.slots(),
+                needed,
+            });
         }
         Ok(ring)
     }
@@ -145,22 +184,44 @@ impl AfXdpPort {
         let Some(running) = &self.running else { return };
         let options = self.options();
         let (mode, refused) = self.device.mode();
-        let zero_copy = !running.lanes.is_empty() && running.lanes.iter().all(|lane| lane.is_zero_copy());
+        let zero_copy =
+            !running.lanes.is_empty() && running.lanes.iter().all(|lane| lane.is_zero_copy());
         let copy = if zero_copy { "zero-copy" } else { "copy" };
-        let wakeup = if options.wakeup { "need_wakeup" } else { "always kicked" };
+        let wakeup = if options.wakeup {
+            "need_wakeup"
+        } else {
+            "always kicked"
+        };
         facts.push(("mode", format!("{mode}, {copy}, {wakeup}")));
         if let Some(reason) = refused {
             facts.push(("native mode", format!("not to be had: {reason}")));
         }
         if let Some(lane) = running.lanes.first() {
             let bytes = lane.pool.slot_bytes();
-            let kind = if bytes.is_power_of_two() { "aligned" } else { "unaligned" };
-            facts.push(("memory", format!("pool `{}`, {kind} chunks of {bytes} bytes", lane.pool.name())));
+            let kind = if bytes.is_power_of_two() {
+                "aligned"
+            } else {
+                "unaligned"
+            };
+            facts.push((
+                "memory",
+                format!(
+                    "pool `{}`, {kind} chunks of {bytes} bytes",
+                    lane.pool.name()
+                ),
+            ));
         }
         facts.push(("rings", format!("{} entries", running.ring)));
-        let checksums = if running.completes { "unfinished ones are completed" } else { "taken as they come" };
+        let checksums = if running.completes {
+            "unfinished ones are completed"
+        } else {
+            "taken as they come"
+        };
         facts.push(("checksums", checksums.into()));
-        let filter = options.filter_text.as_deref().unwrap_or("none: every frame comes here");
+        let filter = options
+            .filter_text
+            .as_deref()
+            .unwrap_or("none: every frame comes here");
         facts.push(("filter", filter.into()));
         if options.busy_poll_us > 0 {
             facts.push(("busy poll", format!("{} us", options.busy_poll_us)));
@@ -177,7 +238,10 @@ impl AfXdpPort {
             facts.push(("warning", "frames that the veth's peer leaves uncut are dropped as oversize: `ethtool -K PEER tso off gso off` there".into()));
         }
         if found.strips_vlan && !found.is_virtual {
-            facts.push(("warning", format!("VLAN tags are taken off and lost: `ethtool -K {name} rxvlan off`")));
+            facts.push((
+                "warning",
+                format!("VLAN tags are taken off and lost: `ethtool -K {name} rxvlan off`"),
+            ));
         }
         let used = running.rx_queues;
         if used < found.rx_queues {
@@ -207,7 +271,9 @@ impl Port for AfXdpPort {
 
     fn start(&mut self, config: &PortConfig, pools: &Pools) -> Result<Queues, PortError> {
         if self.running.is_some() {
-            return Err(self.options().unsupported("it is started already: stop it first".into()));
+            return Err(self
+                .options()
+                .unsupported("it is started already: stop it first".into()));
         }
         self.opened = self.device.interface()?;
         self.check_queues(config.rx_queues, "receive", self.opened.rx_queues)?;
@@ -219,13 +285,23 @@ impl Port for AfXdpPort {
             Choice::Auto => self.opened.is_virtual,
             choice => choice == Choice::On,
         };
-        let rx: Vec<_> = (0..config.rx_queues.into()).map(|index| self.counters.rx(index)).collect();
-        let tx: Vec<_> = (0..config.tx_queues.into()).map(|index| self.counters.tx(index)).collect();
+        let rx: Vec<_> = (0..config.rx_queues.into())
+            .map(|index| self.counters.rx(index))
+            .collect();
+        let tx: Vec<_> = (0..config.tx_queues.into())
+            .map(|index| self.counters.tx(index))
+            .collect();
         let mut lanes = Vec::new();
         for index in 0..config.rx_queues.max(config.tx_queues) {
             let half = |stats: &[Arc<QueueStats>]| stats.get(usize::from(index)).cloned();
             let queue = u32::from(self.options().start_queue + index);
-            let shape = Shape { queue, ring, port_index: config.index, rx: half(&rx), tx: half(&tx) };
+            let shape = Shape {
+                queue,
+                ring,
+                port_index: config.index,
+                rx: half(&rx),
+                tx: half(&tx),
+            };
             match Lane::open(&self.device, pool, shape) {
                 Ok(lane) => lanes.push(lane),
                 Err(error) => {
@@ -236,12 +312,21 @@ impl Port for AfXdpPort {
         }
         let mut queues = Queues::default();
         for (lane, stats) in lanes.iter().zip(&rx) {
-            queues.rx.push(Box::new(Rx::new(lane.clone(), stats.clone(), completes)));
+            queues
+                .rx
+                .push(Box::new(Rx::new(lane.clone(), stats.clone(), completes)));
         }
         for (lane, stats) in lanes.iter().zip(&tx) {
-            queues.tx.push(Box::new(Tx::new(lane.clone(), stats.clone())));
+            queues
+                .tx
+                .push(Box::new(Tx::new(lane.clone(), stats.clone())));
         }
-        self.running = Some(Running { lanes, rx_queues: config.rx_queues, completes, ring });
+        self.running = Some(Running {
+            lanes,
+            rx_queues: config.rx_queues,
+            completes,
+            ring,
+        });
         Ok(queues)
     }
 
@@ -257,9 +342,13 @@ impl Port for AfXdpPort {
     }
 
     fn stop(&mut self) -> Result<(), PortError> {
-        let Some(running) = &self.running else { return Ok(()) };
+        let Some(running) = &self.running else {
+            return Ok(());
+        };
         if running.lanes.iter().any(|lane| Arc::strong_count(lane) > 1) {
-            return Err(self.options().unsupported("its queues are still in use: drop them before the port is stopped".into()));
+            return Err(self.options().unsupported(
+                "its queues are still in use: drop them before the port is stopped".into(),
+            ));
         }
         self.device.detach();
         // Each lane closes its socket and takes back what the kernel had.

@@ -6,15 +6,51 @@ use std::io;
 
 /// What `linerate ports` shows.
 pub const OPTIONS: &[OptionHelp] = &[
-    OptionHelp { key: "queues", value: "N", help: "queues of the interface to use; default: all from start_queue on" },
-    OptionHelp { key: "start_queue", value: "N", help: "first of them; default 0" },
-    OptionHelp { key: "mode", value: "auto|native|generic", help: "XDP in the driver or above it; default auto: native if it is to be had" },
-    OptionHelp { key: "copy", value: "auto|on|off", help: "off requires zero-copy; default auto: zero-copy if the driver has it" },
-    OptionHelp { key: "wakeup", value: "on|off", help: "system calls only when the kernel asks for them; default on" },
-    OptionHelp { key: "ring", value: "N", help: "entries of each ring, a power of two; default 2048, less with a small pool" },
-    OptionHelp { key: "filter", value: "EXPRESSION", help: "only these frames come here, the kernel keeps the rest: `udp port 53 or arp`" },
-    OptionHelp { key: "csum", value: "auto|on|off", help: "finish checksums that a local sender left unfinished; default auto: on virtual interfaces" },
-    OptionHelp { key: "busy_poll", value: "US", help: "drive the interface from the polling lcore, for so many microseconds; default 0: off" },
+    OptionHelp {
+        key: "queues",
+        value: "N",
+        help: "queues of the interface to use; default: all from start_queue on",
+    },
+    OptionHelp {
+        key: "start_queue",
+        value: "N",
+        help: "first of them; default 0",
+    },
+    OptionHelp {
+        key: "mode",
+        value: "auto|native|generic",
+        help: "XDP in the driver or above it; default auto: native if it is to be had",
+    },
+    OptionHelp {
+        key: "copy",
+        value: "auto|on|off",
+        help: "off requires zero-copy; default auto: zero-copy if the driver has it",
+    },
+    OptionHelp {
+        key: "wakeup",
+        value: "on|off",
+        help: "system calls only when the kernel asks for them; default on",
+    },
+    OptionHelp {
+        key: "ring",
+        value: "N",
+        help: "entries of each ring, a power of two; default 2048, less with a small pool",
+    },
+    OptionHelp {
+        key: "filter",
+        value: "EXPRESSION",
+        help: "only these frames come here, the kernel keeps the rest: `udp port 53 or arp`",
+    },
+    OptionHelp {
+        key: "csum",
+        value: "auto|on|off",
+        help: "finish checksums that a local sender left unfinished; default auto: on virtual interfaces",
+    },
+    OptionHelp {
+        key: "busy_poll",
+        value: "US",
+        help: "drive the interface from the polling lcore, for so many microseconds; default 0: off",
+    },
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +96,10 @@ impl Options {
         };
         let copy = choice(spec, "copy")?;
         if mode == Mode::Generic && copy == Choice::Off {
-            return Err(spec.bad("copy", "`auto` or `on` with mode=generic, which always copies"));
+            return Err(spec.bad(
+                "copy",
+                "`auto` or `on` with mode=generic, which always copies",
+            ));
         }
         let ring: Option<u32> = match spec.text("ring") {
             None => None,
@@ -73,14 +112,23 @@ impl Options {
             None => None,
             Some(_) => Some(spec.number("queues", 1, 1..=256)?),
         };
-        let filter_text = spec.text("filter").map(|text| text.trim_matches('"').to_string());
+        let filter_text = spec
+            .text("filter")
+            .map(|text| text.trim_matches('"').to_string());
         let filter = match filter_text.as_deref().unwrap_or("").parse() {
             Ok(filter) => filter,
-            Err(error) => return Err(spec.bad("filter", format!("an expression such as `udp port 53 or arp`: {error}"))),
+            Err(error) => {
+                return Err(spec.bad(
+                    "filter",
+                    format!("an expression such as `udp port 53 or arp`: {error}"),
+                ));
+            }
         };
         Ok(Self {
             port: spec.name(),
-            interface: spec.required_target("an interface, as in `af_xdp:eth0`")?.into(),
+            interface: spec
+                .required_target("an interface, as in `af_xdp:eth0`")?
+                .into(),
             queues,
             start_queue: spec.number("start_queue", 0, 0..=255)?,
             mode,
@@ -95,17 +143,30 @@ impl Options {
     }
 
     pub(super) fn system(&self, action: &str, source: io::Error, fix: &str) -> PortError {
-        PortError::System { port: self.port.clone(), action: action.into(), source, fix: fix.into() }
+        PortError::System {
+            port: self.port.clone(),
+            action: action.into(),
+            source,
+            fix: fix.into(),
+        }
     }
 
     pub(super) fn permission(&self, action: &str, capability: &'static str) -> PortError {
         let fix = "run as root, or give them to the program: \
                    `sudo setcap cap_net_raw,cap_net_admin,cap_bpf,cap_ipc_lock+ep FILE`";
-        PortError::Permission { port: self.port.clone(), action: action.into(), capability, fix: fix.into() }
+        PortError::Permission {
+            port: self.port.clone(),
+            action: action.into(),
+            capability,
+            fix: fix.into(),
+        }
     }
 
     pub(super) fn unsupported(&self, reason: String) -> PortError {
-        PortError::Unsupported { port: self.port.clone(), reason }
+        PortError::Unsupported {
+            port: self.port.clone(),
+            reason,
+        }
     }
 }
 

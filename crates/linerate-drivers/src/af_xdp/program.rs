@@ -62,7 +62,12 @@ struct Assembler {
 /// # Errors
 /// What of it a program in the kernel cannot do.
 pub(super) fn assemble(filter: &Filter, verdict: Verdict) -> Result<Vec<Insn>, String> {
-    let mut asm = Assembler { code: Vec::new(), labels: Vec::new(), jumps: Vec::new(), pass: Label(0) };
+    let mut asm = Assembler {
+        code: Vec::new(),
+        labels: Vec::new(),
+        jumps: Vec::new(),
+        pass: Label(0),
+    };
     asm.pass = asm.label();
     asm.insn(0xbf, CONTEXT, 1, 0, 0); // context, an argument, outlives calls in r9
     let program = filter.program();
@@ -95,7 +100,12 @@ pub(super) fn assemble(filter: &Filter, verdict: Verdict) -> Result<Vec<Insn>, S
 
 impl Assembler {
     fn insn(&mut self, code: u8, dst: u8, src: u8, offset: i16, imm: i32) {
-        self.code.push(Insn { code, registers: dst | src << 4, offset, imm });
+        self.code.push(Insn {
+            code,
+            registers: dst | src << 4,
+            offset,
+            imm,
+        });
     }
 
     fn label(&mut self) -> Label {
@@ -173,9 +183,13 @@ impl Assembler {
             self.place(*label);
             match op {
                 Op::Test { test, tags } if *tags <= MAX_TAGS => self.truth_of(test, *tags),
-                Op::Test { .. } => return Err(format!("it looks behind more than {MAX_TAGS} VLAN tags")),
+                Op::Test { .. } => {
+                    return Err(format!("it looks behind more than {MAX_TAGS} VLAN tags"));
+                }
                 Op::Not => self.insn(0xa7, TRUTH, 0, 0, 1), // xor
-                Op::JumpIf { truth, to } => self.jump_if_equal(TRUTH, u32::from(*truth), labels[*to]),
+                Op::JumpIf { truth, to } => {
+                    self.jump_if_equal(TRUTH, u32::from(*truth), labels[*to])
+                }
             }
             if self.code.len() > MAX_INSNS {
                 return Err(format!("it takes more than {MAX_INSNS} instructions"));
@@ -201,8 +215,17 @@ impl Assembler {
         match *test {
             Test::EtherType(wanted) => self.ethertype(l3, wanted, no),
             Test::Protocol { protocol, v4, v6 } => self.protocol(l3, protocol, v4, v6, no),
-            Test::Net { side, address, bits, only } => self.net(l3, side, address, bits, only, no),
-            Test::Port { side, port, protocol } => self.port(l3, side, port, protocol, no),
+            Test::Net {
+                side,
+                address,
+                bits,
+                only,
+            } => self.net(l3, side, address, bits, only, no),
+            Test::Port {
+                side,
+                port,
+                protocol,
+            } => self.port(l3, side, port, protocol, no),
             Test::Vlan(id) => {
                 let tagged = self.label();
                 self.load(DATA, l3 - 2, 2);
@@ -222,7 +245,14 @@ impl Assembler {
     }
 
     /// A test at the offset of the side, or of either: falls through on yes.
-    fn either(&mut self, side: Side, src: usize, dst: usize, no: Label, test: impl Fn(&mut Self, usize, Label)) {
+    fn either(
+        &mut self,
+        side: Side,
+        src: usize,
+        dst: usize,
+        no: Label,
+        test: impl Fn(&mut Self, usize, Label),
+    ) {
         match side {
             Side::Src => test(self, src, no),
             Side::Dst => test(self, dst, no),
@@ -262,20 +292,40 @@ impl Assembler {
         self.place(yes);
     }
 
-    fn net(&mut self, l3: usize, side: Side, address: IpAddr, bits: u8, only: Option<EtherType>, no: Label) {
-        let mask = (u128::MAX).checked_shl(128 - u32::from(bits)).unwrap_or(0).to_be_bytes();
+    fn net(
+        &mut self,
+        l3: usize,
+        side: Side,
+        address: IpAddr,
+        bits: u8,
+        only: Option<EtherType>,
+        no: Label,
+    ) {
+        let mask = (u128::MAX)
+            .checked_shl(128 - u32::from(bits))
+            .unwrap_or(0)
+            .to_be_bytes();
         let (bytes, layouts): (Vec<u8>, &[(EtherType, usize, usize)]) = match address {
             IpAddr::V4(v4) => (
                 v4.octets().into(),
-                &[(EtherType::IPV4, 12, 16), (EtherType::ARP, 14, 24), (EtherType::RARP, 14, 24)],
+                &[
+                    (EtherType::IPV4, 12, 16),
+                    (EtherType::ARP, 14, 24),
+                    (EtherType::RARP, 14, 24),
+                ],
             ),
             IpAddr::V6(v6) => (v6.octets().into(), &[(EtherType::IPV6, 8, 24)]),
         };
         let yes = self.label();
-        for &(ethertype, src, dst) in layouts.iter().filter(|layout| only.is_none_or(|only| only == layout.0)) {
+        for &(ethertype, src, dst) in layouts
+            .iter()
+            .filter(|layout| only.is_none_or(|only| only == layout.0))
+        {
             let other = self.label();
             self.ethertype(l3, ethertype, other);
-            self.either(side, l3 + src, l3 + dst, no, |asm, at, no| asm.expect_prefix(at, &bytes, &mask, no));
+            self.either(side, l3 + src, l3 + dst, no, |asm, at, no| {
+                asm.expect_prefix(at, &bytes, &mask, no)
+            });
             self.jump(yes);
             self.place(other);
         }
@@ -300,12 +350,16 @@ impl Assembler {
         self.insn(0xbf, 3, DATA, 0, 0);
         self.insn(0x0f, 3, 2, 0, 0);
         let wanted = port.to_be_bytes();
-        self.either(side, l3, l3 + 2, no, |asm, at, no| asm.expect(3, at, &wanted, &[0xff; 2], no));
+        self.either(side, l3, l3 + 2, no, |asm, at, no| {
+            asm.expect(3, at, &wanted, &[0xff; 2], no)
+        });
         self.jump(yes);
         self.place(not_v4);
         self.ethertype(l3, EtherType::IPV6, no);
         self.has_ports(l3 + 6, protocol, no);
-        self.either(side, l3 + 40, l3 + 42, no, |asm, at, no| asm.expect(DATA, at, &wanted, &[0xff; 2], no));
+        self.either(side, l3 + 40, l3 + 42, no, |asm, at, no| {
+            asm.expect(DATA, at, &wanted, &[0xff; 2], no)
+        });
         self.place(yes);
     }
 
@@ -325,13 +379,18 @@ impl Assembler {
         for (at, label) in self.jumps {
             let to = self.labels[label.0].expect("every label is placed by the one who made it");
             let distance = to as i64 - at as i64 - 1;
-            self.code[at].offset = i16::try_from(distance).map_err(|_| "it is too long for jumps of 16 bits")?;
+            self.code[at].offset =
+                i16::try_from(distance).map_err(|_| "it is too long for jumps of 16 bits")?;
         }
         Ok(self.code)
     }
 }
 
-const TAGS: [EtherType; 3] = [EtherType::VLAN, EtherType::SERVICE_VLAN, EtherType::OLD_VLAN];
+const TAGS: [EtherType; 3] = [
+    EtherType::VLAN,
+    EtherType::SERVICE_VLAN,
+    EtherType::OLD_VLAN,
+];
 
 /// A 16-bit field as a load in this machine's byte order sees it.
 fn swapped(field: u16) -> u32 {

@@ -36,7 +36,15 @@ impl Rx {
     pub(super) fn new(lane: Arc<Lane>, stats: Arc<QueueStats>, completes: bool) -> Self {
         let part = lane.fetch_rx();
         let busy_polls = lane.device.options.busy_poll_us > 0;
-        Self { lane, part, stats, completes, busy_polls, empty_polls: 0, idle_calls: 0 }
+        Self {
+            lane,
+            part,
+            stats,
+            completes,
+            busy_polls,
+            empty_polls: 0,
+            idle_calls: 0,
+        }
     }
 
     /// Whether there is a live socket; looks for a new one now and then.
@@ -108,12 +116,18 @@ impl RxQueue for Rx {
         part.rx.release();
         burst.prefetch();
         let mut bytes = 0;
-        for (packet, (start, len)) in burst.as_packets_mut()[first..].iter_mut().zip(&spans[first..]) {
+        for (packet, (start, len)) in burst.as_packets_mut()[first..]
+            .iter_mut()
+            .zip(&spans[first..])
+        {
             packet.set_span(*start as usize, *len as usize);
             bytes += u64::from(*len);
         }
         if self.completes {
-            let completed = burst.as_packets_mut()[first..].iter_mut().map(|packet| u64::from(complete(packet))).sum();
+            let completed = burst.as_packets_mut()[first..]
+                .iter_mut()
+                .map(|packet| u64::from(complete(packet)))
+                .sum();
             self.stats.checksums_completed.add(completed);
         }
         refill(part, &self.lane, cache);
@@ -128,13 +142,17 @@ impl RxQueue for Rx {
     fn sleep_on(&mut self) -> SleepOn {
         self.wake();
         match &self.part {
-            Some(part) if self.lane.is_current(part.generation) => SleepOn::Fd(part.socket.as_raw_fd()),
+            Some(part) if self.lane.is_current(part.generation) => {
+                SleepOn::Fd(part.socket.as_raw_fd())
+            }
             _ => SleepOn::Nothing,
         }
     }
 
     fn held(&self) -> i64 {
-        self.part.as_ref().map_or(0, |part| part.lent.count() as i64)
+        self.part
+            .as_ref()
+            .map_or(0, |part| part.lent.count() as i64)
     }
 }
 
@@ -160,7 +178,8 @@ fn refill(part: &mut RxPart, lane: &Lane, cache: &mut PoolCache) {
 /// Finishes a checksum that a local sender left unfinished, and says whether there was one.
 #[inline]
 fn complete(packet: &mut Packet) -> bool {
-    looks_partial(packet.data()).is_some_and(|(start, offset)| complete_partial(packet.data_mut(), start, offset))
+    looks_partial(packet.data())
+        .is_some_and(|(start, offset)| complete_partial(packet.data_mut(), start, offset))
 }
 
 /// The sending half.
@@ -176,7 +195,13 @@ pub(super) struct Tx {
 impl Tx {
     pub(super) fn new(lane: Arc<Lane>, stats: Arc<QueueStats>) -> Self {
         let part = lane.fetch_tx();
-        Self { lane, part, stats, segments: Vec::new(), dead_calls: 0 }
+        Self {
+            lane,
+            part,
+            stats,
+            segments: Vec::new(),
+            dead_calls: 0,
+        }
     }
 
     #[inline(always)]
@@ -203,7 +228,12 @@ impl Tx {
     /// Makes a packet one that the wire takes: right length, nothing left to do, in the port's pool.
     /// `None` where it was dropped, or cut into [`Tx::segments`].
     #[inline(always)]
-    fn prepare(&mut self, packet: Packet, max_frame_bytes: usize, cache: &mut PoolCache) -> Option<Packet> {
+    fn prepare(
+        &mut self,
+        packet: Packet,
+        max_frame_bytes: usize,
+        cache: &mut PoolCache,
+    ) -> Option<Packet> {
         let duties = Offload::GSO | Offload::CSUM_PARTIAL | Offload::VLAN;
         let fits = packet.len() <= max_frame_bytes && packet.len() >= ethernet::HEADER_LEN;
         if fits && !packet.meta().offload.intersects(duties) && self.lane.pool.owns(&packet) {
@@ -213,7 +243,12 @@ impl Tx {
     }
 
     #[cold]
-    fn finish(&mut self, mut packet: Packet, max_frame_bytes: usize, cache: &mut PoolCache) -> Option<Packet> {
+    fn finish(
+        &mut self,
+        mut packet: Packet,
+        max_frame_bytes: usize,
+        cache: &mut PoolCache,
+    ) -> Option<Packet> {
         let offload = packet.meta().offload;
         if packet.len() < ethernet::HEADER_LEN {
             return self.discard(packet, DropReason::Malformed, cache);
@@ -231,7 +266,11 @@ impl Tx {
         }
         if offload.contains(Offload::CSUM_PARTIAL) {
             let (start, offset) = (packet.meta().csum_start, packet.meta().csum_offset);
-            let shift = if offload.contains(Offload::VLAN) { 4 } else { 0 };
+            let shift = if offload.contains(Offload::VLAN) {
+                4
+            } else {
+                0
+            };
             if !complete_partial(packet.data_mut(), start + shift, offset.into()) {
                 return self.discard(packet, DropReason::Malformed, cache);
             }
@@ -267,7 +306,8 @@ impl Tx {
                 self.stats.segmented.add(1);
                 while segments.remaining() > 0 {
                     let Some(mut slot) = cache.get(&self.lane.pool) else {
-                        self.stats.dropped(DropReason::NoBuffer, segments.remaining() as u64);
+                        self.stats
+                            .dropped(DropReason::NoBuffer, segments.remaining() as u64);
                         break;
                     };
                     slot.set_len(self.lane.pool.room_bytes());
@@ -288,9 +328,13 @@ impl Tx {
     /// Segments first; whether all of them went into the ring.
     #[cold]
     fn push_segments(&mut self) -> bool {
-        let Some(part) = &mut self.part else { return false };
+        let Some(part) = &mut self.part else {
+            return false;
+        };
         while part.tx.room(1) > 0 {
-            let Some(segment) = self.segments.pop() else { return true };
+            let Some(segment) = self.segments.pop() else {
+                return true;
+            };
             self.stats.passed(1, segment.len() as u64);
             push(part, segment);
         }
@@ -404,7 +448,10 @@ impl Drop for Tx {
     fn drop(&mut self) {
         let mut cache = PoolCache::new(std::slice::from_ref(&self.lane.pool));
         let end = Instant::now() + Duration::from_millis(50);
-        while self.connected() && self.part.as_ref().is_some_and(|part| part.lent.count() > 0) && Instant::now() < end {
+        while self.connected()
+            && self.part.as_ref().is_some_and(|part| part.lent.count() > 0)
+            && Instant::now() < end
+        {
             self.flush(&mut cache);
             std::thread::yield_now();
         }
@@ -420,7 +467,11 @@ impl Drop for Tx {
 fn push(part: &mut TxPart, packet: Packet) {
     let (start, len) = (packet.headroom() as u64, packet.len() as u32);
     match part.lent.give(packet) {
-        Ok(slot) => part.tx.push(XdpDesc { addr: slot + start, len, options: XdpDescOptions::empty() }),
+        Ok(slot) => part.tx.push(XdpDesc {
+            addr: slot + start,
+            len,
+            options: XdpDescOptions::empty(),
+        }),
         Err(stranger) => drop(stranger),
     }
 }
@@ -443,7 +494,11 @@ fn ethertype(packet: &Packet) -> EtherType {
 fn insert_tag(packet: &mut Packet) -> bool {
     let meta = packet.meta_mut();
     let tci = meta.vlan_tci.to_be_bytes();
-    let tpid = if meta.offload.contains(Offload::VLAN_8021AD) { EtherType::SERVICE_VLAN } else { EtherType::VLAN };
+    let tpid = if meta.offload.contains(Offload::VLAN_8021AD) {
+        EtherType::SERVICE_VLAN
+    } else {
+        EtherType::VLAN
+    };
     meta.offload.remove(Offload::VLAN | Offload::VLAN_8021AD);
     if packet.prepend(4).is_none() {
         return false;

@@ -7,7 +7,9 @@
 use super::sys::Mapping;
 use linerate_core::packet::{Packet, Pool};
 use rustix::net::xdp::{XDP_PGOFF_RX_RING, XDP_PGOFF_TX_RING, XDP_UMEM_PGOFF_COMPLETION_RING};
-use rustix::net::xdp::{XDP_UMEM_PGOFF_FILL_RING, XSK_UNALIGNED_BUF_OFFSET_SHIFT, XdpDesc, XdpRingOffset};
+use rustix::net::xdp::{
+    XDP_UMEM_PGOFF_FILL_RING, XSK_UNALIGNED_BUF_OFFSET_SHIFT, XdpDesc, XdpRingOffset,
+};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
@@ -48,7 +50,12 @@ struct Shared<T> {
 unsafe impl<T: Entry> Send for Shared<T> {}
 
 impl<T: Entry> Shared<T> {
-    fn map(socket: BorrowedFd<'_>, kind: Kind, offsets: &XdpRingOffset, size: u32) -> io::Result<Self> {
+    fn map(
+        socket: BorrowedFd<'_>,
+        kind: Kind,
+        offsets: &XdpRingOffset,
+        size: u32,
+    ) -> io::Result<Self> {
         let page_offset = match kind {
             Kind::Fill => XDP_UMEM_PGOFF_FILL_RING,
             Kind::Completion => XDP_UMEM_PGOFF_COMPLETION_RING,
@@ -62,7 +69,11 @@ impl<T: Entry> Shared<T> {
             producer: word(offsets.producer)?,
             consumer: word(offsets.consumer)?,
             // Kernels before 5.4 have no flags: then the entries' first bits would be read.
-            flags: word(offsets.flags.ok_or_else(|| io::Error::other("needs Linux 5.4 or later"))?)?,
+            flags: word(
+                offsets
+                    .flags
+                    .ok_or_else(|| io::Error::other("needs Linux 5.4 or later"))?,
+            )?,
             entries: mapping.part(offsets.desc, entries_bytes)?.cast(),
             mask: size - 1,
             _mapping: mapping,
@@ -105,8 +116,17 @@ pub(super) struct Producer<T> {
 
 impl<T: Entry> Producer<T> {
     /// Maps a ring of `size` entries, a power of two.
-    pub(super) fn map(socket: BorrowedFd<'_>, kind: Kind, offsets: &XdpRingOffset, size: u32) -> io::Result<Self> {
-        Ok(Self { ring: Shared::map(socket, kind, offsets, size)?, head: 0, tail: 0 })
+    pub(super) fn map(
+        socket: BorrowedFd<'_>,
+        kind: Kind,
+        offsets: &XdpRingOffset,
+        size: u32,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            ring: Shared::map(socket, kind, offsets, size)?,
+            head: 0,
+            tail: 0,
+        })
     }
 
     /// Free entries; the kernel's position is read only where fewer than `want` were known.
@@ -160,8 +180,17 @@ pub(super) struct Consumer<T> {
 
 impl<T: Entry> Consumer<T> {
     /// Maps a ring of `size` entries, a power of two.
-    pub(super) fn map(socket: BorrowedFd<'_>, kind: Kind, offsets: &XdpRingOffset, size: u32) -> io::Result<Self> {
-        Ok(Self { ring: Shared::map(socket, kind, offsets, size)?, head: 0, tail: 0 })
+    pub(super) fn map(
+        socket: BorrowedFd<'_>,
+        kind: Kind,
+        offsets: &XdpRingOffset,
+        size: u32,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            ring: Shared::map(socket, kind, offsets, size)?,
+            head: 0,
+            tail: 0,
+        })
     }
 
     /// Entries that wait, at most `want`; the kernel's position is read only where fewer were known.
@@ -203,7 +232,11 @@ pub(super) struct Lent {
 impl Lent {
     pub(super) fn new(pool: Pool) -> Self {
         let words = (pool.slots() as usize).div_ceil(64);
-        Self { pool, bits: vec![0; words], count: 0 }
+        Self {
+            pool,
+            bits: vec![0; words],
+            count: 0,
+        }
     }
 
     /// Slots that the kernel has.

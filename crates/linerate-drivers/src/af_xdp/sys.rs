@@ -31,8 +31,19 @@ unsafe trait Attr {}
 
 fn bpf<A: Attr>(command: c_int, attr: &mut A) -> io::Result<c_int> {
     // SAFETY: the attribute outlives the call, its size is passed, and its addresses are good.
-    let result = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr), size_of::<A>()) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as c_int) }
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command,
+            std::ptr::from_mut(attr),
+            size_of::<A>(),
+        )
+    };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result as c_int)
+    }
 }
 
 fn bpf_fd<A: Attr>(command: c_int, attr: &mut A) -> io::Result<OwnedFd> {
@@ -55,7 +66,12 @@ unsafe impl Attr for MapCreate {}
 
 /// Makes a map from queue number to AF_XDP socket.
 pub(super) fn socket_map(queues: u32) -> io::Result<OwnedFd> {
-    let mut attr = MapCreate { map_type: MAP_TYPE_XSKMAP, key_size: 4, value_size: 4, max_entries: queues };
+    let mut attr = MapCreate {
+        map_type: MAP_TYPE_XSKMAP,
+        key_size: 4,
+        value_size: 4,
+        max_entries: queues,
+    };
     bpf_fd(MAP_CREATE, &mut attr)
 }
 
@@ -87,7 +103,11 @@ fn element(command: c_int, map: BorrowedFd<'_>, key: &u32, value: &u32) -> io::R
     let mut attr = MapElement {
         map: map.as_raw_fd() as u32,
         key: std::ptr::from_ref(key).addr() as u64,
-        value: if command == MAP_UPDATE_ELEM { std::ptr::from_ref(value).addr() as u64 } else { 0 },
+        value: if command == MAP_UPDATE_ELEM {
+            std::ptr::from_ref(value).addr() as u64
+        } else {
+            0
+        },
         ..MapElement::default()
     };
     bpf(command, &mut attr).map(drop)
@@ -124,7 +144,11 @@ pub(super) fn load_program(insns: &[Insn]) -> io::Result<OwnedFd> {
             license: c"Dual MIT/GPL".as_ptr().addr() as u64,
             log_level: u32::from(!log.is_empty()),
             log_size: log.len() as u32,
-            log_buf: if log.is_empty() { 0 } else { log.as_mut_ptr().addr() as u64 },
+            log_buf: if log.is_empty() {
+                0
+            } else {
+                log.as_mut_ptr().addr() as u64
+            },
             prog_name: *b"linerate\0\0\0\0\0\0\0\0",
             attach_type: ATTACH_XDP,
             ..ProgLoad::default()
@@ -140,7 +164,10 @@ pub(super) fn load_program(insns: &[Insn]) -> io::Result<OwnedFd> {
                 Err(_) => {
                     let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
                     let text = String::from_utf8_lossy(&log[end.saturating_sub(2000)..end]);
-                    Err(io::Error::new(error.kind(), format!("{error}; the verifier says: {}", text.trim())))
+                    Err(io::Error::new(
+                        error.kind(),
+                        format!("{error}; the verifier says: {}", text.trim()),
+                    ))
                 }
             }
         }
@@ -188,7 +215,12 @@ unsafe impl Attr for LinkDetach {}
 /// Detaches now: a child between fork and exec may hold the descriptor a little longer.
 pub(super) fn detach(link: OwnedFd) {
     // On kernels before 5.9, or where the interface is gone, closing has to do.
-    let _ = bpf(LINK_DETACH, &mut LinkDetach { link: link.as_raw_fd() as u32 });
+    let _ = bpf(
+        LINK_DETACH,
+        &mut LinkDetach {
+            link: link.as_raw_fd() as u32,
+        },
+    );
 }
 
 /// A shared ring of the kernel's, mapped; unmapped on drop.
@@ -202,12 +234,19 @@ unsafe impl Send for Mapping {}
 
 impl Mapping {
     /// Maps one of a socket's rings.
-    pub(super) fn of_ring(socket: BorrowedFd<'_>, page_offset: u64, bytes: usize) -> io::Result<Self> {
+    pub(super) fn of_ring(
+        socket: BorrowedFd<'_>,
+        page_offset: u64,
+        bytes: usize,
+    ) -> io::Result<Self> {
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         let rw = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
-        let at = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, rw, flags, socket, page_offset) }?;
-        let at = NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mmap returned address 0"))?;
+        let at = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), bytes, rw, flags, socket, page_offset)
+        }?;
+        let at =
+            NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mmap returned address 0"))?;
         Ok(Self { at, bytes })
     }
 
@@ -215,7 +254,9 @@ impl Mapping {
     pub(super) fn part(&self, offset: u64, bytes: usize) -> io::Result<NonNull<u8>> {
         let end = (offset as usize).checked_add(bytes);
         if end.is_none_or(|end| end > self.bytes) {
-            return Err(io::Error::other("the kernel's ring offsets lie outside of the ring"));
+            return Err(io::Error::other(
+                "the kernel's ring offsets lie outside of the ring",
+            ));
         }
         // SAFETY: within the mapping, as was just checked.
         Ok(unsafe { self.at.add(offset as usize) })
@@ -231,13 +272,22 @@ impl Drop for Mapping {
 }
 
 /// Sets an integer socket option that rustix does not know.
-pub(super) fn set_option(socket: BorrowedFd<'_>, level: c_int, option: c_int, value: u32) -> io::Result<()> {
+pub(super) fn set_option(
+    socket: BorrowedFd<'_>,
+    level: c_int,
+    option: c_int,
+    value: u32,
+) -> io::Result<()> {
     let value = value as c_int;
     let size = size_of::<c_int>() as libc::socklen_t;
     let at = std::ptr::from_ref(&value).cast();
     // SAFETY: the value outlives the call, and its size is passed.
     let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, at, size) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 /// What the kernel says of an interface.
@@ -265,7 +315,12 @@ pub(super) struct Control(OwnedFd);
 impl Control {
     pub(super) fn new() -> io::Result<Self> {
         use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-        Ok(Self(socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?))
+        Ok(Self(socket_with(
+            AddressFamily::INET,
+            SocketType::DGRAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )?))
     }
 
     /// The interface of that name.
@@ -294,7 +349,9 @@ impl Control {
             rx_queues,
             tx_queues,
             merges: self.value(name, ETHTOOL_GGRO).is_some_and(|on| on != 0),
-            strips_vlan: self.value(name, ETHTOOL_GFLAGS).is_some_and(|flags| flags & ETH_FLAG_RXVLAN != 0),
+            strips_vlan: self
+                .value(name, ETHTOOL_GFLAGS)
+                .is_some_and(|flags| flags & ETH_FLAG_RXVLAN != 0),
         })
     }
 
@@ -309,7 +366,11 @@ impl Control {
         // SAFETY: the interface ioctls read and write the `ifreq`, and through its data pointer
         // (ethtool only) the buffer that `ethtool` made as long as the command wants.
         let result = unsafe { libc::ioctl(self.0.as_raw_fd(), request, std::ptr::from_mut(ifreq)) };
-        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        if result < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        }
     }
 
     /// Runs an ethtool command on a zeroed buffer of `N` words that starts with it.
@@ -329,7 +390,9 @@ impl Control {
 
     /// The driver's name, and whether the device is on no bus: `struct ethtool_drvinfo`, 196 bytes.
     fn driver(&self, name: &str) -> (String, bool) {
-        let words = self.ethtool::<49>(name, ETHTOOL_GDRVINFO).unwrap_or([0; 49]);
+        let words = self
+            .ethtool::<49>(name, ETHTOOL_GDRVINFO)
+            .unwrap_or([0; 49]);
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let text = |at: usize| {
             let field = &bytes[at..at + 32];
@@ -342,14 +405,23 @@ impl Control {
 
     /// Receive and transmit queues in use: `struct ethtool_channels`.
     fn channels(&self, name: &str) -> (u16, u16) {
-        let [_, _, _, _, _, rx, tx, _, combined] = self.ethtool::<9>(name, ETHTOOL_GCHANNELS).unwrap_or_default();
+        let [_, _, _, _, _, rx, tx, _, combined] = self
+            .ethtool::<9>(name, ETHTOOL_GCHANNELS)
+            .unwrap_or_default();
         let clamp = |count: u32| count.clamp(1, u32::from(u16::MAX)) as u16;
         if rx + combined > 0 {
             return (clamp(rx + combined), clamp(tx + combined));
         }
         let count = |prefix: &str| {
-            let queues = std::fs::read_dir(format!("/sys/class/net/{name}/queues")).into_iter().flatten().flatten();
-            clamp(queues.filter(|queue| queue.file_name().to_string_lossy().starts_with(prefix)).count() as u32)
+            let queues = std::fs::read_dir(format!("/sys/class/net/{name}/queues"))
+                .into_iter()
+                .flatten()
+                .flatten();
+            clamp(
+                queues
+                    .filter(|queue| queue.file_name().to_string_lossy().starts_with(prefix))
+                    .count() as u32,
+            )
         };
         (count("rx-"), count("tx-"))
     }
@@ -377,7 +449,13 @@ fn named(name: &str) -> io::Result<libc::ifreq> {
 
 /// Runs a loaded program once over a frame and returns its verdict.
 #[cfg(test)]
-pub(super) fn test_run(program: BorrowedFd<'_>, frame: &[u8], repeat: u32, flags: u32, ctx: &[u32]) -> io::Result<u32> {
+pub(super) fn test_run(
+    program: BorrowedFd<'_>,
+    frame: &[u8],
+    repeat: u32,
+    flags: u32,
+    ctx: &[u32],
+) -> io::Result<u32> {
     const PROG_TEST_RUN: c_int = 10;
     #[repr(C)]
     #[derive(Default)]
@@ -406,7 +484,11 @@ pub(super) fn test_run(program: BorrowedFd<'_>, frame: &[u8], repeat: u32, flags
         data_len: frame.len() as u32,
         data: frame.as_ptr().addr() as u64,
         ctx_len: size_of_val(ctx) as u32,
-        ctx: if ctx.is_empty() { 0 } else { ctx.as_ptr().addr() as u64 },
+        ctx: if ctx.is_empty() {
+            0
+        } else {
+            ctx.as_ptr().addr() as u64
+        },
         repeat,
         flags,
         ..TestRun::default()

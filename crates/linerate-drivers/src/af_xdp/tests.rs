@@ -19,7 +19,9 @@ fn privileged() -> bool {
     if able {
         run(&format!("ip link del lrp{id}"));
     } else {
-        eprintln!("SKIP af_xdp: needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF to make veth pairs and programs");
+        eprintln!(
+            "SKIP af_xdp: needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF to make veth pairs and programs"
+        );
     }
     able
 }
@@ -27,7 +29,12 @@ fn privileged() -> bool {
 /// Runs a command and says whether it went well.
 fn run(command: &str) -> bool {
     let words: Vec<&str> = command.split_whitespace().collect();
-    Command::new(words[0]).args(&words[1..]).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
+    Command::new(words[0])
+        .args(&words[1..])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|s| s.success())
 }
 
 fn must(command: &str) {
@@ -48,8 +55,15 @@ impl Veth {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let id = std::process::id();
         let (here, there) = (format!("lx{id}a{number}"), format!("lx{id}b{number}"));
-        must(&format!("ip link add {here} {extra} type veth peer name {there} {extra}"));
-        let veth = Self { here, there, space: None, number };
+        must(&format!(
+            "ip link add {here} {extra} type veth peer name {there} {extra}"
+        ));
+        let veth = Self {
+            here,
+            there,
+            space: None,
+            number,
+        };
         for end in [&veth.here, &veth.there] {
             // No chatter of the kernel's own on the link.
             run(&format!("sysctl -qw net.ipv6.conf.{end}.disable_ipv6=1"));
@@ -76,7 +90,9 @@ impl Veth {
     fn inside(&self, command: &str) -> Command {
         let mut words = command.split_whitespace();
         let mut child = Command::new("ip");
-        child.args(["netns", "exec", self.space.as_ref().unwrap()]).args(&mut words);
+        child
+            .args(["netns", "exec", self.space.as_ref().unwrap()])
+            .args(&mut words);
         child
     }
 }
@@ -113,7 +129,12 @@ fn frame(number: u32, len: usize) -> Vec<u8> {
     bytes
 }
 
-fn send(tx: &mut dyn TxQueue, cache: &mut PoolCache, pool: &Pool, frames: impl IntoIterator<Item = Vec<u8>>) -> usize {
+fn send(
+    tx: &mut dyn TxQueue,
+    cache: &mut PoolCache,
+    pool: &Pool,
+    frames: impl IntoIterator<Item = Vec<u8>>,
+) -> usize {
     let mut sent = 0;
     for bytes in frames {
         let mut packet = cache.get(pool).unwrap();
@@ -144,7 +165,11 @@ fn receive(rx: &mut dyn RxQueue, cache: &mut PoolCache, count: usize) -> Vec<Pac
 /// All slots are home or in the cache.
 fn assert_no_slot_lost(pools: &Pools, cache: &PoolCache) {
     let pool = pools.primary();
-    assert_eq!(pool.stats().free_shared as usize + cache.held(pool), pool.slots() as usize, "slots are missing");
+    assert_eq!(
+        pool.stats().free_shared as usize + cache.held(pool),
+        pool.slots() as usize,
+        "slots are missing"
+    );
 }
 
 #[test]
@@ -152,7 +177,12 @@ fn frames_cross_a_veth_pair_in_order_and_in_place() {
     if !privileged() {
         return;
     }
-    for (layout, options) in [("staggered", ""), ("aligned", ""), ("staggered", ",mode=generic"), ("staggered", ",wakeup=off")] {
+    for (layout, options) in [
+        ("staggered", ""),
+        ("aligned", ""),
+        ("staggered", ",mode=generic"),
+        ("staggered", ",wakeup=off"),
+    ] {
         let veth = Veth::pair("");
         let mut config = PoolConfig::new("test", 4096);
         if layout == "aligned" {
@@ -163,24 +193,53 @@ fn frames_cross_a_veth_pair_in_order_and_in_place() {
         let mut left = open_port(&format!("af_xdp:{}{options}", veth.here));
         let mut right = open_port(&format!("af_xdp:{}{options}", veth.there));
         let mut from = left.start(&PortConfig::default(), &pools).unwrap();
-        let mut to = right.start(&PortConfig { index: 7, ..PortConfig::default() }, &pools).unwrap();
+        let mut to = right
+            .start(
+                &PortConfig {
+                    index: 7,
+                    ..PortConfig::default()
+                },
+                &pools,
+            )
+            .unwrap();
         assert_eq!(left.link(), Link::Up);
         for number in 0..5000_u32 {
             let len = 60 + (number as usize * 7) % 1400;
-            assert_eq!(send(&mut *from.tx[0], &mut cache, pools.primary(), [frame(number, len)]), 1);
+            assert_eq!(
+                send(
+                    &mut *from.tx[0],
+                    &mut cache,
+                    pools.primary(),
+                    [frame(number, len)]
+                ),
+                1
+            );
             if number % 32 == 31 || number == 4999 {
                 let first = number / 32 * 32;
                 let packets = receive(&mut *to.rx[0], &mut cache, (number - first + 1) as usize);
-                assert_eq!(packets.len() as u32, number - first + 1, "{:?} {:?} {:?}", right.info(), left.stats(), right.stats());
+                assert_eq!(
+                    packets.len() as u32,
+                    number - first + 1,
+                    "{:?} {:?} {:?}",
+                    right.info(),
+                    left.stats(),
+                    right.stats()
+                );
                 for (packet, number) in packets.iter().zip(first..) {
-                    assert_eq!(packet.data(), frame(number, 60 + (number as usize * 7) % 1400));
+                    assert_eq!(
+                        packet.data(),
+                        frame(number, 60 + (number as usize * 7) % 1400)
+                    );
                     assert_eq!((packet.meta().port, packet.headroom()), (7, 256));
                     assert!(pools.primary().owns(packet));
                 }
             }
         }
         let (sent, received) = (left.stats(), right.stats());
-        assert_eq!((sent.tx_packets, received.rx_packets, received.dropped()), (5000, 5000, 0));
+        assert_eq!(
+            (sent.tx_packets, received.rx_packets, received.dropped()),
+            (5000, 5000, 0)
+        );
         assert_eq!((sent.tx_bytes, sent.tx_copied), (received.rx_bytes, 0));
         println!("{:?}", right.info().facts);
         drop((from, to));
@@ -197,11 +256,20 @@ fn subnet(number: u32) -> String {
 
 fn shell(veth: &Veth, script: &str) -> bool {
     let mut command = veth.inside("bash -c");
-    command.arg(script).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success()
+    command
+        .arg(script)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap()
+        .success()
 }
 
 fn has_program(interface: &str) -> bool {
-    let shown = Command::new("ip").args(["-d", "link", "show", interface]).output().unwrap();
+    let shown = Command::new("ip")
+        .args(["-d", "link", "show", interface])
+        .output()
+        .unwrap();
     String::from_utf8_lossy(&shown.stdout).contains("prog/xdp")
 }
 
@@ -216,11 +284,20 @@ fn named_flows_come_here_and_the_kernel_keeps_the_rest() {
         must(&format!("ip addr add {net}.1/24 dev {}", veth.here));
         let pools = pools(1024);
         let mut cache = PoolCache::new(pools.as_slice());
-        let mut port = open_port(&format!("af_xdp:{},mode={mode},filter=\"udp port 5353 and ip\"", veth.here));
+        let mut port = open_port(&format!(
+            "af_xdp:{},mode={mode},filter=\"udp port 5353 and ip\"",
+            veth.here
+        ));
         let mut queues = port.start(&PortConfig::default(), &pools).unwrap();
-        assert!(shell(&veth, &format!("ping -c 3 -i 0.2 -W 2 {net}.1")), "the kernel does not answer pings ({mode})");
+        assert!(
+            shell(&veth, &format!("ping -c 3 -i 0.2 -W 2 {net}.1")),
+            "the kernel does not answer pings ({mode})"
+        );
         for _ in 0..5 {
-            assert!(shell(&veth, &format!("echo hello > /dev/udp/{net}.1/5353; echo hello > /dev/udp/{net}.1/5354")));
+            assert!(shell(
+                &veth,
+                &format!("echo hello > /dev/udp/{net}.1/5353; echo hello > /dev/udp/{net}.1/5354")
+            ));
         }
         let packets = receive(&mut *queues.rx[0], &mut cache, 5);
         assert_eq!(packets.len(), 5, "{:?}", port.stats());
@@ -228,14 +305,24 @@ fn named_flows_come_here_and_the_kernel_keeps_the_rest() {
             let headers = parse(packet.data()).unwrap();
             let l4 = headers.l4.unwrap();
             assert_eq!(packet.data()[l4 + 2..l4 + 4], 5353_u16.to_be_bytes());
-            let ip = linerate_wire::ipv4::Ipv4::new_checked(&packet.data()[headers.l3..headers.end]).unwrap();
+            let ip =
+                linerate_wire::ipv4::Ipv4::new_checked(&packet.data()[headers.l3..headers.end])
+                    .unwrap();
             // RFC 768: the sum over pseudo-header and datagram, its checksum included, is all ones.
             let mut summed = ip.pseudo_sum().to_be_bytes().to_vec();
             summed.extend(&packet.data()[l4..headers.end]);
-            assert_eq!(checksum::checksum(&summed), 0, "the checksum is unfinished ({mode})");
+            assert_eq!(
+                checksum::checksum(&summed),
+                0,
+                "the checksum is unfinished ({mode})"
+            );
         }
         let stats = port.stats();
-        assert_eq!((stats.rx_packets, stats.checksums_completed), (5, 5), "{stats:?}");
+        assert_eq!(
+            (stats.rx_packets, stats.checksums_completed),
+            (5, 5),
+            "{stats:?}"
+        );
         drop((packets, queues));
         port.stop().unwrap();
         assert!(!has_program(&veth.here));
@@ -248,7 +335,9 @@ fn named_flows_come_here_and_the_kernel_keeps_the_rest() {
 #[test]
 #[ignore = "run by another test"]
 fn child_that_holds_a_port() {
-    let Ok(interface) = std::env::var("LINERATE_TEST_INTERFACE") else { return };
+    let Ok(interface) = std::env::var("LINERATE_TEST_INTERFACE") else {
+        return;
+    };
     let mut port = open_port(&format!("af_xdp:{interface}"));
     let _queues = port.start(&PortConfig::default(), &pools(1024)).unwrap();
     std::thread::sleep(Duration::from_secs(30));
@@ -279,7 +368,11 @@ fn the_program_goes_when_the_process_is_killed() {
     }
     let veth = Veth::pair("");
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "af_xdp::tests::child_that_holds_a_port", "--ignored"])
+        .args([
+            "--exact",
+            "af_xdp::tests::child_that_holds_a_port",
+            "--ignored",
+        ])
         .env("LINERATE_TEST_INTERFACE", &veth.here)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -302,17 +395,28 @@ fn a_deleted_interface_takes_nothing_along_and_may_come_back() {
     let mut right = open_port(&format!("af_xdp:{}", veth.there));
     let mut from = left.start(&PortConfig::default(), &pools).unwrap();
     let mut to = right.start(&PortConfig::default(), &pools).unwrap();
-    send(&mut *from.tx[0], &mut cache, pools.primary(), (0..20).map(|i| frame(i, 60)));
+    send(
+        &mut *from.tx[0],
+        &mut cache,
+        pools.primary(),
+        (0..20).map(|i| frame(i, 60)),
+    );
     assert_eq!(receive(&mut *to.rx[0], &mut cache, 20).len(), 20);
 
     must(&format!("ip link del {}", veth.here));
-    assert_eq!(left.link(), Link::Down(format!("interface {} was deleted", veth.here)));
+    assert_eq!(
+        left.link(),
+        Link::Down(format!("interface {} was deleted", veth.here))
+    );
     let mut burst = Burst::new();
     for _ in 0..20_000 {
         assert_eq!(to.rx[0].rx_burst(&mut burst, &mut cache), 0);
         assert_eq!(from.rx[0].rx_burst(&mut burst, &mut cache), 0);
     }
-    assert!(matches!(to.rx[0].sleep_on(), linerate_core::port::SleepOn::Nothing));
+    assert!(matches!(
+        to.rx[0].sleep_on(),
+        linerate_core::port::SleepOn::Nothing
+    ));
     cache.fill(pools.primary(), &mut burst, 8);
     for packet in burst.iter_mut() {
         packet.set_data(&frame(1, 60));
@@ -323,10 +427,21 @@ fn a_deleted_interface_takes_nothing_along_and_may_come_back() {
     }
     cache.free(&mut burst);
     // Nothing is kept for an interface that is not there.
-    assert_eq!((from.rx[0].held(), from.tx[0].held(), to.rx[0].held(), to.tx[0].held()), (0, 0, 0, 0));
+    assert_eq!(
+        (
+            from.rx[0].held(),
+            from.tx[0].held(),
+            to.rx[0].held(),
+            to.tx[0].held()
+        ),
+        (0, 0, 0, 0)
+    );
     assert_no_slot_lost(&pools, &cache);
 
-    must(&format!("ip link add {} type veth peer name {}", veth.here, veth.there));
+    must(&format!(
+        "ip link add {} type veth peer name {}",
+        veth.here, veth.there
+    ));
     must(&format!("ip link set {} up", veth.here));
     must(&format!("ip link set {} up", veth.there));
     let mut number = 100;
@@ -334,7 +449,12 @@ fn a_deleted_interface_takes_nothing_along_and_may_come_back() {
         let mut burst = Burst::new();
         from.rx[0].rx_burst(&mut burst, &mut cache);
         number += 1;
-        send(&mut *from.tx[0], &mut cache, pools.primary(), [frame(number, 60)]);
+        send(
+            &mut *from.tx[0],
+            &mut cache,
+            pools.primary(),
+            [frame(number, 60)],
+        );
         let got = to.rx[0].rx_burst(&mut burst, &mut cache) > 0;
         to.tx[0].flush(&mut cache);
         cache.free(&mut burst);
@@ -359,17 +479,37 @@ fn a_port_stops_and_starts_again() {
     for round in 0..3 {
         let mut from = left.start(&PortConfig::default(), &pools).unwrap();
         let mut to = right.start(&PortConfig::default(), &pools).unwrap();
-        assert!(left.start(&PortConfig::default(), &pools).is_err(), "started twice");
-        send(&mut *from.tx[0], &mut cache, pools.primary(), (0..100).map(|i| frame(i, 60)));
-        assert_eq!(receive(&mut *to.rx[0], &mut cache, 100).len(), 100, "round {round}");
+        assert!(
+            left.start(&PortConfig::default(), &pools).is_err(),
+            "started twice"
+        );
+        send(
+            &mut *from.tx[0],
+            &mut cache,
+            pools.primary(),
+            (0..100).map(|i| frame(i, 60)),
+        );
+        assert_eq!(
+            receive(&mut *to.rx[0], &mut cache, 100).len(),
+            100,
+            "round {round}"
+        );
         // Some stay in the rings.
-        send(&mut *from.tx[0], &mut cache, pools.primary(), (0..100).map(|i| frame(i, 60)));
+        send(
+            &mut *from.tx[0],
+            &mut cache,
+            pools.primary(),
+            (0..100).map(|i| frame(i, 60)),
+        );
         assert!(left.stop().unwrap_err().to_string().contains("drop them"));
         drop((from, to));
         left.stop().unwrap();
         right.stop().unwrap();
         assert_no_slot_lost(&pools, &cache);
-        assert_eq!((left.stats().tx_packets, right.stats().rx_packets), (200 * (round + 1), 100 * (round + 1)));
+        assert_eq!(
+            (left.stats().tx_packets, right.stats().rx_packets),
+            (200 * (round + 1), 100 * (round + 1))
+        );
     }
 }
 
@@ -383,22 +523,63 @@ fn every_queue_has_its_own_frames() {
     let mut cache = PoolCache::new(pools.as_slice());
     let mut left = open_port(&format!("af_xdp:{}", veth.here));
     let mut right = open_port(&format!("af_xdp:{},start_queue=1", veth.there));
-    assert_eq!((left.info().max_rx_queues, right.info().max_rx_queues), (3, 2));
-    let mut from = left.start(&PortConfig { rx_queues: 1, tx_queues: 3, index: 0 }, &pools).unwrap();
-    let mut to = right.start(&PortConfig { rx_queues: 2, tx_queues: 1, index: 1 }, &pools).unwrap();
-    assert_eq!((from.rx.len(), from.tx.len(), to.rx.len(), to.tx.len()), (1, 3, 2, 1));
+    assert_eq!(
+        (left.info().max_rx_queues, right.info().max_rx_queues),
+        (3, 2)
+    );
+    let mut from = left
+        .start(
+            &PortConfig {
+                rx_queues: 1,
+                tx_queues: 3,
+                index: 0,
+            },
+            &pools,
+        )
+        .unwrap();
+    let mut to = right
+        .start(
+            &PortConfig {
+                rx_queues: 2,
+                tx_queues: 1,
+                index: 1,
+            },
+            &pools,
+        )
+        .unwrap();
+    assert_eq!(
+        (from.rx.len(), from.tx.len(), to.rx.len(), to.tx.len()),
+        (1, 3, 2, 1)
+    );
     for queue in 0..3_u32 {
         let frames = (0..10).map(|i| frame(queue * 100 + i, 60));
-        assert_eq!(send(&mut *from.tx[queue as usize], &mut cache, pools.primary(), frames), 10);
+        assert_eq!(
+            send(
+                &mut *from.tx[queue as usize],
+                &mut cache,
+                pools.primary(),
+                frames
+            ),
+            10
+        );
     }
     for (index, first) in [(0, 100), (1, 200)] {
         let packets = receive(&mut *to.rx[index], &mut cache, 10);
-        let numbers: Vec<u32> = packets.iter().map(|p| u32::from_be_bytes(*p.data()[14..].first_chunk().unwrap())).collect();
+        let numbers: Vec<u32> = packets
+            .iter()
+            .map(|p| u32::from_be_bytes(*p.data()[14..].first_chunk().unwrap()))
+            .collect();
         assert_eq!(numbers, (first..first + 10).collect::<Vec<_>>());
     }
     // Queue 0 of the right end stays the kernel's.
     assert_eq!(right.stats().rx_packets, 20);
-    assert!(right.info().facts.iter().any(|(_, fact)| fact.contains("stay with the kernel")));
+    assert!(
+        right
+            .info()
+            .facts
+            .iter()
+            .any(|(_, fact)| fact.contains("stay with the kernel"))
+    );
     drop((from, to));
     left.stop().unwrap();
     right.stop().unwrap();
@@ -412,7 +593,10 @@ fn what_is_left_undone_is_done_before_the_wire() {
     }
     let veth = Veth::pair("");
     let mut all = vec![Pool::new(&PoolConfig::new("test", 1024)).unwrap()];
-    let large = PoolConfig { class: linerate_core::packet::SlotClass::Large, ..PoolConfig::new("large", 64) };
+    let large = PoolConfig {
+        class: linerate_core::packet::SlotClass::Large,
+        ..PoolConfig::new("large", 64)
+    };
     all.push(Pool::new(&large).unwrap());
     let pools = Pools::new(all);
     let large = pools.as_slice()[1].clone();
@@ -421,15 +605,16 @@ fn what_is_left_undone_is_done_before_the_wire() {
     let mut right = open_port(&format!("af_xdp:{},csum=off", veth.there));
     let mut from = left.start(&PortConfig::default(), &pools).unwrap();
     let mut to = right.start(&PortConfig::default(), &pools).unwrap();
-    let mut push = |cache: &mut PoolCache, pool: &Pool, bytes: &[u8], duty: &dyn Fn(&mut Packet)| {
-        let mut packet = cache.get(pool).unwrap();
-        assert!(packet.set_data(bytes));
-        duty(&mut packet);
-        let mut burst = Burst::new();
-        burst.push(packet).unwrap();
-        assert_eq!(from.tx[0].tx_burst(&mut burst, cache), 1);
-        from.tx[0].flush(cache);
-    };
+    let mut push =
+        |cache: &mut PoolCache, pool: &Pool, bytes: &[u8], duty: &dyn Fn(&mut Packet)| {
+            let mut packet = cache.get(pool).unwrap();
+            assert!(packet.set_data(bytes));
+            duty(&mut packet);
+            let mut burst = Burst::new();
+            burst.push(packet).unwrap();
+            assert_eq!(from.tx[0].tx_burst(&mut burst, cache), 1);
+            from.tx[0].flush(cache);
+        };
     // Of another pool: copied.
     push(&mut cache, &large, &frame(1, 100), &|_| {});
     // A tag that was taken off: put back.
@@ -457,22 +642,53 @@ fn what_is_left_undone_is_done_before_the_wire() {
     let mut tcp = frame(0, 14 + 40 + 10_000);
     tcp[12..14].copy_from_slice(&[8, 0]);
     tcp[14..54].fill(0);
-    (tcp[14], tcp[16], tcp[17], tcp[22], tcp[23]) = (0x45, (10_040_u16 >> 8) as u8, (10_040 & 0xff) as u8, 64, 6);
+    (tcp[14], tcp[16], tcp[17], tcp[22], tcp[23]) =
+        (0x45, (10_040_u16 >> 8) as u8, (10_040 & 0xff) as u8, 64, 6);
     (tcp[34 + 12], tcp[34 + 13]) = (0x50, 0x10);
     push(&mut cache, &large, &tcp, &|packet| {
-        packet.meta_mut().offload.insert(Offload::GSO_TCP4 | Offload::CSUM_PARTIAL);
+        packet
+            .meta_mut()
+            .offload
+            .insert(Offload::GSO_TCP4 | Offload::CSUM_PARTIAL);
         packet.meta_mut().gso_size = 1460;
     });
 
     let packets = receive(&mut *to.rx[0], &mut cache, 5 + 7);
     let lens: Vec<usize> = packets.iter().map(Packet::len).collect();
-    assert_eq!(lens, [100, 104, 100, 1514, 1518, 1514, 1514, 1514, 1514, 1514, 1514, 54 + 10_000 - 6 * 1460]);
+    assert_eq!(
+        lens,
+        [
+            100,
+            104,
+            100,
+            1514,
+            1518,
+            1514,
+            1514,
+            1514,
+            1514,
+            1514,
+            1514,
+            54 + 10_000 - 6 * 1460
+        ]
+    );
     assert_eq!(packets[0].data(), frame(1, 100));
     assert_eq!(packets[1].data()[12..20], [0x81, 0, 0, 5, 0x88, 0xb5, 0, 0]);
-    assert_eq!(checksum::checksum(&packets[2].data()[20..24]), checksum::checksum(&frame(3, 100)[20..24]));
+    assert_eq!(
+        checksum::checksum(&packets[2].data()[20..24]),
+        checksum::checksum(&frame(3, 100)[20..24])
+    );
     assert_ne!(packets[2].data()[24..26], frame(3, 100)[24..26]);
     let stats = left.stats();
-    assert_eq!((stats.tx_packets, stats.tx_copied, stats.segmented, stats.checksums_completed), (12, 1, 1, 1));
+    assert_eq!(
+        (
+            stats.tx_packets,
+            stats.tx_copied,
+            stats.segmented,
+            stats.checksums_completed
+        ),
+        (12, 1, 1, 1)
+    );
     assert_eq!(stats.tx_drops, [("oversize", 2), ("malformed", 1)]);
     drop((packets, from, to));
     left.stop().unwrap();
@@ -505,7 +721,12 @@ fn frames_that_nobody_polls_for_are_counted() {
     assert_eq!((taken, burst.len()), (128, 64));
     from.tx[0].flush(&mut cache);
     cache.free(&mut burst);
-    send(&mut *from.tx[0], &mut cache, pools.primary(), (0..172).map(|i| frame(i, 60)));
+    send(
+        &mut *from.tx[0],
+        &mut cache,
+        pools.primary(),
+        (0..172).map(|i| frame(i, 60)),
+    );
     wait_for("300 frames are sent", || {
         from.tx[0].flush(&mut cache);
         from.tx[0].held() == 0
@@ -537,7 +758,12 @@ fn frames_that_nobody_polls_for_are_counted() {
         kept.extend(got.drain());
     }
     let drops = right.stats().rx_drops;
-    assert!(drops.iter().any(|&(reason, count)| reason == "no_buffer" && count > 0), "{drops:?}");
+    assert!(
+        drops
+            .iter()
+            .any(|&(reason, count)| reason == "no_buffer" && count > 0),
+        "{drops:?}"
+    );
     drop((kept, packets, from, to));
     left.stop().unwrap();
     right.stop().unwrap();
@@ -556,54 +782,128 @@ fn errors_name_the_port_the_reason_and_the_fix() {
             assert!(error.contains(word), "no `{word}` in: {error}");
         }
     };
-    expect(error("af_xdp:nosuch0", &plain, &pools), &["af_xdp:nosuch0", "no interface `nosuch0`", "ip link"]);
+    expect(
+        error("af_xdp:nosuch0", &plain, &pools),
+        &["af_xdp:nosuch0", "no interface `nosuch0`", "ip link"],
+    );
     expect(error("af_xdp:", &plain, &pools), &["an interface"]);
     let veth = Veth::pair("");
     let name = &veth.here;
-    expect(error(&format!("af_xdp:{name},mode=fast"), &plain, &pools), &["mode", "native"]);
-    expect(error(&format!("af_xdp:{name},speed=9"), &plain, &pools), &["speed", "queues, start_queue"]);
-    expect(error(&format!("af_xdp:{name},ring=1000"), &plain, &pools), &["power of two"]);
-    expect(error(&format!("af_xdp:{name},filter=udp prt 53"), &plain, &pools), &["filter", "prt"]);
-    expect(error(&format!("af_xdp:{name},mode=generic,copy=off"), &plain, &pools), &["copy"]);
-    expect(error(&format!("af_xdp:{name},copy=off"), &plain, &pools), &["zero-copy", "copy=auto"]);
-    expect(error(&format!("af_xdp:{name},queues=2"), &plain, &pools), &["2 receive queues", "it has 1", "ethtool -L"]);
-    expect(error(&format!("af_xdp:{name},start_queue=1"), &plain, &pools), &["it has 0"]);
-    let two = PortConfig { rx_queues: 2, ..PortConfig::default() };
-    expect(error(&format!("af_xdp:{name}"), &two, &pools), &["it has 1"]);
-    expect(error(&format!("af_xdp:{name},ring=2048"), &plain, &pools), &["pool `test` has 1024 slots"]);
-    let many = vec!["vlan"; 9].join(" and ") + " and ip";
-    expect(error(&format!("af_xdp:{name},filter={many}"), &plain, &pools), &["cannot be run in the kernel", "VLAN tags"]);
+    expect(
+        error(&format!("af_xdp:{name},mode=fast"), &plain, &pools),
+        &["mode", "native"],
+    );
+    expect(
+        error(&format!("af_xdp:{name},speed=9"), &plain, &pools),
+        &["speed", "queues, start_queue"],
+    );
+    expect(
+        error(&format!("af_xdp:{name},ring=1000"), &plain, &pools),
+        &["power of two"],
+    );
+    expect(
+        error(&format!("af_xdp:{name},filter=udp prt 53"), &plain, &pools),
+        &["filter", "prt"],
+    );
+    expect(
+        error(
+            &format!("af_xdp:{name},mode=generic,copy=off"),
+            &plain,
+            &pools,
+        ),
+        &["copy"],
+    );
+    expect(
+        error(&format!("af_xdp:{name},copy=off"), &plain, &pools),
+        &["zero-copy", "copy=auto"],
+    );
+    expect(
+        error(&format!("af_xdp:{name},queues=2"), &plain, &pools),
+        &["2 receive queues", "it has 1", "ethtool -L"],
+    );
+    expect(
+        error(&format!("af_xdp:{name},start_queue=1"), &plain, &pools),
+        &["it has 0"],
+    );
+    let two = PortConfig {
+        rx_queues: 2,
+        ..PortConfig::default()
+    };
+    expect(
+        error(&format!("af_xdp:{name}"), &two, &pools),
+        &["it has 1"],
+    );
+    expect(
+        error(&format!("af_xdp:{name},ring=2048"), &plain, &pools),
+        &["pool `test` has 1024 slots"],
+    );
+    let many = ["vlan"; 9].join(" and ") + " and ip";
+    expect(
+        error(&format!("af_xdp:{name},filter={many}"), &plain, &pools),
+        &["cannot be run in the kernel", "VLAN tags"],
+    );
 
-    let second = open_port(&format!("af_xdp:{name}")).start(&plain, &pools).map(|queues| {
-        drop(queues);
-        open_port(&format!("af_xdp:{name}"))
-    });
+    let second = open_port(&format!("af_xdp:{name}"))
+        .start(&plain, &pools)
+        .map(|queues| {
+            drop(queues);
+            open_port(&format!("af_xdp:{name}"))
+        });
     assert!(second.is_ok());
     let mut first = open_port(&format!("af_xdp:{name}"));
     let queues = first.start(&plain, &pools).unwrap();
-    expect(error(&format!("af_xdp:{name}"), &plain, &pools), &["another program is there", "xdp off"]);
+    expect(
+        error(&format!("af_xdp:{name}"), &plain, &pools),
+        &["another program is there", "xdp off"],
+    );
     drop(queues);
     first.stop().unwrap();
 
     must(&format!("ip link set {name} mtu 3000"));
-    expect(error(&format!("af_xdp:{name}"), &plain, &pools), &["MTU 3000", "mtu 2094"]);
+    expect(
+        error(&format!("af_xdp:{name}"), &plain, &pools),
+        &["MTU 3000", "mtu 2094"],
+    );
     must(&format!("ip link set {name} mtu 1500"));
     must(&format!("ip link set {} mtu 9000", veth.there));
-    expect(error(&format!("af_xdp:{name},mode=native"), &plain, &pools), &["MTU", "3506", "peer"]);
+    expect(
+        error(&format!("af_xdp:{name},mode=native"), &plain, &pools),
+        &["MTU", "3506", "peer"],
+    );
     let mut generic = open_port(&format!("af_xdp:{name}"));
     let queues = generic.start(&plain, &pools).unwrap();
     let facts = generic.info().facts;
-    assert!(facts.iter().any(|(key, fact)| *key == "mode" && fact.starts_with("generic, copy")), "{facts:?}");
-    assert!(facts.iter().any(|(_, fact)| fact.contains("not to be had")), "{facts:?}");
+    assert!(
+        facts
+            .iter()
+            .any(|(key, fact)| *key == "mode" && fact.starts_with("generic, copy")),
+        "{facts:?}"
+    );
+    assert!(
+        facts.iter().any(|(_, fact)| fact.contains("not to be had")),
+        "{facts:?}"
+    );
     drop(queues);
     generic.stop().unwrap();
     must(&format!("ip link set {name} down"));
-    expect(error(&format!("af_xdp:{name}"), &plain, &pools), &["is down", "ip link set"]);
+    expect(
+        error(&format!("af_xdp:{name}"), &plain, &pools),
+        &["is down", "ip link set"],
+    );
 
     let large = linerate_core::packet::SlotClass::Large;
     must(&format!("ip link set {name} up"));
-    let large = Pools::new(vec![Pool::new(&PoolConfig { class: large, ..PoolConfig::new("large", 16) }).unwrap()]);
-    expect(error(&format!("af_xdp:{name}"), &plain, &large), &["pool `large`", "2048 to 4096"]);
+    let large = Pools::new(vec![
+        Pool::new(&PoolConfig {
+            class: large,
+            ..PoolConfig::new("large", 16)
+        })
+        .unwrap(),
+    ]);
+    expect(
+        error(&format!("af_xdp:{name}"), &plain, &large),
+        &["pool `large`", "2048 to 4096"],
+    );
 }
 
 #[test]
@@ -620,21 +920,42 @@ fn missing_privileges_are_named() {
             // 38 MB: more than the usual limit on locked memory.
             let pools = pools(16_384);
             let left = CapabilitySet::all() - taken;
-            let sets = CapabilitySets { effective: left, permitted: left, inheritable: CapabilitySet::empty() };
+            let sets = CapabilitySets {
+                effective: left,
+                permitted: left,
+                inheritable: CapabilitySet::empty(),
+            };
             let held = rustix::thread::capabilities(None).unwrap();
-            set_capabilities(None, CapabilitySets { effective: held.effective & left, permitted: held.permitted & left, ..sets }).unwrap();
+            set_capabilities(
+                None,
+                CapabilitySets {
+                    effective: held.effective & left,
+                    permitted: held.permitted & left,
+                    ..sets
+                },
+            )
+            .unwrap();
             error(&spec, &PortConfig::default(), &pools)
         });
         thread.join().unwrap()
     };
     let bpf = without(CapabilitySet::all());
-    assert!(bpf.contains("CAP_BPF") && bpf.contains("setcap cap_net_raw"), "{bpf}");
+    assert!(
+        bpf.contains("CAP_BPF") && bpf.contains("setcap cap_net_raw"),
+        "{bpf}"
+    );
     let raw = without(CapabilitySet::NET_RAW);
-    assert!(raw.contains("CAP_NET_RAW") && raw.contains("setcap"), "{raw}");
+    assert!(
+        raw.contains("CAP_NET_RAW") && raw.contains("setcap"),
+        "{raw}"
+    );
     let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock);
     if limit.current.is_some_and(|bytes| bytes < 32 << 20) {
         let memory = without(CapabilitySet::IPC_LOCK);
-        assert!(memory.contains("RLIMIT_MEMLOCK") && memory.contains("ulimit -l"), "{memory}");
+        assert!(
+            memory.contains("RLIMIT_MEMLOCK") && memory.contains("ulimit -l"),
+            "{memory}"
+        );
     }
     assert!(!has_program(&veth.here));
 }
@@ -647,18 +968,32 @@ fn programs_of_the_system_talk_through_two_ports() {
     }
     for mode in ["native", "generic"] {
         let net = subnet(100 + NEXT.load(Ordering::Relaxed));
-        let veths = [Veth::into_space(&format!("{net}.1/24")), Veth::into_space(&format!("{net}.2/24"))];
+        let veths = [
+            Veth::into_space(&format!("{net}.1/24")),
+            Veth::into_space(&format!("{net}.2/24")),
+        ];
         if mode == "generic" {
             for veth in &veths {
                 let off = format!("ethtool -K {} tso off gso off", veth.there);
-                assert!(veth.inside(&off).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success());
+                assert!(
+                    veth.inside(&off)
+                        .stdout(Stdio::null())
+                        .stderr(Stdio::null())
+                        .status()
+                        .unwrap()
+                        .success()
+                );
             }
         }
         let pools = pools(8192);
-        let mut ports: Vec<AfXdpPort> =
-            veths.iter().map(|veth| open_port(&format!("af_xdp:{},mode={mode}", veth.here))).collect();
-        let mut queues: Vec<Queues> =
-            ports.iter_mut().map(|port| port.start(&PortConfig::default(), &pools).unwrap()).collect();
+        let mut ports: Vec<AfXdpPort> = veths
+            .iter()
+            .map(|veth| open_port(&format!("af_xdp:{},mode={mode}", veth.here)))
+            .collect();
+        let mut queues: Vec<Queues> = ports
+            .iter_mut()
+            .map(|port| port.start(&PortConfig::default(), &pools).unwrap())
+            .collect();
         let stop = std::sync::atomic::AtomicBool::new(false);
         let dropped = std::thread::scope(|scope| {
             let stop = &stop;
@@ -684,7 +1019,10 @@ fn programs_of_the_system_talk_through_two_ports() {
                 assert_no_slot_lost_but_those_of(pools, &cache);
                 dropped
             });
-            let ping = shell(&veths[0], &format!("ping -q -c 20 -i 0.05 -W 2 {net}.2 | grep -q ' 0% packet loss'"));
+            let ping = shell(
+                &veths[0],
+                &format!("ping -q -c 20 -i 0.05 -W 2 {net}.2 | grep -q ' 0% packet loss'"),
+            );
             let server = veths[1].inside("iperf3 -s").stdout(Stdio::null()).spawn();
             let server = Killed(server.unwrap());
             std::thread::sleep(Duration::from_millis(300));
@@ -693,7 +1031,10 @@ fn programs_of_the_system_talk_through_two_ports() {
             drop(server);
             stop.store(true, Ordering::Relaxed);
             let dropped = forwarder.join().unwrap();
-            assert!(ping && forth && back, "ping {ping}, iperf3 {forth}, the other way {back} ({mode})");
+            assert!(
+                ping && forth && back,
+                "ping {ping}, iperf3 {forth}, the other way {back} ({mode})"
+            );
             dropped
         });
         for port in &mut ports {
@@ -703,8 +1044,16 @@ fn programs_of_the_system_talk_through_two_ports() {
         println!("{mode}: {dropped} dropped between, {left:?} {right:?}");
         // Received here, sent there, without a copy.
         assert_eq!((left.tx_copied, right.tx_copied), (0, 0));
-        assert!(left.rx_packets > 1000 && left.checksums_completed > 1000, "{left:?}");
-        assert!(left.rx_drops.iter().all(|&(reason, _)| reason != "oversize"), "{left:?}");
+        assert!(
+            left.rx_packets > 1000 && left.checksums_completed > 1000,
+            "{left:?}"
+        );
+        assert!(
+            left.rx_drops
+                .iter()
+                .all(|&(reason, _)| reason != "oversize"),
+            "{left:?}"
+        );
     }
 }
 

@@ -11,7 +11,12 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 fn run(command: &str) -> bool {
     let mut words = command.split_whitespace();
     let mut command = Command::new(words.next().unwrap());
-    command.args(words).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    command
+        .args(words)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
 }
 
 /// A veth pair, gone with the value.
@@ -23,7 +28,9 @@ impl Veth {
         let ends = ["a", "b"].map(|end| format!("lc{}{end}{number}", std::process::id()));
         let [a, b] = &ends;
         let many = format!("numrxqueues {queues} numtxqueues {queues}");
-        if !run(&format!("ip link add {a} {many} type veth peer name {b} {many}")) {
+        if !run(&format!(
+            "ip link add {a} {many} type veth peer name {b} {many}"
+        )) {
             return Err("needs CAP_NET_ADMIN to make a veth pair".into());
         }
         for end in &ends {
@@ -43,9 +50,17 @@ impl Drop for Veth {
 fn over_veth(options: &'static str, queues: u16) -> impl Fn() -> Result<Pair, String> {
     move || {
         let veth = Veth::new(queues)?;
-        let open = |end: &str| -> Box<dyn Port> { Drivers::new().open(&format!("af_xdp:{end}{options}")).unwrap() };
+        let open = |end: &str| -> Box<dyn Port> {
+            Drivers::new()
+                .open(&format!("af_xdp:{end}{options}"))
+                .unwrap()
+        };
         let [a, b] = [&veth.0[0], &veth.0[1]].map(|end| open(end));
-        Ok(Pair { a, b, guard: Box::new(veth) })
+        Ok(Pair {
+            a,
+            b,
+            guard: Box::new(veth),
+        })
     }
 }
 

@@ -109,23 +109,39 @@ fn the_kernel_runs_a_filter_as_the_filter_runs_itself() {
     for expression in EXPRESSIONS {
         let filter: Filter = expression.parse().unwrap();
         let insns = assemble(&filter, Verdict::Drop).unwrap();
-        let program = sys::load_program(&insns).unwrap_or_else(|error| panic!("`{expression}`: {error}"));
+        let program =
+            sys::load_program(&insns).unwrap_or_else(|error| panic!("`{expression}`: {error}"));
         let mut passed = 0;
         for frame in &frames {
             let verdict = sys::test_run(program.as_fd(), frame, 1, 0, &[]).unwrap();
-            assert_eq!(verdict == 1, filter.matches(frame), "`{expression}` on {frame:02x?}");
+            assert_eq!(
+                verdict == 1,
+                filter.matches(frame),
+                "`{expression}` on {frame:02x?}"
+            );
             passed += u32::from(verdict == 1);
         }
-        assert!(passed > 0, "`{expression}` matches none of the test's frames");
+        assert!(
+            passed > 0,
+            "`{expression}` matches none of the test's frames"
+        );
     }
 }
 
 #[test]
 fn what_the_kernel_cannot_run_is_said() {
-    let many = vec!["vlan"; 9].join(" and ") + " and ip";
-    assert!(assemble(&many.parse().unwrap(), Verdict::Drop).unwrap_err().contains("VLAN tags"));
+    let many = ["vlan"; 9].join(" and ") + " and ip";
+    assert!(
+        assemble(&many.parse().unwrap(), Verdict::Drop)
+            .unwrap_err()
+            .contains("VLAN tags")
+    );
     let long = vec!["port 1"; 2000].join(" or ");
-    assert!(assemble(&long.parse().unwrap(), Verdict::Drop).unwrap_err().contains("instructions"));
+    assert!(
+        assemble(&long.parse().unwrap(), Verdict::Drop)
+            .unwrap_err()
+            .contains("instructions")
+    );
 }
 
 #[test]
@@ -136,7 +152,12 @@ fn without_a_filter_nothing_of_the_frame_is_looked_at() {
 
 #[test]
 fn a_refused_program_shows_what_the_verifier_says() {
-    let bad = [Insn { code: 0x95, registers: 0, offset: 0, imm: 0 }];
+    let bad = [Insn {
+        code: 0x95,
+        registers: 0,
+        offset: 0,
+        imm: 0,
+    }];
     let error = sys::load_program(&bad).unwrap_err();
     if error.raw_os_error() == Some(1) {
         eprintln!("SKIP af_xdp: needs CAP_BPF and CAP_NET_ADMIN to load programs");

@@ -20,7 +20,9 @@ pub fn duties() -> Offload {
 /// Whether a packet of the burst has any of these flags.
 #[inline]
 pub fn any(burst: &Burst, flags: Offload) -> bool {
-    burst.iter().fold(false, |found, packet| found | packet.meta().offload.intersects(flags))
+    burst.iter().fold(false, |found, packet| {
+        found | packet.meta().offload.intersects(flags)
+    })
 }
 
 /// Puts the tags that stand in metadata back into the frames.
@@ -39,7 +41,11 @@ pub fn put_tag_back(packet: &mut Packet) {
         return;
     }
     let service = meta.offload.contains(Offload::VLAN_8021AD);
-    let tpid = if service { EtherType::SERVICE_VLAN } else { EtherType::VLAN };
+    let tpid = if service {
+        EtherType::SERVICE_VLAN
+    } else {
+        EtherType::VLAN
+    };
     let tci = meta.vlan_tci;
     if packet.prepend(vlan::TAG_LEN).is_none() {
         return;
@@ -71,7 +77,10 @@ pub struct Finisher {
 impl Finisher {
     /// Segments get slots from the smallest of these pools that takes them.
     pub fn new(pools: &Pools) -> Self {
-        Self { pools: pools.clone(), pending: VecDeque::new() }
+        Self {
+            pools: pools.clone(),
+            pending: VecDeque::new(),
+        }
     }
 
     /// Packets that wait: for the ledger.

@@ -18,13 +18,18 @@ impl Pace {
     const EMPTY: u32 = 32;
 
     pub(crate) fn new() -> Self {
-        Self { last: Instant::now(), polls: Self::POLLS }
+        Self {
+            last: Instant::now(),
+            polls: Self::POLLS,
+        }
     }
 
     /// Counts a poll; whether it is time for a look.
     #[inline]
     pub(crate) fn due(&mut self, empty: bool) -> bool {
-        self.polls = self.polls.saturating_sub(if empty { Self::EMPTY } else { 1 });
+        self.polls = self
+            .polls
+            .saturating_sub(if empty { Self::EMPTY } else { 1 });
         self.polls == 0 && self.elapsed()
     }
 

@@ -34,7 +34,9 @@ pub(crate) fn read(header: &Header, meta: &mut Meta, shift: u16) -> bool {
         meta.offload.insert(Offload::CSUM_VALID);
     }
     if flags & NEEDS_CSUM != 0 {
-        let Ok(offset) = u8::try_from(word(8)) else { return false };
+        let Ok(offset) = u8::try_from(word(8)) else {
+            return false;
+        };
         meta.offload.insert(Offload::CSUM_PARTIAL);
         meta.csum_start = word(6).saturating_add(shift);
         meta.csum_offset = offset;
@@ -55,7 +57,10 @@ pub(crate) fn read(header: &Header, meta: &mut Meta, shift: u16) -> bool {
 #[inline]
 pub(crate) fn write(packet: &Packet) -> Header {
     let meta = packet.meta();
-    if !meta.offload.intersects(Offload::CSUM_PARTIAL | Offload::GSO) {
+    if !meta
+        .offload
+        .intersects(Offload::CSUM_PARTIAL | Offload::GSO)
+    {
         return [0; LEN];
     }
     unfinished(packet, meta)
@@ -65,16 +70,26 @@ fn unfinished(packet: &Packet, meta: &Meta) -> Header {
     let mut header = [0; LEN];
     let mut put = |at: usize, value: u16| header[at..at + 2].copy_from_slice(&value.to_ne_bytes());
     let offload = meta.offload;
-    let l4 = packet.data().get(usize::from(meta.csum_start)..).unwrap_or_default();
+    let l4 = packet
+        .data()
+        .get(usize::from(meta.csum_start)..)
+        .unwrap_or_default();
     let (gso, l4_len) = if offload.contains(Offload::GSO_UDP) {
         (GSO_UDP_L4, linerate_wire::udp::HEADER_LEN)
     } else if offload.intersects(Offload::GSO) {
-        let kind = if offload.contains(Offload::GSO_TCP4) { GSO_TCPV4 } else { GSO_TCPV6 };
+        let kind = if offload.contains(Offload::GSO_TCP4) {
+            GSO_TCPV4
+        } else {
+            GSO_TCPV6
+        };
         // RFC 3168 6.1.2: a device must know that only the first segment may carry CWR.
         let header = Tcp::new_checked(l4).ok();
         let reduced = header.is_some_and(|tcp| tcp.flags() & flag::CWR != 0);
         let ecn = if reduced { GSO_ECN } else { 0 };
-        (kind | ecn, header.map_or(HEADER_LEN, |tcp| tcp.header_len()))
+        (
+            kind | ecn,
+            header.map_or(HEADER_LEN, |tcp| tcp.header_len()),
+        )
     } else {
         (GSO_NONE, usize::from(meta.csum_offset) + 2)
     };
@@ -86,7 +101,11 @@ fn unfinished(packet: &Packet, meta: &Meta) -> Header {
     if gso != GSO_NONE {
         put(4, meta.gso_size);
     }
-    header[0] = if offload.contains(Offload::CSUM_PARTIAL) { NEEDS_CSUM } else { 0 };
+    header[0] = if offload.contains(Offload::CSUM_PARTIAL) {
+        NEEDS_CSUM
+    } else {
+        0
+    };
     header[1] = gso;
     header
 }

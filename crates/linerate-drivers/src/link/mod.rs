@@ -28,7 +28,8 @@ impl Interface {
     /// # Errors
     /// [`PortError::BadValue`] where no interface can have that name.
     pub(crate) fn named_by(spec: &Spec) -> Result<Self, PortError> {
-        let expected = format!("the name of an interface, 1 to {NAME_MAX} bytes without `/`, `:` or spaces");
+        let expected =
+            format!("the name of an interface, 1 to {NAME_MAX} bytes without `/`, `:` or spaces");
         let name = spec.required_target(&expected)?;
         let forbidden = |byte: u8| byte == b'/' || byte == b':' || byte == b'%' || byte <= b' ';
         if name.len() > NAME_MAX || name.bytes().any(forbidden) || name == "." || name == ".." {
@@ -40,7 +41,10 @@ impl Interface {
             source,
             fix: "raise the limit of open files with `ulimit -n`".into(),
         })?;
-        Ok(Self { name: name.into(), socket })
+        Ok(Self {
+            name: name.into(),
+            socket,
+        })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -77,7 +81,11 @@ impl Interface {
 
     pub(crate) fn set_up(&self, up: bool) -> io::Result<()> {
         let flags = sys::flags(&self.socket, &self.name)?;
-        let flags = if up { flags | libc::IFF_UP } else { flags & !libc::IFF_UP };
+        let flags = if up {
+            flags | libc::IFF_UP
+        } else {
+            flags & !libc::IFF_UP
+        };
         sys::set_flags(&self.socket, &self.name, flags)
     }
 
@@ -87,9 +95,9 @@ impl Interface {
         match sys::flags(&self.socket, name) {
             Err(error) if is_gone(&error) => Link::Down(format!("interface `{name}` was deleted")),
             Err(error) => Link::Down(format!("interface `{name}`: {error}")),
-            Ok(flags) if flags & libc::IFF_UP == 0 => {
-                Link::Down(format!("interface `{name}` is down; `ip link set {name} up`"))
-            }
+            Ok(flags) if flags & libc::IFF_UP == 0 => Link::Down(format!(
+                "interface `{name}` is down; `ip link set {name} up`"
+            )),
             Ok(flags) if flags & libc::IFF_RUNNING == 0 => {
                 Link::Down(format!("interface `{name}` has no carrier"))
             }
@@ -112,7 +120,11 @@ impl Interface {
             return self.missing(port);
         }
         if matches!(source.raw_os_error(), Some(libc::EPERM | libc::EACCES)) {
-            return no_permission(port, format!("{action} of `{}`", self.name), "CAP_NET_ADMIN");
+            return no_permission(
+                port,
+                format!("{action} of `{}`", self.name),
+                "CAP_NET_ADMIN",
+            );
         }
         PortError::System {
             port: port.into(),
@@ -131,7 +143,8 @@ pub(crate) fn is_gone(error: &io::Error) -> bool {
 /// The error for a missing capability, with the commands that give it.
 pub(crate) fn no_permission(port: &str, action: String, capability: &'static str) -> PortError {
     let short = capability.trim_start_matches("CAP_");
-    let file = std::env::current_exe().map_or_else(|_| "linerate".into(), |path| path.display().to_string());
+    let file = std::env::current_exe()
+        .map_or_else(|_| "linerate".into(), |path| path.display().to_string());
     PortError::Permission {
         port: port.into(),
         action,

@@ -20,7 +20,11 @@ pub(crate) fn request(name: &str) -> libc::ifreq {
     // SAFETY: `ifreq` is integers and a union of such; all zeros are a value of it.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     let room = libc::IFNAMSIZ - 1;
-    for (to, &from) in request.ifr_name.iter_mut().zip(name.as_bytes().iter().take(room)) {
+    for (to, &from) in request
+        .ifr_name
+        .iter_mut()
+        .zip(name.as_bytes().iter().take(room))
+    {
         *to = from as libc::c_char;
     }
     request
@@ -29,7 +33,11 @@ pub(crate) fn request(name: &str) -> libc::ifreq {
 fn ioctl(socket: &OwnedFd, operation: c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
     // SAFETY: the SIOC[GS]IF ioctls used here read and write one `ifreq`, borrowed for the call.
     let rc = unsafe { libc::ioctl(socket.as_raw_fd(), operation as libc::Ioctl, request) };
-    if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if rc < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 pub(super) fn index(socket: &OwnedFd, name: &str) -> io::Result<i32> {
@@ -71,12 +79,18 @@ pub(super) fn hardware(socket: &OwnedFd, name: &str) -> io::Result<(u16, [u8; 6]
     ioctl(socket, libc::SIOCGIFHWADDR as c_ulong, &mut request)?;
     // SAFETY: SIOCGIFHWADDR filled in this member.
     let address = unsafe { request.ifr_ifru.ifru_hwaddr };
-    Ok((address.sa_family, std::array::from_fn(|i| address.sa_data[i] as u8)))
+    Ok((
+        address.sa_family,
+        std::array::from_fn(|i| address.sa_data[i] as u8),
+    ))
 }
 
 pub(super) fn set_mac(socket: &OwnedFd, name: &str, mac: [u8; 6]) -> io::Result<()> {
     let mut request = request(name);
-    let mut address = libc::sockaddr { sa_family: libc::ARPHRD_ETHER, sa_data: [0; 14] };
+    let mut address = libc::sockaddr {
+        sa_family: libc::ARPHRD_ETHER,
+        sa_data: [0; 14],
+    };
     for (to, from) in address.sa_data.iter_mut().zip(mac) {
         *to = from as libc::c_char;
     }

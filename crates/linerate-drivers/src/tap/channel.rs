@@ -30,7 +30,11 @@ pub(super) enum Refused {
 
 impl Channel {
     /// Opens a queue; makes the TAP where there is none.
-    pub(super) fn open(interface: &Arc<Interface>, several: bool, large: bool) -> Result<Self, Refused> {
+    pub(super) fn open(
+        interface: &Arc<Interface>,
+        several: bool,
+        large: bool,
+    ) -> Result<Self, Refused> {
         let (fd, offloads) = attach(interface, several, large)?;
         Ok(Self {
             interface: interface.clone(),
@@ -47,12 +51,16 @@ impl Channel {
     }
 
     pub(super) fn set_persist(&self, persist: bool) -> io::Result<()> {
-        self.current().map_or(Ok(()), |fd| sys::set_persist(&fd, persist))
+        self.current()
+            .map_or(Ok(()), |fd| sys::set_persist(&fd, persist))
     }
 
     /// The descriptor.
     pub(super) fn current(&self) -> Option<Arc<OwnedFd>> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.now
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Forgets a descriptor whose TAP is gone.
@@ -80,7 +88,11 @@ impl Channel {
     }
 }
 
-fn attach(interface: &Interface, several: bool, large: bool) -> Result<(OwnedFd, &'static str), Refused> {
+fn attach(
+    interface: &Interface,
+    several: bool,
+    large: bool,
+) -> Result<(OwnedFd, &'static str), Refused> {
     const TCP: u32 = libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
     const UDP: u32 = libc::TUN_F_USO4 | libc::TUN_F_USO6;
     let fd = sys::device().map_err(Refused::Device)?;

@@ -50,14 +50,26 @@ pub const KIND: Kind = Kind {
 
 /// The options of [`open`].
 pub const OPTIONS: &[OptionHelp] = &[
-    OptionHelp { key: "queues", value: "N", help: "most receive queues, 1 to 64; default 1" },
+    OptionHelp {
+        key: "queues",
+        value: "N",
+        help: "most receive queues, 1 to 64; default 1",
+    },
     OptionHelp {
         key: "mac",
         value: "ADDRESS",
         help: "address of the kernel's end; default what it has, or a random one",
     },
-    OptionHelp { key: "mtu", value: "N", help: "MTU of the kernel's end, 68 to 65521; default what it has, or 1500" },
-    OptionHelp { key: "up", value: "on|off", help: "bring the kernel's end up; default on" },
+    OptionHelp {
+        key: "mtu",
+        value: "N",
+        help: "MTU of the kernel's end, 68 to 65521; default what it has, or 1500",
+    },
+    OptionHelp {
+        key: "up",
+        value: "on|off",
+        help: "bring the kernel's end up; default on",
+    },
     OptionHelp {
         key: "persist",
         value: "on|off",
@@ -79,8 +91,14 @@ pub fn open(spec: &Spec) -> Result<Tap, PortError> {
     if mac.is_some_and(|mac| mac.0[0] & 1 == 1) {
         return Err(spec.bad("mac", "an address of one station: the first byte even"));
     }
-    let mtu = spec.text("mtu").map(|_| spec.number("mtu", 1500, 68..=65_521)).transpose()?;
-    let persist = spec.text("persist").map(|_| spec.switch("persist", false)).transpose()?;
+    let mtu = spec
+        .text("mtu")
+        .map(|_| spec.number("mtu", 1500, 68..=65_521))
+        .transpose()?;
+    let persist = spec
+        .text("persist")
+        .map(|_| spec.switch("persist", false))
+        .transpose()?;
     let queues = spec.number("queues", 1_u16, 1..=64)?;
     Ok(Tap {
         port: spec.name(),
@@ -125,7 +143,11 @@ impl Port for Tap {
             numa_node: None,
             tx_offloads: true,
             aligned_pool: false,
-            facts: self.offloads.iter().map(|&facts| ("receive offloads", facts.into())).collect(),
+            facts: self
+                .offloads
+                .iter()
+                .map(|&facts| ("receive offloads", facts.into()))
+                .collect(),
         }
     }
 
@@ -154,12 +176,22 @@ impl Port for Tap {
         for index in 0..usize::from(config.rx_queues) {
             let channel = self.channels[index].clone();
             let stats = self.counters.rx(index);
-            queues.rx.push(Box::new(queue::Receiver::new(channel, config.index, pools.primary(), large, stats)));
+            queues.rx.push(Box::new(queue::Receiver::new(
+                channel,
+                config.index,
+                pools.primary(),
+                large,
+                stats,
+            )));
         }
         for index in 0..usize::from(config.tx_queues) {
             let channel = self.channels[index % count].clone();
             let most = self.info().max_frame_bytes;
-            queues.tx.push(Box::new(queue::Sender::new(channel, most, self.counters.tx(index))));
+            queues.tx.push(Box::new(queue::Sender::new(
+                channel,
+                most,
+                self.counters.tx(index),
+            )));
         }
         Ok(queues)
     }
@@ -184,7 +216,12 @@ impl Port for Tap {
 
 impl Tap {
     /// Each receive queue holds a slot of each class that it reads into.
-    fn check_pools(&self, config: &PortConfig, pools: &Pools, large: Option<&Pool>) -> Result<(), PortError> {
+    fn check_pools(
+        &self,
+        config: &PortConfig,
+        pools: &Pools,
+        large: Option<&Pool>,
+    ) -> Result<(), PortError> {
         let needed = u32::from(config.rx_queues);
         for pool in [Some(pools.primary()), large].into_iter().flatten() {
             if pool.slots() < needed {
@@ -201,7 +238,9 @@ impl Tap {
 
     /// Sets what the user asked for on the kernel's end.
     fn set_up(&self, pools: &Pools) -> Result<(), PortError> {
-        let Self { interface, port, .. } = self;
+        let Self {
+            interface, port, ..
+        } = self;
         let failed = |action| move |error| interface.failed(port, action, error);
         if let Some(mac) = self.mac {
             interface.set_mac(mac).map_err(failed("set the address"))?;
@@ -216,14 +255,21 @@ impl Tap {
             return Err(PortError::Mtu {
                 port: port.clone(),
                 mtu,
-                reason: format!("its frames fit no slot; at most {} do, or add a pool of large slots", room - header - 1),
+                reason: format!(
+                    "its frames fit no slot; at most {} do, or add a pool of large slots",
+                    room - header - 1
+                ),
             });
         }
         if let Some(persist) = self.persist {
-            self.channels[0].set_persist(persist).map_err(failed("set the persistence"))?;
+            self.channels[0]
+                .set_persist(persist)
+                .map_err(failed("set the persistence"))?;
         }
         if self.up {
-            interface.set_up(true).map_err(failed("bring up the link"))?;
+            interface
+                .set_up(true)
+                .map_err(failed("bring up the link"))?;
         }
         Ok(())
     }
@@ -234,31 +280,58 @@ impl Tap {
         let (action, source, fix) = match error {
             channel::Refused::Device(source) => {
                 if source.kind() == io::ErrorKind::PermissionDenied {
-                    return link::no_permission(&port, format!("open {}", sys::DEVICE), "CAP_NET_ADMIN");
+                    return link::no_permission(
+                        &port,
+                        format!("open {}", sys::DEVICE),
+                        "CAP_NET_ADMIN",
+                    );
                 }
-                let fix = "load the driver with `modprobe tun` (in a container: `--device /dev/net/tun`)".into();
+                let fix =
+                    "load the driver with `modprobe tun` (in a container: `--device /dev/net/tun`)"
+                        .into();
                 (format!("open {}", sys::DEVICE), source, fix)
             }
             channel::Refused::Attach(source) => match source.raw_os_error() {
                 Some(libc::EPERM | libc::EACCES) => {
-                    return link::no_permission(&port, format!("make or attach TAP `{name}`"), "CAP_NET_ADMIN");
+                    return link::no_permission(
+                        &port,
+                        format!("make or attach TAP `{name}`"),
+                        "CAP_NET_ADMIN",
+                    );
                 }
-                Some(libc::EBUSY) => {
-                    (format!("attach TAP `{name}`"), source, "another program has it open; end that, or choose another name".into())
-                }
+                Some(libc::EBUSY) => (
+                    format!("attach TAP `{name}`"),
+                    source,
+                    "another program has it open; end that, or choose another name".into(),
+                ),
                 Some(libc::EINVAL) if existed => {
-                    let (has, wants) = if self.queues > 1 { ("one queue", "multi_queue ") } else { ("several queues", "") };
+                    let (has, wants) = if self.queues > 1 {
+                        ("one queue", "multi_queue ")
+                    } else {
+                        ("several queues", "")
+                    };
                     let fix = format!(
                         "`{name}` exists and is no TAP, or one with {has}; delete it, or make it with `ip tuntap add mode tap {wants}name {name}`"
                     );
                     (format!("attach TAP `{name}`"), source, fix)
                 }
-                _ => (format!("make TAP `{name}`"), source, format!("names have 1 to {NAME_MAX} bytes; see `ip tuntap`")),
+                _ => (
+                    format!("make TAP `{name}`"),
+                    source,
+                    format!("names have 1 to {NAME_MAX} bytes; see `ip tuntap`"),
+                ),
             },
-            channel::Refused::Offload(source) => {
-                (format!("set the offloads of TAP `{name}`"), source, "needs Linux 4.8 or newer".into())
-            }
+            channel::Refused::Offload(source) => (
+                format!("set the offloads of TAP `{name}`"),
+                source,
+                "needs Linux 4.8 or newer".into(),
+            ),
         };
-        PortError::System { port, action, source, fix }
+        PortError::System {
+            port,
+            action,
+            source,
+            fix,
+        }
     }
 }

@@ -32,7 +32,10 @@ struct Spare {
 
 impl Spare {
     fn new(pool: &Pool) -> Self {
-        Self { pool: pool.clone(), packet: None }
+        Self {
+            pool: pool.clone(),
+            packet: None,
+        }
     }
 
     /// The slot, its whole room shown as data.
@@ -82,7 +85,9 @@ impl Receiver {
 
     fn read(&mut self, fd: &OwnedFd, cache: &mut PoolCache) -> Read {
         let mut header = [0; vnet::LEN];
-        let Some(small) = self.small.ready(cache) else { return self.discard(fd) };
+        let Some(small) = self.small.ready(cache) else {
+            return self.discard(fd);
+        };
         let head = small.len();
         // Without a large slot a long frame is cut, noticed by its length, and dropped.
         let large = self.large.as_mut().and_then(|spare| spare.ready(cache));
@@ -92,16 +97,28 @@ impl Receiver {
             None => &mut none[..],
         };
         let room = vnet::LEN + head + rest.len();
-        let mut parts = [IoSliceMut::new(&mut header), IoSliceMut::new(small.data_mut()), IoSliceMut::new(rest)];
+        let mut parts = [
+            IoSliceMut::new(&mut header),
+            IoSliceMut::new(small.data_mut()),
+            IoSliceMut::new(rest),
+        ];
         let len = match rustix::io::readv(fd, &mut parts) {
             Ok(len) if len == room => return Read::Dropped(DropReason::Oversize), // it may have been cut
-            Ok(len) if len < vnet::LEN + ethernet::HEADER_LEN => return Read::Dropped(DropReason::Malformed),
+            Ok(len) if len < vnet::LEN + ethernet::HEADER_LEN => {
+                return Read::Dropped(DropReason::Malformed);
+            }
             Ok(len) => len - vnet::LEN,
             Err(Errno::AGAIN | Errno::INTR) => return Read::Nothing,
             Err(_) => return Read::Gone,
         };
-        let packet = if len <= head { self.small.take(len) } else { self.join(head, len) };
-        let Some(mut packet) = packet else { return Read::Dropped(DropReason::NoBuffer) };
+        let packet = if len <= head {
+            self.small.take(len)
+        } else {
+            self.join(head, len)
+        };
+        let Some(mut packet) = packet else {
+            return Read::Dropped(DropReason::NoBuffer);
+        };
         packet.meta_mut().port = self.index;
         // The kernel counts a tag that it put back, so nothing shifts.
         if !vnet::read(&header, packet.meta_mut(), 0) {
@@ -115,7 +132,10 @@ impl Receiver {
     fn join(&mut self, head: usize, len: usize) -> Option<Packet> {
         let small = self.small.packet.as_ref()?;
         let mut packet = self.large.as_mut()?.take(len)?;
-        packet.data_mut().get_mut(..head)?.copy_from_slice(small.data());
+        packet
+            .data_mut()
+            .get_mut(..head)?
+            .copy_from_slice(small.data());
         Some(packet)
     }
 
@@ -164,12 +184,18 @@ impl RxQueue for Receiver {
     }
 
     fn sleep_on(&mut self) -> SleepOn {
-        self.fd.as_ref().map_or(SleepOn::Nothing, |fd| SleepOn::Fd(fd.as_raw_fd()))
+        self.fd
+            .as_ref()
+            .map_or(SleepOn::Nothing, |fd| SleepOn::Fd(fd.as_raw_fd()))
     }
 
     fn held(&self) -> i64 {
         let spares = [Some(&self.small), self.large.as_ref()];
-        spares.into_iter().flatten().filter(|spare| spare.packet.is_some()).count() as i64
+        spares
+            .into_iter()
+            .flatten()
+            .filter(|spare| spare.packet.is_some())
+            .count() as i64
     }
 }
 
@@ -185,7 +211,13 @@ pub(super) struct Sender {
 
 impl Sender {
     pub(super) fn new(channel: Arc<Channel>, most: usize, stats: Arc<QueueStats>) -> Self {
-        Self { fd: channel.current(), channel, pace: Pace::new(), most, stats }
+        Self {
+            fd: channel.current(),
+            channel,
+            pace: Pace::new(),
+            most,
+            stats,
+        }
     }
 
     /// Sends one frame: an error drops it, `None` keeps it.

@@ -10,7 +10,11 @@ pub(super) const DEVICE: &str = "/dev/net/tun";
 
 /// Opens the device, which is no TAP yet.
 pub(super) fn device() -> io::Result<OwnedFd> {
-    Ok(rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?)
+    Ok(rustix::fs::open(
+        DEVICE,
+        OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?)
 }
 
 /// Makes a queue of TAP `name` out of the descriptor; creates the TAP if there is none.
@@ -21,21 +25,45 @@ pub(super) fn attach(device: &OwnedFd, name: &str, several: bool) -> io::Result<
     request.ifr_ifru.ifru_flags = flags as libc::c_short;
     // SAFETY: TUNSETIFF reads and writes one `ifreq`, borrowed for the call.
     let rc = unsafe { libc::ioctl(device.as_raw_fd(), libc::TUNSETIFF, &mut request) };
-    if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if rc < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 /// Says what the reader of the TAP can finish (`TUN_F_*`); the kernel finishes the rest.
 pub(super) fn set_offload(tap: &OwnedFd, offload: libc::c_uint) -> io::Result<()> {
     // SAFETY: TUNSETOFFLOAD takes a number, no pointer.
-    let rc = unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(offload)) };
-    if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    let rc = unsafe {
+        libc::ioctl(
+            tap.as_raw_fd(),
+            libc::TUNSETOFFLOAD,
+            libc::c_ulong::from(offload),
+        )
+    };
+    if rc < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 /// Whether the TAP stays when its last descriptor is closed.
 pub(super) fn set_persist(tap: &OwnedFd, persist: bool) -> io::Result<()> {
     // SAFETY: TUNSETPERSIST takes a number, no pointer.
-    let rc = unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETPERSIST, libc::c_ulong::from(persist)) };
-    if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    let rc = unsafe {
+        libc::ioctl(
+            tap.as_raw_fd(),
+            libc::TUNSETPERSIST,
+            libc::c_ulong::from(persist),
+        )
+    };
+    if rc < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 /// Whether the TAP of a descriptor still exists.

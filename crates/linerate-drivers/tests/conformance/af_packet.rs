@@ -11,9 +11,15 @@ fn over_veth(options: &'static str) -> impl Fn() -> Result<Pair, String> {
         namespace.veth("g0", "d0");
         let inside = namespace.enter();
         let open = |name: &str| -> Box<dyn Port> {
-            Drivers::new().open(&format!("af_packet:{name}{options}")).unwrap()
+            Drivers::new()
+                .open(&format!("af_packet:{name}{options}"))
+                .unwrap()
         };
-        Ok(Pair { a: open("g0"), b: open("d0"), guard: Box::new((inside, namespace)) })
+        Ok(Pair {
+            a: open("g0"),
+            b: open("d0"),
+            guard: Box::new((inside, namespace)),
+        })
     }
 }
 
@@ -25,6 +31,14 @@ fn af_packet_conforms() {
     };
     wire("af_packet", "").conforms();
     // Two long frames to a block.
-    Wire { window: 64, ..wire("af_packet, small blocks", ",block_kib=4,blocks=64") }.conforms();
-    Wire { queues: 3, ..wire("af_packet, 3 queues", ",queues=3") }.conforms();
+    Wire {
+        window: 64,
+        ..wire("af_packet, small blocks", ",block_kib=4,blocks=64")
+    }
+    .conforms();
+    Wire {
+        queues: 3,
+        ..wire("af_packet, 3 queues", ",queues=3")
+    }
+    .conforms();
 }

@@ -6,6 +6,7 @@ mod netns;
 mod suite;
 
 mod af_packet;
+mod af_xdp;
 mod null;
 mod pcap;
 mod ring;

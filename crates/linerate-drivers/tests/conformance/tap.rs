@@ -23,15 +23,25 @@ fn over_bridge(queues: u16) -> impl Fn() -> Result<Pair, String> {
         }
         let inside = namespace.enter();
         let open = |name: &str| -> Box<dyn Port> {
-            Drivers::new().open(&format!("tap:{name},queues={queues}")).unwrap()
+            Drivers::new()
+                .open(&format!("tap:{name},queues={queues}"))
+                .unwrap()
         };
-        Ok(Pair { a: open("t0"), b: open("t1"), guard: Box::new((inside, namespace)) })
+        Ok(Pair {
+            a: open("t0"),
+            b: open("t1"),
+            guard: Box::new((inside, namespace)),
+        })
     }
 }
 
 #[test]
 fn tap_conforms() {
-    let wire = |name, queues| Wire { notices_peer: false, queues, ..Wire::new(name, over_bridge(queues)) };
+    let wire = |name, queues| Wire {
+        notices_peer: false,
+        queues,
+        ..Wire::new(name, over_bridge(queues))
+    };
     wire("tap", 1).conforms();
     wire("tap, 3 queues", 3).conforms();
 }

@@ -18,14 +18,25 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A fresh name space, or a line that says why the test is skipped.
 fn namespace() -> Option<netns::Namespace> {
-    netns::Namespace::new().map_err(|reason| println!("SKIP {reason}")).ok()
+    netns::Namespace::new()
+        .map_err(|reason| println!("SKIP {reason}"))
+        .ok()
 }
 
 /// Small slots, and large ones where wanted.
 fn pools(large: bool) -> Pools {
     let small = PoolConfig::new("small", 8192);
-    let large = large.then(|| PoolConfig { class: SlotClass::Large, ..PoolConfig::new("large", 512) });
-    Pools::new([Some(small), large].into_iter().flatten().map(|config| Pool::new(&config).unwrap()).collect())
+    let large = large.then(|| PoolConfig {
+        class: SlotClass::Large,
+        ..PoolConfig::new("large", 512)
+    });
+    Pools::new(
+        [Some(small), large]
+            .into_iter()
+            .flatten()
+            .map(|config| Pool::new(&config).unwrap())
+            .collect(),
+    )
 }
 
 fn open(spec: &str) -> Result<Box<dyn Port>, PortError> {
@@ -43,9 +54,17 @@ struct End {
 impl End {
     fn new(spec: &str, rx_queues: u16, pools: &Pools) -> Self {
         let mut port = open(spec).unwrap();
-        let config = PortConfig { rx_queues, ..PortConfig::default() };
+        let config = PortConfig {
+            rx_queues,
+            ..PortConfig::default()
+        };
         let queues = port.start(&config, pools).unwrap();
-        Self { port, queues, cache: PoolCache::new(pools.as_slice()), pools: pools.clone() }
+        Self {
+            port,
+            queues,
+            cache: PoolCache::new(pools.as_slice()),
+            pools: pools.clone(),
+        }
     }
 
     fn send(&mut self, frame: &[u8]) -> usize {
@@ -77,7 +96,12 @@ impl End {
     fn expect(&mut self) -> Vec<u8> {
         let mut found = None;
         wait("a frame", || {
-            found = found.take().or_else(|| self.receive().into_iter().map(|(_, data)| data).find(|data| is_ours(data)));
+            found = found.take().or_else(|| {
+                self.receive()
+                    .into_iter()
+                    .map(|(_, data)| data)
+                    .find(|data| is_ours(data))
+            });
             found.is_some()
         });
         found.unwrap()
@@ -86,7 +110,9 @@ impl End {
     fn drops(&self, reason: &str) -> u64 {
         let stats = self.port.stats();
         let all = stats.rx_drops.iter().chain(&stats.tx_drops);
-        all.filter(|(name, _)| *name == reason).map(|(_, count)| count).sum()
+        all.filter(|(name, _)| *name == reason)
+            .map(|(_, count)| count)
+            .sum()
     }
 }
 
@@ -110,8 +136,15 @@ fn frame(number: u64, bytes: usize) -> Vec<u8> {
 /// The same behind tags of (tag protocol identifier, tag control information).
 fn tagged(tags: &[(u16, u16)], number: u64, bytes: usize) -> Vec<u8> {
     let plain = frame(number, bytes);
-    let tags = tags.iter().flat_map(|(tpid, tci)| [tpid.to_be_bytes(), tci.to_be_bytes()].concat());
-    plain[..12].iter().copied().chain(tags).chain(plain[12..].iter().copied()).collect()
+    let tags = tags
+        .iter()
+        .flat_map(|(tpid, tci)| [tpid.to_be_bytes(), tci.to_be_bytes()].concat());
+    plain[..12]
+        .iter()
+        .copied()
+        .chain(tags)
+        .chain(plain[12..].iter().copied())
+        .collect()
 }
 
 fn is_ours(data: &[u8]) -> bool {

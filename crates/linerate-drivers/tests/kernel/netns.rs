@@ -26,13 +26,20 @@ impl Namespace {
         let id = |path: &str| std::fs::read_link(path).ok();
         let (own, start) = (id("/proc/thread-self/ns/net"), Instant::now());
         let mut found = None;
-        while found.is_none() && matches!(child.try_wait(), Ok(None)) && start.elapsed() < Duration::from_secs(5) {
-            found = id(&path).filter(|_| id(&path) != own).and_then(|_| File::open(&path).ok());
+        while found.is_none()
+            && matches!(child.try_wait(), Ok(None))
+            && start.elapsed() < Duration::from_secs(5)
+        {
+            found = id(&path)
+                .filter(|_| id(&path) != own)
+                .and_then(|_| File::open(&path).ok());
             std::thread::sleep(Duration::from_millis(1));
         }
         let _ = child.kill();
         let _ = child.wait();
-        found.map(Self).ok_or_else(|| "needs CAP_SYS_ADMIN for a network name space of its own".into())
+        found
+            .map(Self)
+            .ok_or_else(|| "needs CAP_SYS_ADMIN for a network name space of its own".into())
     }
 
     /// Moves this thread into it, until the guard is dropped.
@@ -45,7 +52,11 @@ impl Namespace {
     /// Runs `ip` with these words in it.
     pub(crate) fn ip(&self, words: &str) {
         let output = self.run("ip", words);
-        assert!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "ip {words}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 
     /// Moves an interface to another one, gives it an address there, and brings it up.
@@ -60,7 +71,10 @@ impl Namespace {
     /// Runs a program in it.
     pub(crate) fn run(&self, program: &str, words: &str) -> Output {
         let _inside = self.enter();
-        Command::new(program).args(words.split_whitespace()).output().unwrap()
+        Command::new(program)
+            .args(words.split_whitespace())
+            .output()
+            .unwrap()
     }
 
     /// Two interfaces joined by a wire, both up, without the kernel's own chatter.
@@ -75,7 +89,9 @@ impl Namespace {
     /// Keeps IPv6 from announcing itself on an interface.
     pub(crate) fn quiet(&self, name: &str) {
         let _inside = self.enter();
-        let _ = Command::new("sysctl").args(["-qw", &format!("net.ipv6.conf.{name}.disable_ipv6=1")]).output();
+        let _ = Command::new("sysctl")
+            .args(["-qw", &format!("net.ipv6.conf.{name}.disable_ipv6=1")])
+            .output();
     }
 }
 

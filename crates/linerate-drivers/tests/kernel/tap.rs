@@ -14,10 +14,16 @@ fn a_tap_is_made_as_asked_and_goes_with_its_port() {
         assert!(shown.contains(part), "{part} in {shown}");
     }
     let info = t0.port.info();
-    assert_eq!((info.mac.unwrap().to_string().as_str(), info.max_frame_bytes), ("02:00:00:00:00:77", 1414));
+    assert_eq!(
+        (info.mac.unwrap().to_string().as_str(), info.max_frame_bytes),
+        ("02:00:00:00:00:77", 1414)
+    );
     t0.queues = Default::default();
     t0.port.stop().unwrap();
-    assert!(!namespace.run("ip", "link show t0").status.success(), "gone");
+    assert!(
+        !namespace.run("ip", "link show t0").status.success(),
+        "gone"
+    );
 }
 
 #[test]
@@ -27,11 +33,20 @@ fn persist_keeps_it() {
     let pools = pools(false);
     drop(End::new("tap:t0,persist=on,up=off", 1, &pools));
     let shown = String::from_utf8(namespace.run("ip", "-d link show t0").stdout).unwrap();
-    assert!(shown.contains("persist on") && shown.contains("state DOWN"), "{shown}");
+    assert!(
+        shown.contains("persist on") && shown.contains("state DOWN"),
+        "{shown}"
+    );
     drop(End::new("tap:t0", 1, &pools));
-    assert!(namespace.run("ip", "link show t0").status.success(), "still there: nobody said off");
+    assert!(
+        namespace.run("ip", "link show t0").status.success(),
+        "still there: nobody said off"
+    );
     drop(End::new("tap:t0,persist=off", 1, &pools));
-    assert!(!namespace.run("ip", "link show t0").status.success(), "gone");
+    assert!(
+        !namespace.run("ip", "link show t0").status.success(),
+        "gone"
+    );
 }
 
 #[test]
@@ -42,7 +57,10 @@ fn a_deleted_tap_is_reported_and_taken_up_again() {
     let mut t0 = End::new("tap:t0", 1, &pools);
     assert_eq!(t0.port.link(), Link::Up);
     namespace.ip("link del t0");
-    assert_eq!(t0.port.link(), Link::Down("interface `t0` was deleted".into()));
+    assert_eq!(
+        t0.port.link(),
+        Link::Down("interface `t0` was deleted".into())
+    );
     assert_eq!(t0.send(&frame(0, 60)), 1, "taken, dropped, counted");
     assert_eq!(t0.drops("link_down"), 1);
     assert_eq!(t0.receive().len(), 0);

@@ -26,9 +26,14 @@ struct Seen {
 fn forward(specs: [String; 2], finish: bool, stop: &AtomicBool, ready: &AtomicBool) -> Seen {
     let pools = pools(true);
     let mut cache = PoolCache::new(pools.as_slice());
-    let mut ports: Vec<Box<dyn Port>> = specs.iter().map(|spec| Drivers::new().open(spec).unwrap()).collect();
-    let mut queues: Vec<Queues> =
-        ports.iter_mut().map(|port| port.start(&PortConfig::default(), &pools).unwrap()).collect();
+    let mut ports: Vec<Box<dyn Port>> = specs
+        .iter()
+        .map(|spec| Drivers::new().open(spec).unwrap())
+        .collect();
+    let mut queues: Vec<Queues> = ports
+        .iter_mut()
+        .map(|port| port.start(&PortConfig::default(), &pools).unwrap())
+        .collect();
     ready.store(true, Ordering::Release);
     let mut finishers = [Finisher::new(&pools), Finisher::new(&pools)];
     let stats = QueueStats::default();
@@ -42,7 +47,9 @@ fn forward(specs: [String; 2], finish: bool, stop: &AtomicBool, ready: &AtomicBo
                 let meta = packet.meta();
                 seen.partial += u64::from(meta.offload.contains(Offload::CSUM_PARTIAL));
                 seen.gso += u64::from(meta.offload.intersects(Offload::GSO) && packet.len() > 1518);
-                seen.tagged += u64::from(parse(packet.data()).is_ok_and(|headers| headers.outer_tci.is_some()));
+                seen.tagged += u64::from(
+                    parse(packet.data()).is_ok_and(|headers| headers.outer_tci.is_some()),
+                );
             }
             let to = &mut queues[1 - from].tx[0];
             if finish {
@@ -67,7 +74,9 @@ fn forward(specs: [String; 2], finish: bool, stop: &AtomicBool, ready: &AtomicBo
 /// A finished frame: no longer than the wire takes, and its TCP checksum is right.
 pub(crate) fn check(frame: &[u8]) {
     let Ok(headers) = parse(frame) else { return };
-    let (Some(6), Some(l4)) = (headers.protocol, headers.l4) else { return };
+    let (Some(6), Some(l4)) = (headers.protocol, headers.l4) else {
+        return;
+    };
     assert!(frame.len() <= 1518, "{} bytes", frame.len());
     let ip = Ipv4::new_checked(&frame[headers.l3..headers.end]).unwrap();
     let tcp = Tcp::new_checked(&frame[l4..headers.end]).unwrap();
@@ -88,7 +97,12 @@ fn transfer(left: &Namespace, right: &Namespace, address: &str) {
             let mut data = Vec::new();
             stream.read_to_end(&mut data).unwrap();
             assert_eq!(data.len(), BYTES);
-            assert!(data.iter().enumerate().all(|(at, &byte)| byte == pattern(at)), "damaged");
+            assert!(
+                data.iter()
+                    .enumerate()
+                    .all(|(at, &byte)| byte == pattern(at)),
+                "damaged"
+            );
         });
         let _inside = left.enter();
         let address = std::net::SocketAddr::new(address.parse().unwrap(), 7777);
@@ -102,7 +116,14 @@ fn transfer(left: &Namespace, right: &Namespace, address: &str) {
 }
 
 /// TCP through a forwarder between the ports of `middle`.
-fn through(middle: &Namespace, left: &Namespace, right: &Namespace, specs: [&str; 2], finish: bool, address: &str) -> Seen {
+fn through(
+    middle: &Namespace,
+    left: &Namespace,
+    right: &Namespace,
+    specs: [&str; 2],
+    finish: bool,
+    address: &str,
+) -> Seen {
     let (stop, ready) = (AtomicBool::new(false), AtomicBool::new(false));
     let specs = specs.map(String::from);
     std::thread::scope(|scope| {
@@ -111,10 +132,15 @@ fn through(middle: &Namespace, left: &Namespace, right: &Namespace, specs: [&str
             forward(specs, finish, &stop, &ready)
         });
         let start = Instant::now();
-        while !ready.load(Ordering::Acquire) && !forwarder.is_finished() && start.elapsed() < PATIENCE {
+        while !ready.load(Ordering::Acquire)
+            && !forwarder.is_finished()
+            && start.elapsed() < PATIENCE
+        {
             std::thread::yield_now();
         }
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| transfer(left, right, address)));
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            transfer(left, right, address)
+        }));
         stop.store(true, Ordering::Relaxed);
         let seen = forwarder.join().unwrap();
         assert!(result.is_ok(), "{seen:?}");
@@ -124,7 +150,9 @@ fn through(middle: &Namespace, left: &Namespace, right: &Namespace, specs: [&str
 
 #[test]
 fn over_packet_sockets() {
-    let [Some(middle), Some(left), Some(right)] = std::array::from_fn(|_| namespace()) else { return };
+    let [Some(middle), Some(left), Some(right)] = std::array::from_fn(|_| namespace()) else {
+        return;
+    };
     middle.veth("g0", "d0");
     middle.veth("g1", "d1");
     middle.give("g0", &left, "10.0.0.1/24");
@@ -135,13 +163,19 @@ fn over_packet_sockets() {
         assert!(seen.partial > 0 && seen.gso > 0, "{seen:?}");
     }
     // The same in a VLAN, whose tag the kernel strips from every frame.
-    if !left.run("ip", "link add link g0 name g0.5 type vlan id 5").status.success() {
+    if !left
+        .run("ip", "link add link g0 name g0.5 type vlan id 5")
+        .status
+        .success()
+    {
         println!("SKIP TCP in a VLAN: the kernel has no 802.1Q interfaces");
         return;
     }
     left.ip("link del g0.5");
     for (end, name, address) in [(&left, "g0", "10.0.5.1/24"), (&right, "g1", "10.0.5.2/24")] {
-        end.ip(&format!("link add link {name} name {name}.5 type vlan id 5"));
+        end.ip(&format!(
+            "link add link {name} name {name}.5 type vlan id 5"
+        ));
         end.ip(&format!("addr add {address} dev {name}.5"));
         end.ip(&format!("link set {name}.5 up"));
     }
@@ -153,7 +187,9 @@ fn over_packet_sockets() {
 
 #[test]
 fn over_taps() {
-    let [Some(middle), Some(left), Some(right)] = std::array::from_fn(|_| namespace()) else { return };
+    let [Some(middle), Some(left), Some(right)] = std::array::from_fn(|_| namespace()) else {
+        return;
+    };
     // The kernel's ends stay here, each on a bridge with a wire to its own name space.
     for (at, end) in [(0, &left), (1, &right)] {
         middle.ip(&format!("tuntap add mode tap name t{at}"));
@@ -166,7 +202,14 @@ fn over_taps() {
         middle.give(&format!("g{at}"), end, &format!("10.0.0.{}/24", at + 1));
     }
     for finish in [false, true] {
-        let seen = through(&middle, &left, &right, ["tap:t0", "tap:t1"], finish, "10.0.0.2");
+        let seen = through(
+            &middle,
+            &left,
+            &right,
+            ["tap:t0", "tap:t1"],
+            finish,
+            "10.0.0.2",
+        );
         assert!(seen.partial > 0 && seen.gso > 0, "{seen:?}");
     }
 }

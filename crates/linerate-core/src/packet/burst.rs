@@ -21,12 +21,14 @@ use std::num::NonZeroU32;
 /// cache.free(&mut burst);
 /// # Ok::<(), linerate_core::MemError>(())
 /// ```
+#[repr(C, align(64))]
 pub struct Burst {
+    /// First, so that block copies do not straddle cache lines.
+    handles: [MaybeUninit<u32>; Self::CAPACITY],
     /// Ticks of the worker's clock when the burst was polled.
     pub now: u64,
     len: u32,
     limit: u32,
-    handles: [MaybeUninit<u32>; Self::CAPACITY],
 }
 
 impl Burst {

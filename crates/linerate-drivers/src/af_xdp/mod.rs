@@ -319,7 +319,7 @@ impl Port for AfXdpPort {
         for (lane, stats) in lanes.iter().zip(&tx) {
             queues
                 .tx
-                .push(Box::new(Tx::new(lane.clone(), stats.clone())));
+                .push(Box::new(Tx::new(lane.clone(), stats.clone(), pools)));
         }
         self.running = Some(Running {
             lanes,

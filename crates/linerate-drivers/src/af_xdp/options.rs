@@ -126,9 +126,7 @@ impl Options {
         };
         Ok(Self {
             port: spec.name(),
-            interface: spec
-                .required_target("an interface, as in `af_xdp:eth0`")?
-                .into(),
+            interface: spec.target().into(),
             queues,
             start_queue: spec.number("start_queue", 0, 0..=255)?,
             mode,

@@ -260,7 +260,7 @@ impl Port for AfXdpPort {
             max_frame_bytes: self.opened.mtu as usize + linerate_wire::ethernet::HEADER_LEN,
             max_rx_queues: self.max_queues(self.opened.rx_queues),
             max_tx_queues: self.max_queues(self.opened.tx_queues),
-            numa_node: None,
+            numa_node: numa_node(&self.options().interface),
             tx_offloads: false,
             aligned_pool: false,
             facts,
@@ -359,4 +359,10 @@ impl Drop for AfXdpPort {
     fn drop(&mut self) {
         self.device.detach();
     }
+}
+
+/// Of the device below an interface; virtual ones have none.
+fn numa_node(interface: &str) -> Option<u32> {
+    let path = format!("/sys/class/net/{interface}/device/numa_node");
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }

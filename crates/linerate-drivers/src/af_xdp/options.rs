@@ -49,7 +49,7 @@ pub const OPTIONS: &[OptionHelp] = &[
     OptionHelp {
         key: "busy_poll",
         value: "US",
-        help: "drive the interface from the polling lcore, for so many microseconds; default 0: off",
+        help: "drive the interface from the polling lcore, for so many microseconds (a NIC's latency gains, a veth loses); default 0: off",
     },
 ];
 

@@ -146,7 +146,10 @@ fn errors_name_the_port_the_reason_and_the_fix() {
         error("af_xdp:nosuch0", &plain, &pools),
         &["af_xdp:nosuch0", "no interface `nosuch0`", "ip link"],
     );
-    expect(error("af_xdp:", &plain, &pools), &["the name of an interface"]);
+    expect(
+        error("af_xdp:", &plain, &pools),
+        &["the name of an interface"],
+    );
     let veth = Veth::pair("");
     let name = &veth.here;
     expect(

@@ -61,8 +61,8 @@ pub type Open = fn(&Spec, &mut Drivers) -> Result<Box<dyn Port>, PortError>;
 /// Every kind of port: one row per driver.
 pub const KINDS: &[Kind] = &[
     null::KIND,
-    ring::KIND,
     pcap::KIND,
+    ring::KIND,
     tap::KIND,
     af_packet::KIND,
     af_xdp::KIND,

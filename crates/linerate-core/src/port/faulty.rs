@@ -374,8 +374,8 @@ impl RxQueue for FaultyRx {
         }
     }
 
-    fn held(&self) -> usize {
-        self.queue.held() + self.line.held() + self.arrived.len()
+    fn held(&self) -> i64 {
+        self.queue.held() + (self.line.held() + self.arrived.len()) as i64
     }
 }
 
@@ -414,8 +414,8 @@ impl TxQueue for FaultyTx {
         self.queue.flush(cache);
     }
 
-    fn held(&self) -> usize {
-        self.queue.held() + self.line.held() + self.leaving.len()
+    fn held(&self) -> i64 {
+        self.queue.held() + (self.line.held() + self.leaving.len()) as i64
     }
 }
 

@@ -145,7 +145,7 @@ impl<O: Observer> RxQueue for ObservedRx<O> {
         self.queue.sleep_on()
     }
 
-    fn held(&self) -> usize {
+    fn held(&self) -> i64 {
         self.queue.held()
     }
 }
@@ -200,7 +200,7 @@ impl<O: Observer> TxQueue for ObservedTx<O> {
         self.queue.flush(cache);
     }
 
-    fn held(&self) -> usize {
+    fn held(&self) -> i64 {
         self.queue.held()
     }
 }

@@ -1,4 +1,5 @@
 //! `linerate ports`, end to end.
+#![allow(clippy::unwrap_used)]
 
 use std::process::Command;
 

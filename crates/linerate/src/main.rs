@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use apps::{bench, doctor, plan};
+use apps::{bench, doctor, plan, ports};
 use error::Error;
 
 /// Packet-processing appliances, traffic generator and benchmarks in one binary.
@@ -29,6 +29,8 @@ enum Command {
     Doctor(doctor::Args),
     /// Show roles and lcores as they would be placed, with warnings
     Plan(plan::Args),
+    /// Show kinds of port, their options, and the interfaces found
+    Ports(ports::Args),
 }
 
 fn run(command: Command) -> Result<(), Error> {
@@ -36,6 +38,7 @@ fn run(command: Command) -> Result<(), Error> {
         Command::Bench(args) => bench::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Plan(args) => plan::run(&args),
+        Command::Ports(args) => ports::run(&args),
     }
 }
 

@@ -20,7 +20,7 @@
 //! as many), and a system call for each unsegmented frame.
 //!
 //! *Transmit*: `sendmmsg`, one call for a burst, and no ring. Measured in turns over veth into an
-//! XDP drop (60-byte frames, kernel 6.18), it sends 1.1 to 1.3 times as many frames for each second
+//! XDP drop (60-byte frames, kernel 6.18), it sends about 1.1 times as many frames for each second
 //! of CPU time as TPACKET_V2 and V3 transmit rings, which are equal: a ring spares no copy
 //! for short frames, and hands the device fragments, which many have to join again. It also
 //! takes frames of any length, and the packets are free when the call returns.

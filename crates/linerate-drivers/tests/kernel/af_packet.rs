@@ -8,7 +8,9 @@ use linerate_wire::ipv4::Ipv4;
 
 #[test]
 fn stripped_tags_come_back_byte_for_byte() {
-    ["", ",handover=frame"].iter().for_each(|options| tags_come_back(options));
+    ["", ",handover=frame"]
+        .iter()
+        .for_each(|options| tags_come_back(options));
 }
 
 fn tags_come_back(options: &str) {
@@ -199,7 +201,9 @@ fn unsegmented(tags: &[(u16, u16)]) -> (Vec<u8>, u16) {
 
 #[test]
 fn unsegmented_frames_pass_whole_also_with_tags() {
-    ["", ",handover=frame"].iter().for_each(|options| unsegmented_frames_pass(options));
+    ["", ",handover=frame"]
+        .iter()
+        .for_each(|options| unsegmented_frames_pass(options));
 }
 
 fn unsegmented_frames_pass(options: &str) {
@@ -264,7 +268,9 @@ fn unsegmented_frames_pass(options: &str) {
 
 #[test]
 fn unsegmented_frames_without_large_slots_are_counted() {
-    ["", ",handover=frame"].iter().for_each(|options| unsegmented_frames_are_counted(options));
+    ["", ",handover=frame"]
+        .iter()
+        .for_each(|options| unsegmented_frames_are_counted(options));
 }
 
 fn unsegmented_frames_are_counted(options: &str) {

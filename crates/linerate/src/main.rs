@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use apps::{doctor, plan};
+use apps::{doctor, l2fwd, plan};
 use error::Error;
 
 /// Packet-processing appliances, traffic generator and benchmarks in one binary.
@@ -25,6 +25,8 @@ struct Cli {
 enum Command {
     /// Show what this machine can do, what is missing, and how to get it
     Doctor(doctor::Args),
+    /// Forward between ports, each to its neighbour
+    L2fwd(l2fwd::Args),
     /// Show roles and lcores as they would be placed, with warnings
     Plan(plan::Args),
 }
@@ -32,6 +34,7 @@ enum Command {
 fn run(command: Command) -> Result<(), Error> {
     match command {
         Command::Doctor(args) => doctor::run(&args),
+        Command::L2fwd(args) => l2fwd::run(&args),
         Command::Plan(args) => plan::run(&args),
     }
 }

@@ -1,4 +1,6 @@
 //! The subcommands, one file or folder each.
 
 pub(crate) mod doctor;
+pub(crate) mod l2fwd;
 pub(crate) mod plan;
+mod runtime;

@@ -133,6 +133,7 @@ fn thread_sanitizer() -> Result<Outcome, TaskError> {
     if std::env::consts::ARCH != "x86_64" {
         return Ok(Outcome::Skipped("set up for x86_64 only".into()));
     }
+    let suppressions = process::root().join("xtask/tsan-suppressions.txt");
     let mut command = Command::new("rustup");
     command
         .args([
@@ -140,17 +141,20 @@ fn thread_sanitizer() -> Result<Outcome, TaskError> {
             "nightly",
             "cargo",
             "test",
-            "-p",
+            "--package",
             "linerate-core",
-            "--lib",
         ])
-        .args(["--target", SANITIZED])
-        .arg("--target-dir")
+        .args(["--lib", "--tests", "--target", SANITIZED, "--target-dir"])
         .arg(process::target_dir().join("tsan"))
-        .args(["--", "ring", "pool", "packet"])
+        // One test at a time: each starts the threads that it is about.
+        .args(["--", "--test-threads=1", "ring", "pool", "packet", "stress"])
         .env(
             "RUSTFLAGS",
             "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer",
+        )
+        .env(
+            "TSAN_OPTIONS",
+            format!("suppressions={}", suppressions.display()),
         )
         .env_remove("CARGO")
         .env_remove("RUSTC")

@@ -40,6 +40,9 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// Longer command lines are cut in messages.
+const SPELLED_MAX: usize = 400;
+
 /// A command as a user would type it, for messages.
 pub(crate) fn spelled(command: &Command) -> String {
     let mut line = command.get_program().to_string_lossy().into_owned();
@@ -49,6 +52,10 @@ pub(crate) fn spelled(command: &Command) -> String {
     for arg in command.get_args() {
         line.push(' ');
         line.push_str(&arg.to_string_lossy());
+    }
+    if let Some((cut, _)) = line.char_indices().nth(SPELLED_MAX) {
+        line.truncate(cut);
+        line.push_str("...");
     }
     line
 }

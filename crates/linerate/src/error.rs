@@ -31,6 +31,8 @@ pub(crate) enum Error {
     /// A demand that makes no sense, and one that would.
     #[error("{problem}")]
     Usage { problem: String, fix: String },
+    #[error("no benchmark row begins with `{rows}`")]
+    NoSuchRow { rows: String },
     #[error("writing the output: {0}")]
     Output(#[from] io::Error),
 }
@@ -50,6 +52,7 @@ impl Error {
             })),
             Self::Memory(error) => halves(error).1,
             Self::Usage { fix, .. } => Some(fix.clone()),
+            Self::NoSuchRow { .. } => Some("`linerate bench micro --list` shows the rows".into()),
             Self::Output(_) => None,
         }
     }

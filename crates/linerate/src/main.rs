@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use apps::{doctor, l2fwd, plan};
+use apps::{bench, demo, doctor, l2fwd, plan};
 use error::Error;
 
 /// Packet-processing appliances, traffic generator and benchmarks in one binary.
@@ -23,6 +23,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Measure the kit's own parts
+    Bench(bench::Args),
+    /// Forward packets between ports of this process and show how fast; needs no root
+    Demo(demo::Args),
     /// Show what this machine can do, what is missing, and how to get it
     Doctor(doctor::Args),
     /// Forward between ports, each to its neighbour
@@ -33,6 +37,8 @@ enum Command {
 
 fn run(command: Command) -> Result<(), Error> {
     match command {
+        Command::Bench(args) => bench::run(&args),
+        Command::Demo(args) => demo::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::L2fwd(args) => l2fwd::run(&args),
         Command::Plan(args) => plan::run(&args),

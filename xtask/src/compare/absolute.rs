@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::machine::Cpus;
 use super::ours::Linerate;
 use crate::error::TaskError;
 use crate::process;
@@ -13,7 +14,7 @@ pub(super) struct Absolute {
     pub(super) limit: f64,
     /// Long ones run only when `--only` names them.
     pub(super) on_request: bool,
-    pub(super) measure: fn(Option<&Linerate>) -> Result<f64, TaskError>,
+    pub(super) measure: fn(Option<&Linerate>, &Cpus) -> Result<f64, TaskError>,
 }
 
 #[rustfmt::skip]
@@ -24,16 +25,18 @@ pub(super) const ABSOLUTES: &[Absolute] = &[
 ];
 
 /// What a pool costs over slots x slot size.
-fn pool_overhead(linerate: Option<&Linerate>) -> Result<f64, TaskError> {
+fn pool_overhead(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
     let linerate = linerate.ok_or_else(|| TaskError::Missing {
         what: "this row has no peer side".into(),
         fix: "leave out --peer-only".into(),
     })?;
-    Ok(linerate.micro("mem.pool.overhead", 0.1, "0")?.value)
+    Ok(linerate
+        .micro("mem.pool.overhead", 0.1, &cpus.list(false))?
+        .value)
 }
 
 /// A release build into an empty folder, everything downloaded before.
-fn cold_build(_: Option<&Linerate>) -> Result<f64, TaskError> {
+fn cold_build(_: Option<&Linerate>, _: &Cpus) -> Result<f64, TaskError> {
     process::read(&mut process::cargo(&["fetch", "--locked"]))?;
     let folder = process::target_dir().join("compare/cold");
     let remove = || match std::fs::remove_dir_all(&folder) {
@@ -61,7 +64,7 @@ fn cold_build(_: Option<&Linerate>) -> Result<f64, TaskError> {
 /// Crates that compile or look for C code; none may be below the default build of `linerate`.
 const C_BUILDERS: &[&str] = &["cc", "cmake", "bindgen", "pkg-config", "autotools", "vcpkg"];
 
-fn c_dependencies(_: Option<&Linerate>) -> Result<f64, TaskError> {
+fn c_dependencies(_: Option<&Linerate>, _: &Cpus) -> Result<f64, TaskError> {
     let tree = [
         "tree",
         "--package",

@@ -99,7 +99,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, TaskError> {
     }
     for row in absolutes {
         progress(row.name);
-        let value = (row.measure)(bench.linerate.as_ref()).map_err(|error| error.to_string());
+        let value =
+            (row.measure)(bench.linerate.as_ref(), &bench.cpus).map_err(|error| error.to_string());
         let line = Limited::new(row, value);
         if !options.json {
             println!("{}", line.text());

@@ -41,6 +41,10 @@ impl Dpdk {
             libs: Vec::new(),
             folder: process::target_dir().join("compare"),
         };
+        let is_there = |folder: PathBuf| folder.join("libdpdk.pc").is_file();
+        if dpdk.prefix.is_some() && !dpdk.pkg_config_folders().any(is_there) {
+            return Err(dpdk.absent());
+        }
         let version = dpdk
             .pkg_config(&["--modversion"])
             .map_err(|_| dpdk.absent())?;
@@ -85,6 +89,12 @@ impl Dpdk {
             .collect()
     }
 
+    fn pkg_config_folders(&self) -> impl Iterator<Item = PathBuf> {
+        self.lib_folders()
+            .into_iter()
+            .map(|folder| folder.join("pkgconfig"))
+    }
+
     fn is_static(&self) -> bool {
         let shared = |folder: &PathBuf| folder.join("librte_eal.so").exists();
         self.prefix.is_some() && !self.lib_folders().iter().any(shared)
@@ -94,9 +104,7 @@ impl Dpdk {
         let mut command = Command::new("pkg-config");
         command.args(args).arg("libdpdk");
         if self.prefix.is_some() {
-            let folders = self.lib_folders();
-            let folders = folders.iter().map(|folder| folder.join("pkgconfig"));
-            let path = std::env::join_paths(folders).unwrap_or_default();
+            let path = std::env::join_paths(self.pkg_config_folders()).unwrap_or_default();
             command.env("PKG_CONFIG_PATH", path);
         }
         let text = process::read(&mut command)?;
@@ -107,8 +115,9 @@ impl Dpdk {
     fn compile(&self, sources: &[PathBuf], program: &str) -> Result<PathBuf, TaskError> {
         let output = self.folder.join(program);
         let mut cc = Command::new("cc");
-        cc.args(["-O3", "-march=native", "-w"])
-            .args(&self.cflags)
+        // Ours come last: the distribution's flags name its baseline, -march=corei7.
+        cc.args(&self.cflags)
+            .args(["-O3", "-march=native", "-w"])
             .args(sources)
             .arg("-o")
             .arg(&output)

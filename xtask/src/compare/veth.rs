@@ -10,7 +10,7 @@ use crate::error::TaskError;
 use crate::process;
 use crate::undo::Undo;
 
-/// The interface that the side under test opens, in [`Veth::namespace`].
+/// The interface that the side under test opens, in the namespace that [`Veth::inside`] enters.
 pub(super) const PORT: &str = "d0";
 const GENERATOR: &str = "g0";
 

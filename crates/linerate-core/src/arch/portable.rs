@@ -1,29 +1,32 @@
 //! Block copies of shared words, one atomic access per element: see [`crate::arch`].
 
-use super::{AtomicU8, AtomicU32, Ordering, at};
+use crate::sync::{AtomicU8, AtomicU32, Ordering, at};
 
 pub(super) unsafe fn store_words(to: *const AtomicU32, from: *const u32, len: usize) {
     for index in 0..len {
         // SAFETY: the caller vouches for `len` atomics.
-        let word = unsafe { &*to.add(index) };
+        let word = unsafe { &*to.wrapping_add(index) };
         // SAFETY: the caller vouches for `len` readable words.
-        word.store(unsafe { from.add(index).read() }, Ordering::Relaxed);
+        word.store(
+            unsafe { from.wrapping_add(index).read() },
+            Ordering::Relaxed,
+        );
     }
 }
 
 pub(super) unsafe fn load_words(from: *const AtomicU32, to: *mut u32, len: usize) {
     for index in 0..len {
         // SAFETY: the caller vouches for `len` atomics.
-        let word = unsafe { &*from.add(index) };
+        let word = unsafe { &*from.wrapping_add(index) };
         // SAFETY: the caller vouches for room for `len` words.
-        unsafe { to.add(index).write(word.load(Ordering::Relaxed)) };
+        unsafe { to.wrapping_add(index).write(word.load(Ordering::Relaxed)) };
     }
 }
 
 pub(super) unsafe fn stamp(to: *const AtomicU8, len: usize, stamp: u8) {
     for index in 0..len {
         // SAFETY: the caller vouches for `len` atomics.
-        let byte = unsafe { &*to.add(index) };
+        let byte = unsafe { &*to.wrapping_add(index) };
         byte.store(stamp, at("mpmc.publish", Ordering::Release));
     }
 }
@@ -31,7 +34,7 @@ pub(super) unsafe fn stamp(to: *const AtomicU8, len: usize, stamp: u8) {
 pub(super) unsafe fn stamped(from: *const AtomicU8, len: usize, stamp: u8) -> usize {
     for index in 0..len {
         // SAFETY: the caller vouches for `len` atomics.
-        let byte = unsafe { &*from.add(index) };
+        let byte = unsafe { &*from.wrapping_add(index) };
         if byte.load(Ordering::Acquire) != stamp {
             return index;
         }

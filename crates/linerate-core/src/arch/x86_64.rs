@@ -4,8 +4,7 @@
 //! A length that is no multiple of the block ends in a block that overlaps the one before: the
 //! same value is moved twice, which costs less than a loop over the rest.
 
-use super::{AtomicU8, AtomicU32, Ordering};
-use crate::sync::fence;
+use crate::sync::{AtomicU8, AtomicU32, Ordering, fence};
 use std::arch::asm;
 use std::arch::x86_64::{__m128i, _mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set1_epi8};
 
@@ -137,7 +136,7 @@ pub(super) unsafe fn stamp(to: *const AtomicU8, len: usize, stamp: u8) {
     if len < 16 {
         for index in 0..len {
             // SAFETY: the caller vouches for `len` atomics.
-            unsafe { &*to.add(index) }.store(stamp, Ordering::Relaxed);
+            unsafe { &*to.wrapping_add(index) }.store(stamp, Ordering::Relaxed);
         }
         return;
     }

@@ -8,7 +8,10 @@ use super::cpulist::LIMIT;
 const WORDS: usize = LIMIT as usize / 64;
 
 /// The CPUs on which the process's main thread may run: its cpuset and its taskset.
-pub(super) fn allowed() -> io::Result<CpuList> {
+///
+/// # Errors
+/// What `sched_getaffinity(2)` says.
+pub fn allowed() -> io::Result<CpuList> {
     let mut mask = [0u64; WORDS];
     let pid = rustix::process::getpid().as_raw_nonzero().get();
     // SAFETY: the kernel writes at most `size_of_val(&mask)` bytes to `mask`, which lives here and

@@ -20,6 +20,7 @@ mod suggest;
 mod topology;
 mod tree;
 
+pub use affinity::allowed as allowed_cpus;
 pub use clock::{Clock, ClockSource};
 pub use cpu::Isa;
 pub use cpulist::CpuList;

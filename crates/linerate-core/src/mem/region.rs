@@ -71,6 +71,8 @@ pub struct RegionConfig {
     pub pages: PagePolicy,
     /// The NUMA node to bind to; `None` leaves it to the kernel.
     pub numa_node: Option<u32>,
+    /// The start is a multiple of this power of two, at least a page; 0 asks for no more.
+    pub align_bytes: usize,
     /// Behind a memfd, so that a peer can map it too. Such memory gets no transparent huge pages.
     pub shared: bool,
 }
@@ -131,7 +133,7 @@ impl Region {
     fn map_kind(config: &RegionConfig, kind: PageKind) -> Result<Self, MemError> {
         let bytes = config.bytes.max(1).next_multiple_of(kind.bytes());
         let space = Space::get()?;
-        let extent = space.take(bytes, kind.bytes())?;
+        let extent = space.take(bytes, kind.bytes().max(config.align_bytes))?;
         let at = space.address(&extent);
         match Self::back(config, kind, at, bytes) {
             Ok((kind, memfd)) => Ok(Self {

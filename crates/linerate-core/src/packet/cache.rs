@@ -36,9 +36,10 @@ pub struct PoolCache {
 }
 
 struct Bin {
-    /// The pool's slots are the handles `first .. first + slots`.
+    /// The pool's slots are the handles that differ from `first` only in bits below `span`, a power
+    /// of two.
     first: u32,
-    slots: u32,
+    span: u32,
     len: usize,
     /// Most handles kept: [`MOST`], or an eighth of a small pool, so that a few caches cannot
     /// keep all of it from each other.
@@ -95,6 +96,28 @@ impl PoolCache {
             template.len as usize <= pool.room_bytes(),
             "a frame longer than the pool's slots"
         );
+        let (base, fresh) = (base(), Fresh::word(template));
+        self.draw(pool, burst, count, |handle| {
+            // SAFETY: the slot is free and in this cache's hands alone.
+            unsafe { reset(meta_at(base, handle), fresh) };
+        })
+    }
+
+    /// As [`PoolCache::fill`], but leaves the metadata of each packet as the slot's last owner
+    /// left it: for receivers that set all of it, or lend the slots to a device.
+    #[inline]
+    pub fn take(&mut self, pool: &Pool, burst: &mut Burst, count: usize) -> usize {
+        self.draw(pool, burst, count, |_| {})
+    }
+
+    #[inline(always)]
+    fn draw(
+        &mut self,
+        pool: &Pool,
+        burst: &mut Burst,
+        count: usize,
+        set_up: impl Fn(u32),
+    ) -> usize {
         let bin = self.bin(pool);
         let wanted = count.min(burst.room());
         if bin.len < wanted {
@@ -103,11 +126,7 @@ impl PoolCache {
         let count = wanted.min(bin.len);
         bin.len -= count;
         let handles = &bin.stack[bin.len..bin.len + count];
-        let (base, fresh) = (base(), Fresh::word(template));
-        for &handle in handles {
-            // SAFETY: the slot is free and in this cache's hands alone.
-            unsafe { reset(meta_at(base, handle), fresh) };
-        }
+        handles.iter().for_each(|&handle| set_up(handle));
         // SAFETY: the handles left the stack, so the burst is their only owner.
         unsafe { burst.extend_from_handles(handles) };
         count
@@ -256,11 +275,11 @@ unsafe fn reset(meta: *mut Meta, word: u128) {
 
 impl Bin {
     fn new(pool: Pool) -> Self {
-        let (first, slots) = (pool.shared().first(), pool.slots());
-        let limit = (slots as usize / 8).min(MOST);
+        let (first, span) = (pool.shared().first(), pool.shared().span());
+        let limit = (pool.slots() as usize / 8).min(MOST);
         Self {
             first,
-            slots,
+            span,
             len: 0,
             limit,
             from_shared: 0,
@@ -271,16 +290,17 @@ impl Bin {
 
     #[inline(always)]
     fn owns(&self, handle: u32) -> bool {
-        handle.wrapping_sub(self.first) < self.slots
+        handle ^ self.first < self.span
     }
 
-    /// Whether all handles are of this pool: a compare per handle, which the compiler vectorises.
+    /// Whether all handles are of this pool: two operations per handle, which the compiler
+    /// vectorises.
     #[inline(always)]
     fn owns_all(&self, handles: &[u32]) -> bool {
-        let strangers = handles
+        handles
             .iter()
-            .fold(0_u32, |sum, &handle| sum | u32::from(!self.owns(handle)));
-        strangers == 0
+            .fold(0, |bits, &handle| bits | (handle ^ self.first))
+            < self.span
     }
 
     /// Puts at most a burst of handles on the stack, whose packets were consumed.

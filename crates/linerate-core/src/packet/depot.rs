@@ -5,7 +5,7 @@
 //! (Treiber 1986, with a counter against reuse); strays by a list that only ever loses all its
 //! members at once, so that it needs no counter for safety, only for the books.
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell, with_cell};
 
 /// Handles in a magazine: what one exchange between a cache and the depot moves.
 pub(crate) const MAGAZINE: usize = 64;
@@ -63,7 +63,7 @@ impl Depot {
         let Some(index) = self.full.pop(&self.next) else {
             return false;
         };
-        self.magazines[index as usize].with(|at| {
+        with_cell(&self.magazines[index as usize], |at| {
             // SAFETY: popped, so this thread alone has the magazine; the pop's Acquire saw the
             // writes of whoever filled it.
             *to = unsafe { *at };
@@ -77,7 +77,7 @@ impl Depot {
         let Some(index) = self.empty.pop(&self.next) else {
             return false;
         };
-        self.magazines[index as usize].with_mut(|at| {
+        with_cell(&self.magazines[index as usize], |at| {
             // SAFETY: as above.
             unsafe { *at = *from };
         });

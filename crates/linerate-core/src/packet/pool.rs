@@ -107,6 +107,12 @@ impl PoolShared {
         self.first
     }
 
+    /// Handles that differ from `first` only below this power of two are this pool's: `first` is
+    /// a multiple of it, and what follows the metadata lines up to it are the pool's own slots.
+    pub(super) fn span(&self) -> u32 {
+        self.slots.next_power_of_two()
+    }
+
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -129,7 +135,7 @@ impl PoolShared {
         }
     }
 
-    fn new(config: &PoolConfig) -> Result<Box<Self>, MemError> {
+    fn new(config: &PoolConfig) -> Result<NonNull<Self>, MemError> {
         let shape = |reason: String| MemError::PoolShape {
             name: config.name.clone(),
             reason,
@@ -152,7 +158,8 @@ impl PoolShared {
             bytes: data_offset + slots * slot_bytes,
             pages: config.pages,
             numa_node: config.numa_node,
-            shared: false,
+            align_bytes: slots.next_power_of_two() * size_of::<Meta>(),
+            ..RegionConfig::default()
         })?;
         let first = (region.offset() / size_of::<Meta>()) as u32;
         let shared = Box::new(Self {
@@ -171,13 +178,17 @@ impl PoolShared {
             plain_drops: AtomicU64::new(0),
             retired: AtomicU64::new(0),
         });
-        shared.write_meta();
-        shared.stock();
+        // From here on the pool is known by this pointer only, by which it will be freed, too.
+        let shared = NonNull::from(Box::leak(shared));
+        // SAFETY: leaked a line above, and nobody else knows it.
+        let pool = unsafe { shared.as_ref() };
+        pool.write_meta(shared.as_ptr());
+        pool.stock();
         Ok(shared)
     }
 
     /// Writes what belongs to each slot for ever.
-    fn write_meta(&self) {
+    fn write_meta(&self, pool: *const Self) {
         for index in 0..self.slots {
             let slot = self
                 .data_ptr()
@@ -185,7 +196,7 @@ impl PoolShared {
             let at = meta_of(self.handle(index));
             let meta = Meta {
                 slot,
-                pool: self,
+                pool,
                 len: 0,
                 start: HEADROOM_BYTES as u16,
                 port: 0,
@@ -293,9 +304,7 @@ impl Pool {
     /// [`MemError::PoolShape`] for 0 or 2^30 and more slots, and what [`Region::map`] says.
     pub fn new(config: &PoolConfig) -> Result<Self, MemError> {
         let shared = PoolShared::new(config)?;
-        Ok(Self {
-            shared: NonNull::from(Box::leak(shared)),
-        })
+        Ok(Self { shared })
     }
 
     #[inline(always)]

@@ -8,7 +8,7 @@
 
 use super::stats::Ledgers;
 use crate::arch::CachePadded;
-use crate::sync::{AtomicUsize, Ordering};
+use crate::sync::{self, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const _: () = assert!(
@@ -125,7 +125,9 @@ impl Cursor {
         if self.known(at) >= want {
             return want;
         }
-        self.limit = peer.load(Ordering::Acquire).wrapping_add(self.lead);
+        self.limit = peer
+            .load(sync::at("cursor.peer", Ordering::Acquire))
+            .wrapping_add(self.lead);
         self.known(at).min(want)
     }
 

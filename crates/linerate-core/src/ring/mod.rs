@@ -22,6 +22,8 @@
 
 mod cursor;
 pub mod mpmc;
+#[cfg(not(loom))]
+mod slices;
 mod slots;
 pub mod spsc;
 mod stats;
@@ -242,7 +244,9 @@ fn pop_batch<T>(
     moved
 }
 
-#[cfg(all(test, loom))]
+#[cfg(test)]
+#[cfg(loom)]
 mod loom_tests;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests;

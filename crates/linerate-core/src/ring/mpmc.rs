@@ -169,36 +169,36 @@ impl<T: Word> Shared<T> {
         }
     }
 
-    /// How many of the positions `at .. at + most` are published without a gap.
+    /// Copies out the values at `at` and after that are published without a gap, at most `most`;
+    /// none if they are fewer than `least`. Returns how many.
+    ///
+    /// # Safety
+    /// `to` is valid for writing `most` words. They are the caller's only once it has claimed the
+    /// positions.
     #[inline(always)]
-    fn published(&self, at: usize, most: usize) -> usize {
+    unsafe fn copy(&self, at: usize, to: *mut u32, most: usize, least: usize) -> usize {
         let [first, second] = self.pieces(at, most);
         let stamps = self.stamps.as_ptr().wrapping_add(first.slot);
         // SAFETY: the piece lies inside the storage, which has spare stamps behind its last slot.
-        let found = unsafe { arch::stamped(stamps, first.len, self.stamp(first.at)) };
-        if second.len == 0 || found < first.len {
-            return found;
-        }
-        // SAFETY: as above.
-        found + unsafe { arch::stamped(self.stamps.as_ptr(), second.len, self.stamp(second.at)) }
-    }
-
-    /// Copies the values at `at .. at + len` out.
-    ///
-    /// # Safety
-    /// `to` is valid for writing `len` words. They are the caller's only once it has claimed the
-    /// positions.
-    #[inline(always)]
-    unsafe fn copy(&self, at: usize, len: usize, to: *mut u32) {
-        let [first, second] = self.pieces(at, len);
-        // SAFETY: the piece lies inside the storage, and in the caller's room.
-        unsafe { arch::load_words(self.values.as_ptr().wrapping_add(first.slot), to, first.len) };
-        if second.len > 0 {
+        let mut count = unsafe { arch::stamped(stamps, first.len, self.stamp(first.at)) };
+        if second.len > 0 && count == first.len {
+            let stamp = self.stamp(second.at);
             // SAFETY: as above.
-            unsafe {
-                arch::load_words(self.values.as_ptr(), to.wrapping_add(first.len), second.len)
-            };
+            count += unsafe { arch::stamped(self.stamps.as_ptr(), second.len, stamp) };
         }
+        window("receiver: stamps read");
+        if count < least {
+            return 0;
+        }
+        let values = self.values.as_ptr().wrapping_add(first.slot);
+        // SAFETY: the piece lies inside the storage, and in the caller's room.
+        unsafe { arch::load_words(values, to, count.min(first.len)) };
+        if count > first.len {
+            let to = to.wrapping_add(first.len);
+            // SAFETY: as above.
+            unsafe { arch::load_words(self.values.as_ptr(), to, count - first.len) };
+        }
+        count
     }
 
     /// Takes between `least` and `most` elements, or none. Returns how many.
@@ -212,8 +212,9 @@ impl<T: Word> Shared<T> {
         let mut head = self.ends.head.load(Ordering::Acquire);
         loop {
             window("receiver: head read");
-            let count = self.published(head, most);
-            if count == 0 || count < least {
+            // SAFETY: the caller's room.
+            let count = unsafe { self.copy(head, to, most, least) };
+            if count == 0 {
                 // A head that others have moved on meanwhile says nothing about the ring.
                 let now = self.ends.head.load(Ordering::Acquire);
                 if now == head {
@@ -222,10 +223,12 @@ impl<T: Word> Shared<T> {
                 head = now;
                 continue;
             }
-            window("receiver: stamps read");
-            // SAFETY: `count` is at most `most`.
-            unsafe { self.copy(head, count, to) };
             window("receiver: values copied");
+            // The compare-and-swap waits for everything before it: let the next but one burst,
+            // if there is one, come near meanwhile. Two lines of its three do most of it.
+            let ahead = (head + 2 * count) & self.mask;
+            arch::prefetch_read(self.values.as_ptr().wrapping_add(ahead));
+            arch::prefetch_read(self.stamps.as_ptr().wrapping_add(ahead));
             // Release: point 1. Acquire on failure: as for the load above.
             let swap = self.ends.head.compare_exchange(
                 head,

@@ -75,11 +75,9 @@ impl<T> Slots<T> {
     pub(crate) unsafe fn write(&self, span: Span, from: *const T) {
         for index in 0..span.len {
             let slot = &self.0[(span.start + index) & (self.0.len() - 1)];
+            let from = from.wrapping_add(index);
             // SAFETY: as for the block copy.
-            slot.with_mut(|slot| unsafe {
-                slot.cast::<T>()
-                    .copy_from_nonoverlapping(from.add(index), 1)
-            });
+            slot.with_mut(|slot| unsafe { slot.cast::<T>().copy_from_nonoverlapping(from, 1) });
         }
     }
 
@@ -87,8 +85,9 @@ impl<T> Slots<T> {
     pub(crate) unsafe fn read(&self, span: Span, to: *mut T) {
         for index in 0..span.len {
             let slot = &self.0[(span.start + index) & (self.0.len() - 1)];
+            let to = to.wrapping_add(index);
             // SAFETY: as for the block copy.
-            slot.with(|slot| unsafe { slot.cast::<T>().copy_to_nonoverlapping(to.add(index), 1) });
+            slot.with(|slot| unsafe { slot.cast::<T>().copy_to_nonoverlapping(to, 1) });
         }
     }
 }

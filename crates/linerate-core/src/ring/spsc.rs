@@ -7,12 +7,17 @@
 //! **Ownership.** Slots from `head` to `tail` belong to the consumer, the others to the producer.
 //! A side gives slots away by storing its position with release; the other acquires it.
 //!
+//! Besides the forms of [`Push`] and [`Pop`], the ends lend out the slots themselves:
+//! [`Producer::reserve`] and [`Consumer::peek`].
+//!
 //! ```compile_fail
 //! let (producer, _consumer) = linerate_core::ring::spsc::ring::<u32>(4);
 //! let second = producer.clone(); // one putter: there is no `Clone`
 //! ```
 
 use super::cursor::{Cursor, Ends, Span};
+#[cfg(not(loom))]
+pub use super::slices::{ReadGuard, WriteGuard};
 use super::slots::Slots;
 use super::stats::Ledger;
 use super::{Pop, Push, RingMeter};
@@ -87,6 +92,20 @@ pub struct Producer<T> {
 }
 
 impl<T> Producer<T> {
+    /// Lends out at most `most` vacant slots, as many as there are (the others count as refused).
+    #[cfg(not(loom))]
+    pub fn reserve(&mut self, most: usize) -> WriteGuard<'_, T> {
+        let count = self.claim(most, 0);
+        let span = Span::new(self.tail, count, self.ends.capacity());
+        WriteGuard::new(self, span)
+    }
+
+    /// The first slot of the storage.
+    #[cfg(not(loom))]
+    pub(super) fn base(&self) -> *mut T {
+        self.shared.slots.base()
+    }
+
     /// How many of at most `most` elements fit, or 0 if fewer than `least`; counts the others.
     #[inline(always)]
     fn claim(&mut self, most: usize, least: usize) -> usize {
@@ -101,7 +120,7 @@ impl<T> Producer<T> {
 
     /// Gives the next `count` slots to the consumer.
     #[inline(always)]
-    fn publish(&mut self, count: usize) {
+    pub(super) fn publish(&mut self, count: usize) {
         self.tail = self.tail.wrapping_add(count);
         self.ends
             .tail
@@ -153,6 +172,20 @@ pub struct Consumer<T> {
 }
 
 impl<T> Consumer<T> {
+    /// Lends out the oldest elements, at most `most`, where they lie.
+    #[cfg(not(loom))]
+    pub fn peek(&mut self, most: usize) -> ReadGuard<'_, T> {
+        let count = self.claim(most, 0);
+        let span = Span::new(self.head, count, self.ends.capacity());
+        ReadGuard::new(self, span)
+    }
+
+    /// The first slot of the storage.
+    #[cfg(not(loom))]
+    pub(super) fn base(&self) -> *mut T {
+        self.shared.slots.base()
+    }
+
     /// How many of at most `most` elements are there, or 0 if fewer than `least`.
     #[inline(always)]
     fn claim(&mut self, most: usize, least: usize) -> usize {
@@ -166,7 +199,7 @@ impl<T> Consumer<T> {
 
     /// Gives the next `count` slots back to the producer.
     #[inline(always)]
-    fn release(&mut self, count: usize) {
+    pub(super) fn release(&mut self, count: usize) {
         self.head = self.head.wrapping_add(count);
         self.ends
             .head

@@ -44,3 +44,438 @@ fn mpmc_bursts_and_bulks() {
     let (tx, rx) = mpmc::ring(16);
     burst_and_bulk(tx, rx);
 }
+
+use crate::sync::hooks::at_windows;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+const SENDER_WINDOWS: [&str; 5] = [
+    "sender: head read",
+    "sender: claimed",
+    "sender: values half stored",
+    "sender: values stored",
+    "sender: half published",
+];
+const RECEIVER_WINDOWS: [&str; 4] = [
+    "receiver: head read",
+    "receiver: stamps read",
+    "receiver: values copied",
+    "receiver: claimed",
+];
+
+/// Runs `work` on a thread of its own until it reaches `window`; returns once it stands there.
+/// Sending into the first channel lets it go on; the second then yields its result.
+fn stop_at<R: Send + 'static>(
+    window: &'static str,
+    work: impl FnOnce() -> R + Send + 'static,
+) -> (mpsc::Sender<()>, thread::JoinHandle<R>) {
+    let (resume, resumed) = mpsc::channel();
+    let (stopped, stands) = mpsc::channel();
+    let mut stop = Some((stopped, resumed));
+    let handle = thread::spawn(move || {
+        at_windows(move |name| {
+            if name == window
+                && let Some((stopped, resumed)) = stop.take()
+            {
+                stopped.send(()).unwrap();
+                resumed.recv().unwrap();
+            }
+        });
+        work()
+    });
+    stands.recv().expect("the window is reached");
+    (resume, handle)
+}
+
+fn sorted(parts: &[&[u32]]) -> Vec<u32> {
+    let mut all = parts.concat();
+    all.sort_unstable();
+    all
+}
+
+/// A sender stopped in any window: other senders fill the ring up and then come short, receivers
+/// take what lies before the gap and then come short, and once it goes on everything arrives once.
+#[test]
+fn mpmc_sender_stopped_in_every_window() {
+    for window in SENDER_WINDOWS {
+        let (mut tx, mut rx) = mpmc::ring::<u32>(8);
+        // Positions 6 and 7, then a wrap, so that the half-way windows are half way.
+        assert!(tx.push_slice_bulk(&[0; 6]) && rx.pop_slice_bulk(&mut [0; 6]));
+        assert!(tx.push(1).is_ok());
+        let mut stopped = tx.clone();
+        let (resume, handle) = stop_at(window, move || stopped.push_slice(&[10, 11, 12]));
+
+        // Not claimed yet: the whole ring is the others'. Claimed: all but its three slots.
+        let claimed = window != SENDER_WINDOWS[0];
+        let room = if claimed { 4 } else { 7 };
+        let others: Vec<u32> = (20..30).collect();
+        assert_eq!(tx.push_slice(&others), room, "{window}");
+        assert_eq!(tx.push(99), Err(99), "{window}");
+
+        let mut got = Vec::new();
+        rx.pop_burst(&mut got, 8);
+        match window {
+            "sender: head read" => assert_eq!(got.len(), 8, "{window}"),
+            // One of its three lies before the storage's end.
+            "sender: half published" => assert_eq!(got, [1, 10], "{window}"),
+            _ => assert_eq!(got, [1], "{window}"),
+        }
+        // Beyond the gap nothing can be taken, and the calls return all the same.
+        let mut more = Vec::new();
+        assert!(!rx.pop_bulk(&mut more, 2), "{window}");
+        assert_eq!(rx.pop(), None, "{window}");
+        let freed = got.len();
+        assert_eq!(
+            tx.push_slice(&[40; 8]),
+            freed,
+            "{window}: what was taken is free again"
+        );
+
+        resume.send(()).unwrap();
+        let sent = handle.join().unwrap();
+        assert_eq!(sent, if claimed { 3 } else { 0 }, "{window}");
+        rx.pop_burst(&mut more, 16);
+        let expected = sorted(&[
+            &[1],
+            &[10, 11, 12][..sent],
+            &others[..room],
+            &[40; 8][..freed],
+        ]);
+        assert_eq!(
+            sorted(&[&got, &more]),
+            expected,
+            "{window}: lost or doubled"
+        );
+        assert_eq!(rx.meter().read().occupancy, 0, "{window}");
+    }
+}
+
+/// A receiver stopped in any window: others take everything and lap the ring; it then gets either
+/// what it had claimed or what is there now, and nothing twice.
+#[test]
+fn mpmc_receiver_stopped_in_every_window() {
+    for window in RECEIVER_WINDOWS {
+        let (mut tx, mut rx) = mpmc::ring::<u32>(8);
+        assert!(tx.push_slice_bulk(&[0; 6]) && rx.pop_slice_bulk(&mut [0; 6]));
+        let mut sent: Vec<u32> = (1..=8).collect();
+        assert!(tx.push_slice_bulk(&sent));
+        let mut stopped = rx.clone();
+        let (resume, handle) = stop_at(window, move || {
+            let mut got = Vec::new();
+            stopped.pop_burst(&mut got, 3);
+            got
+        });
+        let claimed = window == "receiver: claimed";
+
+        // The others are not held up: they lap the ring three times.
+        let mut got = Vec::new();
+        rx.pop_burst(&mut got, 16);
+        assert_eq!(got.len(), if claimed { 5 } else { 8 }, "{window}");
+        for lap in 1..=3 {
+            let fresh: Vec<u32> = (lap * 100..lap * 100 + 8).collect();
+            assert!(tx.push_slice_bulk(&fresh), "{window}");
+            assert_eq!(tx.push(99), Err(99), "{window}");
+            sent.extend(fresh);
+            if lap < 3 {
+                assert!(rx.pop_bulk(&mut got, 8), "{window}");
+            }
+        }
+
+        resume.send(()).unwrap();
+        let late = handle.join().unwrap();
+        assert_eq!(
+            late,
+            if claimed { [1, 2, 3] } else { [300, 301, 302] },
+            "{window}"
+        );
+        rx.pop_burst(&mut got, 16);
+        assert_eq!(
+            sorted(&[&got, &late]),
+            sorted(&[&sent]),
+            "{window}: lost or doubled"
+        );
+    }
+}
+
+/// SPSC ends hold nothing that the other needs: each works on while its peer does not move at all,
+/// until the ring is full or empty, and says so.
+#[test]
+fn meters_count_from_another_thread() {
+    let (mut tx, mut rx) = spsc::ring::<u64>(4);
+    let meter = tx.meter();
+    assert_eq!(tx.push_slice(&[1, 2, 3, 4, 5, 6]), 4);
+    assert_eq!(rx.pop(), Some(1));
+    let stats = thread::spawn(move || meter.read()).join().unwrap();
+    assert_eq!((stats.enqueued, stats.dequeued, stats.occupancy), (4, 1, 3));
+    assert_eq!((stats.refused, stats.short), (2, 0));
+    let meter = rx.meter();
+    drop((tx, rx));
+    assert_eq!(meter.read().refused, 2, "what a handle counted outlives it");
+}
+
+#[test]
+fn ends_learn_that_the_other_side_is_gone() {
+    let (tx, mut rx) = spsc::ring::<Box<u32>>(4);
+    assert!(!tx.is_closed() && !rx.is_closed());
+    drop(tx);
+    assert!(rx.is_closed());
+    assert_eq!(rx.pop(), None);
+
+    let (tx, rx) = mpmc::ring::<u32>(4);
+    let (tx2, rx2) = (tx.clone(), rx.clone());
+    drop((tx, rx));
+    assert!(!tx2.is_closed() && !rx2.is_closed());
+    drop(rx2);
+    assert!(tx2.is_closed());
+}
+
+/// A word that counts its drops.
+#[repr(transparent)]
+struct Counted(u32);
+
+// SAFETY: laid out as `u32`.
+unsafe impl mpmc::Word for Counted {}
+
+static DROPS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        DROPS.lock().unwrap().push(self.0);
+    }
+}
+
+/// What is taken is dropped by its taker, what is left by the ring, each once.
+#[test]
+fn elements_are_dropped_exactly_once() {
+    let (mut tx, mut rx) = mpmc::ring::<Counted>(4);
+    let mut batch: Vec<Counted> = (0..6).map(Counted).collect();
+    assert_eq!(tx.push_burst(&mut batch), 4);
+    drop(rx.pop());
+    drop((tx, rx));
+    drop(batch);
+    assert_eq!(
+        std::mem::take(&mut *DROPS.lock().unwrap()),
+        [0, 1, 2, 3, 4, 5]
+    );
+
+    let tracked: Vec<Arc<()>> = (0..6).map(|_| Arc::new(())).collect();
+    let (mut tx, mut rx) = spsc::ring(4);
+    let mut batch = tracked.clone();
+    assert_eq!(tx.push_burst(&mut batch), 4);
+    drop(rx.pop());
+    assert!(tx.push_bulk(&mut batch.drain(..1).collect::<Vec<_>>()));
+    drop((tx, rx, batch));
+    assert!(
+        tracked
+            .iter()
+            .all(|element| Arc::strong_count(element) == 1)
+    );
+}
+
+/// Odd lengths and offsets against a model queue, so that every block size and wrap is met.
+#[test]
+fn all_lengths_and_offsets_keep_order() {
+    fn check(mut tx: impl Push<u32>, mut rx: impl Pop<u32>) {
+        let mut model = std::collections::VecDeque::new();
+        let (mut next, mut seed) = (0u32, 1u64);
+        for _ in 0..30_000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let len = (seed >> 33) as usize % 90;
+            if seed >> 63 == 0 {
+                let mut batch: Vec<u32> = (next..next + len as u32).collect();
+                let sent = tx.push_burst(&mut batch);
+                assert_eq!(sent, len.min(128 - model.len()));
+                model.extend(next..next + sent as u32);
+                next += sent as u32;
+            } else {
+                let mut got = Vec::new();
+                let count = rx.pop_burst(&mut got, len);
+                assert_eq!(count, len.min(model.len()));
+                assert!(got.into_iter().eq(model.drain(..count)));
+            }
+        }
+    }
+    let (tx, rx) = spsc::ring(128);
+    check(tx, rx);
+    let (tx, rx) = mpmc::ring(128);
+    check(tx, rx);
+}
+
+/// A payload whose content can be checked, on the heap so that sanitizers watch it.
+fn payload(sender: u64, sequence: u64) -> Box<[u64; 3]> {
+    Box::new([
+        sender,
+        sequence,
+        sender.wrapping_mul(31) ^ sequence.wrapping_mul(0x9e37_79b9),
+    ])
+}
+
+fn check_payload(payload: &[u64; 3]) -> (u64, u64) {
+    let [sender, sequence, sum] = *payload;
+    assert_eq!(
+        sum,
+        sender.wrapping_mul(31) ^ sequence.wrapping_mul(0x9e37_79b9),
+        "torn payload"
+    );
+    (sender, sequence)
+}
+
+/// Heap payloads go through an SPSC ring in bursts of all lengths, in order and whole.
+#[test]
+fn spsc_stress() {
+    const COUNT: u64 = 60_000;
+    let (mut tx, mut rx) = spsc::ring(64);
+    let producer = thread::spawn(move || {
+        let (mut batch, mut next) = (Vec::new(), 0);
+        while next < COUNT || !batch.is_empty() {
+            let want = (next % 37 + 1).min(COUNT - next);
+            if batch.len() < 40 {
+                batch.extend((next..next + want).map(|sequence| payload(0, sequence)));
+                next += want;
+            }
+            if tx.push_burst(&mut batch) == 0 {
+                thread::yield_now();
+            }
+        }
+    });
+    let (mut batch, mut expected) = (Vec::new(), 0);
+    while expected < COUNT {
+        if rx.pop_burst(&mut batch, (expected % 41 + 1) as usize) == 0 {
+            thread::yield_now();
+        }
+        for element in batch.drain(..) {
+            assert_eq!(check_payload(&element), (0, expected));
+            expected += 1;
+        }
+    }
+    producer.join().unwrap();
+}
+
+/// Slots of an arena travel between two senders and two receivers: each holds a payload that its
+/// owner alone reads and writes, so a doubled handle is a data race and a lost one is missed.
+#[test]
+fn mpmc_stress() {
+    const COUNT: u64 = 30_000;
+    const SENDERS: u64 = 2;
+    struct Arena(Vec<std::cell::UnsafeCell<[u64; 3]>>);
+    // SAFETY: a slot is touched by the holder of its number only, which is what is tested.
+    unsafe impl Sync for Arena {}
+    let arena = Arc::new(Arena(
+        (0..256)
+            .map(|_| std::cell::UnsafeCell::new([0; 3]))
+            .collect(),
+    ));
+    // Numbers of vacant slots go one way, of filled ones the other.
+    let (mut vacant_tx, vacant_rx) = mpmc::ring::<u32>(256);
+    let (filled_tx, filled_rx) = mpmc::ring::<u32>(64);
+    assert!(vacant_tx.push_bulk(&mut (0..256).collect::<Vec<u32>>()));
+    let senders: Vec<_> = (0..SENDERS)
+        .map(|sender| {
+            let (arena, mut vacant, mut filled) =
+                (arena.clone(), vacant_rx.clone(), filled_tx.clone());
+            thread::spawn(move || {
+                let (mut batch, mut next) = (Vec::new(), 0);
+                while next < COUNT {
+                    let want = (next % 33 + 1).min(COUNT - next) as usize;
+                    if vacant.pop_burst(&mut batch, want) == 0 {
+                        thread::yield_now();
+                    }
+                    for &slot in &batch {
+                        // SAFETY: this thread holds the slot's number.
+                        unsafe { *arena.0[slot as usize].get() = *payload(sender, next) };
+                        next += 1;
+                    }
+                    while !batch.is_empty() {
+                        if filled.push_burst(&mut batch) == 0 {
+                            thread::yield_now();
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    drop((filled_tx, vacant_rx));
+    let receivers: Vec<_> = (0..2)
+        .map(|_| {
+            let (arena, mut vacant, mut filled) =
+                (arena.clone(), vacant_tx.clone(), filled_rx.clone());
+            thread::spawn(move || {
+                let (mut batch, mut seen) = (Vec::new(), Vec::new());
+                loop {
+                    let closed = filled.is_closed();
+                    if filled.pop_burst(&mut batch, 1 + seen.len() % 40) == 0 {
+                        if closed {
+                            return seen;
+                        }
+                        thread::yield_now();
+                    }
+                    for &slot in &batch {
+                        // SAFETY: this thread holds the slot's number.
+                        let element = unsafe { *arena.0[slot as usize].get() };
+                        seen.push(check_payload(&element));
+                    }
+                    while !batch.is_empty() {
+                        if vacant.push_burst(&mut batch) == 0 {
+                            thread::yield_now();
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    for sender in senders {
+        sender.join().unwrap();
+    }
+    let mut all = Vec::new();
+    for receiver in receivers {
+        let seen = receiver.join().unwrap();
+        for sender in 0..SENDERS {
+            let of_one = seen.iter().filter(|element| element.0 == sender);
+            assert!(of_one.is_sorted(), "a sender's order is kept");
+        }
+        all.extend(seen);
+    }
+    all.sort_unstable();
+    let expected = (0..SENDERS).flat_map(|sender| (0..COUNT).map(move |number| (sender, number)));
+    assert!(all.into_iter().eq(expected), "lost or doubled");
+}
+
+/// Lent slots wrap into two slices, keep order, and drop what is consumed once; loans that are
+/// given back unused change nothing.
+#[test]
+fn spsc_lends_its_slots() {
+    let tracked: Vec<Arc<usize>> = (0..100).map(Arc::new).collect();
+    let (mut tx, mut rx) = spsc::ring(8);
+    let mut expected = 0;
+    for chunk in tracked.chunks(5) {
+        let _given_back = tx.reserve(8);
+        assert_eq!(tx.reserve(9).len(), 8);
+        assert_eq!(tx.reserve(7).fill(chunk.iter().cloned()), 5);
+        let _given_back = rx.peek(8);
+        let lent = rx.peek(8);
+        let (near, far) = lent.slices();
+        assert_eq!((near.len() + far.len(), lent.len()), (5, 5));
+        assert!(
+            near.iter()
+                .chain(far)
+                .map(|number| **number)
+                .eq(expected..expected + 5)
+        );
+        lent.consume(4);
+        assert_eq!(rx.pop().map(|number| *number), Some(expected + 4));
+        expected += 5;
+        assert!(
+            tracked
+                .iter()
+                .all(|element| Arc::strong_count(element) == 1)
+        );
+    }
+    assert_eq!(tx.reserve(3).fill(tracked.iter().cloned()), 3);
+    drop((tx, rx));
+    assert!(
+        tracked
+            .iter()
+            .all(|element| Arc::strong_count(element) == 1)
+    );
+}

@@ -109,8 +109,9 @@ pub struct WorkerStats {
     pub sleeps: Counter,
     /// Ticks from each packet's receive burst to the end of its round.
     pub residence: Histogram,
-    /// Ticks from ringing the doorbell to the worker's next round.
-    pub wake_up: Histogram,
+    /// Nanoseconds from the ring of a doorbell to the end of the nap: what waking up costs. Naps
+    /// that a device's descriptor ended are not in it, since nobody knows when it became readable.
+    pub wake_up_ns: Histogram,
     /// Length in ticks of gaps: rounds longer than `gap_limit` ticks, in which the lcore was
     /// stolen from the worker (or a stage took very long).
     pub gaps: Histogram,
@@ -391,8 +392,11 @@ impl<S: Stage> Worker<S> {
         if came == 0 && !mail {
             self.ladder.sleep(&self.doorbell, &sources);
         }
-        self.doorbell.cancel();
-        bells().for_each(|bell| bell.cancel());
+        for bell in bells().chain([&self.doorbell]) {
+            if bell.cancel() && came == 0 && !mail {
+                self.stats.wake_up_ns.record(bell.since_rung_ns(), 1);
+            }
+        }
         let woke = self.clock.now();
         self.last = woke;
         self.stats.packets.add(came as u64);

@@ -43,11 +43,9 @@ pub(super) fn outs(names: &[String], pairs: Option<&str>) -> Result<Vec<u16>, Er
     for pair in text.split(',') {
         let (left, right) = halves(pair.trim(), names)
             .ok_or_else(|| wrong(format!("`{pair}` is no pair of ports")))?;
-        for (from, to) in [(left, right), (right, left)] {
-            if outs[from]
-                .replace(to as u16)
-                .is_some_and(|old| usize::from(old) != to || left != right)
-            {
+        let both_ways = [(left, right), (right, left)];
+        for &(from, to) in &both_ways[usize::from(left == right)..] {
+            if outs[from].replace(to as u16).is_some() {
                 return Err(wrong(format!("port {from} stands in two pairs")));
             }
         }

@@ -159,6 +159,13 @@ fn table(reading: &Reading, colour: bool) -> String {
             load.busy_share * 100.0,
             lcore.sleeps
         );
+        if lcore.wake_up_p50_ns > 0 {
+            let _ = write!(
+                text,
+                " (wake-up p50 {:.1} us)",
+                lcore.wake_up_p50_ns as f64 * 1e-3
+            );
+        }
         if lcore.gaps > 0 {
             let (all, longest) = (
                 lcore.gaps_ns as f64 * 1e-6,

@@ -40,7 +40,7 @@ struct LcoreSample {
     asleep: u64,
     sleeps: u64,
     residence: HistogramSnapshot,
-    wake_up: HistogramSnapshot,
+    wake_up_ns: HistogramSnapshot,
     gaps: HistogramSnapshot,
     drops: BTreeMap<String, u64>,
 }
@@ -64,7 +64,7 @@ impl Sample {
             asleep: stats.asleep_ticks.read(),
             sleeps: stats.sleeps.read(),
             residence: stats.residence.snapshot(),
-            wake_up: stats.wake_up.snapshot(),
+            wake_up_ns: stats.wake_up_ns.snapshot(),
             gaps: stats.gaps.snapshot(),
             drops: stats.drops().into_iter().collect(),
         });
@@ -188,8 +188,9 @@ pub(crate) struct LcoreRow {
     packets: u64,
     rounds: u64,
     pub(crate) sleeps: u64,
-    /// From the doorbell to the next round.
-    wake_up: Percentiles,
+    /// From the ring of a doorbell to the end of the nap.
+    pub(crate) wake_up_p50_ns: u64,
+    wake_up_p99_ns: u64,
     /// Rounds so long that somebody else must have had the CPU (or a stage took that long).
     pub(crate) gaps: u64,
     pub(crate) gaps_ns: u64,
@@ -204,6 +205,7 @@ impl LcoreRow {
         let asleep = now.asleep - before.asleep;
         let share = |ticks: u64| ticks as f64 / (busy + idle + asleep).max(1) as f64;
         let gaps = now.gaps.since(&before.gaps);
+        let wake_up = now.wake_up_ns.since(&before.wake_up_ns);
         Self {
             load: LcoreReport {
                 name: now.name.clone(),
@@ -218,7 +220,8 @@ impl LcoreRow {
             packets: now.packets - before.packets,
             rounds: now.rounds - before.rounds,
             sleeps: now.sleeps - before.sleeps,
-            wake_up: Percentiles::new(&now.wake_up.since(&before.wake_up), clock),
+            wake_up_p50_ns: wake_up.percentile(50.0),
+            wake_up_p99_ns: wake_up.percentile(99.0),
             gaps: gaps.total,
             gaps_ns: clock.ns(gaps.sum),
             longest_gap_ns: clock.ns(if gaps.total > 0 { gaps.max } else { 0 }),

@@ -1,0 +1,187 @@
+//! `linerate bench`: measurements, one row at a time.
+//!
+//! `micro` times the kit's own parts. Each row prints its figure, the pages under it and what else
+//! explains it; `cargo xtask compare` runs the same rows in turns with DPDK's.
+
+mod forward;
+mod pool;
+mod probe;
+mod ring;
+
+use std::time::{Duration, Instant};
+
+use clap::{Parser, Subcommand};
+use linerate_core::env::{CpuList, Lcore};
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::report;
+
+/// Measure the kit.
+#[derive(Parser)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Time rings, pools and forwarding, one row at a time
+    Micro(MicroArgs),
+}
+
+#[derive(Parser)]
+struct MicroArgs {
+    /// Rows to run, by name or prefix; all that need no device when absent
+    rows: Vec<String>,
+    /// Seconds that each row runs
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+    /// CPUs to pin to: the first for one-core rows, both for two-core rows
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<String>,
+    /// The port of a `veth.` row
+    #[arg(long, value_name = "SPEC")]
+    port: Option<String>,
+    /// One JSON object per row
+    #[arg(long)]
+    json: bool,
+    /// Only list the rows
+    #[arg(long)]
+    list: bool,
+}
+
+/// What a row measured.
+#[derive(Serialize)]
+pub(crate) struct Sample {
+    row: &'static str,
+    value: f64,
+    unit: &'static str,
+    /// What backs the memory that the row works on.
+    pages: String,
+    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
+    detail: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Sample {
+    fn new(row: &'static str, value: f64, unit: &'static str, pages: impl ToString) -> Self {
+        Self {
+            row,
+            value,
+            unit,
+            pages: pages.to_string(),
+            detail: serde_json::Map::new(),
+        }
+    }
+
+    fn with(mut self, key: &str, value: impl Into<serde_json::Value>) -> Self {
+        self.detail.insert(key.into(), value.into());
+        self
+    }
+}
+
+/// How a row is to be run.
+pub(crate) struct Run {
+    duration: Duration,
+    /// The CPUs of the first and the second lcore.
+    cpus: [u32; 2],
+    port: Option<String>,
+}
+
+impl Run {
+    /// Calls `turn` until the time is over, a tenth of it beforehand to warm up. Returns
+    /// nanoseconds per element; `turn` says how many elements it passed.
+    fn time(&self, mut turn: impl FnMut() -> u64) -> f64 {
+        self.time_for(self.duration / 10, &mut turn);
+        self.time_for(self.duration, &mut turn)
+    }
+
+    fn time_for(&self, duration: Duration, turn: &mut impl FnMut() -> u64) -> f64 {
+        let began = Instant::now();
+        let mut elements = 0;
+        loop {
+            // The clock is read once in many turns.
+            for _ in 0..256 {
+                elements += turn();
+            }
+            let elapsed = began.elapsed();
+            if elapsed >= duration {
+                return elapsed.as_nanos() as f64 / elements.max(1) as f64;
+            }
+        }
+    }
+
+    /// Runs `work` on the first CPU.
+    fn pinned<T: Send + 'static>(
+        self,
+        work: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        let cpu = self.cpus[0];
+        Ok(Lcore::spawn("bench", Some(cpu), move || work(&self))?.join()?)
+    }
+}
+
+/// One row: its name, what it says, and how it runs.
+pub(crate) struct Row {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&'static str, Run) -> Result<Sample, Error>,
+}
+
+fn rows() -> impl Iterator<Item = &'static Row> {
+    [probe::ROWS, ring::ROWS, pool::ROWS, forward::ROWS]
+        .into_iter()
+        .flatten()
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    let What::Micro(args) = &args.what;
+    let wanted = |row: &&Row| match args.rows.as_slice() {
+        [] => !row.name.starts_with("veth."),
+        rows => rows
+            .iter()
+            .any(|prefix| row.name.starts_with(prefix.as_str())),
+    };
+    let rows: Vec<&Row> = rows().filter(wanted).collect();
+    if rows.is_empty() {
+        return Err(Error::NoSuchRow {
+            rows: args.rows.join(", "),
+        });
+    }
+    if args.list {
+        let lines: String = rows
+            .iter()
+            .map(|row| format!("{:28} {}\n", row.name, row.about))
+            .collect();
+        return report::print(&lines);
+    }
+    let allowed: Vec<u32> = match &args.cpus {
+        Some(list) => CpuList::parse("cpus", list)?.iter().collect(),
+        None => linerate_core::env::allowed_cpus()
+            .map_err(Error::Output)?
+            .iter()
+            .collect(),
+    };
+    let first = allowed.first().copied().unwrap_or(0);
+    let cpus = [first, allowed.get(1).copied().unwrap_or(first)];
+    for row in rows {
+        let duration = Duration::from_secs_f64(args.seconds.clamp(0.001, 3600.0));
+        let sample = (row.run)(
+            row.name,
+            Run {
+                duration,
+                cpus,
+                port: args.port.clone(),
+            },
+        )?;
+        let line = match args.json {
+            true => serde_json::to_string(&sample).map_err(std::io::Error::from)?,
+            false => format!(
+                "{:28} {:10.3} {:5} {}",
+                sample.row, sample.value, sample.unit, sample.pages
+            ),
+        };
+        report::print(&format!("{line}\n"))?;
+    }
+    Ok(())
+}

@@ -235,6 +235,7 @@ fn a_pool_of_64k_slots_takes_the_largest_frames() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "needs the kernel's memory")]
 fn a_pool_costs_at_most_3_percent_over_its_slots() {
     let pool = pool(65_536);
     let slots = pool.slots() as usize * pool.slot_bytes();

@@ -115,7 +115,9 @@ pub fn open(spec: &Spec) -> Result<AfPacket, PortError> {
         _ => return Err(spec.bad("fanout", "hash, cpu, lb, rnd or qm")),
     };
     let port = spec.name();
-    let mac = interface.mac().map_err(|error| interface.failed(&port, "read the address", error))?;
+    let mac = interface
+        .mac()
+        .map_err(|error| interface.failed(&port, "read the address", error))?;
     if mac.is_none() {
         return Err(PortError::Unsupported {
             reason: format!("`{}` is no Ethernet device", interface.name()),
@@ -162,7 +164,13 @@ struct Shared {
 
 impl Port for AfPacket {
     fn info(&self) -> PortInfo {
-        let Shared { port, interface, shape, qdisc_bypass, .. } = &*self.shared;
+        let Shared {
+            port,
+            interface,
+            shape,
+            qdisc_bypass,
+            ..
+        } = &*self.shared;
         let mtu = interface.mtu().unwrap_or(1500) as usize;
         let kib = shape.block_bytes >> 10;
         PortInfo {
@@ -176,8 +184,20 @@ impl Port for AfPacket {
             tx_offloads: true,
             aligned_pool: false,
             facts: vec![
-                ("receive", format!("TPACKET_V3, {} blocks of {kib} KiB, each handed over full or after 1 ms", shape.blocks)),
-                ("transmit", format!("sendmmsg, {} traffic control", if *qdisc_bypass { "past" } else { "through" })),
+                (
+                    "receive",
+                    format!(
+                        "TPACKET_V3, {} blocks of {kib} KiB, each handed over full or after 1 ms",
+                        shape.blocks
+                    ),
+                ),
+                (
+                    "transmit",
+                    format!(
+                        "sendmmsg, {} traffic control",
+                        if *qdisc_bypass { "past" } else { "through" }
+                    ),
+                ),
             ],
         }
     }
@@ -199,7 +219,10 @@ impl Port for AfPacket {
         *group.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let mut queues = Queues::default();
         for index in 0..usize::from(config.rx_queues) {
-            let ring = self.shared.open_rx(config.rx_queues).map_err(|error| self.refused(error))?;
+            let ring = self
+                .shared
+                .open_rx(config.rx_queues)
+                .map_err(|error| self.refused(error))?;
             let shared = self.shared.clone();
             let queue = rx::Receiver::new(ring, shared, config, pools, self.counters.rx(index));
             queues.rx.push(Box::new(queue));
@@ -228,17 +251,25 @@ impl Port for AfPacket {
 impl AfPacket {
     /// Refuses an interface that is down, or whose frames fit no slot.
     fn check_interface(&self, pools: &Pools) -> Result<(), PortError> {
-        let Shared { port, interface, .. } = &*self.shared;
+        let Shared {
+            port, interface, ..
+        } = &*self.shared;
         let name = interface.name();
         let failed = |error| interface.failed(port, "read the state", error);
         if !interface.is_up().map_err(failed)? {
             return Err(PortError::Unsupported {
                 port: port.clone(),
-                reason: format!("interface `{name}` is down; bring it up with `ip link set {name} up`"),
+                reason: format!(
+                    "interface `{name}` is down; bring it up with `ip link set {name} up`"
+                ),
             });
         }
         let mtu = interface.mtu().map_err(failed)?;
-        let room = pools.iter().map(|pool| pool.room_bytes()).max().unwrap_or(0);
+        let room = pools
+            .iter()
+            .map(|pool| pool.room_bytes())
+            .max()
+            .unwrap_or(0);
         let header = ethernet::HEADER_LEN + linerate_wire::vlan::TAG_LEN;
         if mtu as usize + header > room {
             let most = room - header;
@@ -255,7 +286,9 @@ impl AfPacket {
 
     /// What the kernel refused when a queue was opened.
     fn refused(&self, error: Refused) -> PortError {
-        let Shared { port, interface, .. } = &*self.shared;
+        let Shared {
+            port, interface, ..
+        } = &*self.shared;
         let Refused(action, source) = error;
         match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => {
@@ -288,17 +321,21 @@ impl Shared {
         let index = self.interface.index().map_err(step("find the interface"))?;
         let socket = sys::socket().map_err(step("open a packet socket"))?;
         let version = libc::tpacket_versions::TPACKET_V3 as libc::c_int;
-        sys::set_number(&socket, libc::PACKET_VERSION, version).map_err(step("choose TPACKET_V3"))?;
-        sys::set_number(&socket, libc::PACKET_VNET_HDR, 1).map_err(step("ask for offload headers"))?;
+        sys::set_number(&socket, libc::PACKET_VERSION, version)
+            .map_err(step("choose TPACKET_V3"))?;
+        sys::set_number(&socket, libc::PACKET_VNET_HDR, 1)
+            .map_err(step("ask for offload headers"))?;
         // Kernels before 4.20 do not know it; what we send comes back there.
         let _ = sys::set_number(&socket, libc::PACKET_IGNORE_OUTGOING, 1);
         let ring = ring::RxRing::new(socket, self.shape).map_err(step("set up a receive ring"))?;
         if self.promiscuous {
             sys::set_promiscuous(ring.socket(), index).map_err(step("listen promiscuously"))?;
         }
-        sys::bind(ring.socket(), index, libc::ETH_P_ALL as u16).map_err(step("bind to the interface"))?;
+        sys::bind(ring.socket(), index, libc::ETH_P_ALL as u16)
+            .map_err(step("bind to the interface"))?;
         if of > 1 {
-            self.join_group(ring.socket(), index).map_err(step("join a fan-out group"))?;
+            self.join_group(ring.socket(), index)
+                .map_err(step("join a fan-out group"))?;
         }
         Ok(ring)
     }
@@ -318,7 +355,10 @@ impl Shared {
 
     /// Opens a transmit queue.
     fn open_tx(&self) -> Result<tx::Sockets, Refused> {
-        let index = self.interface.index().map_err(|error| Refused("find the interface", error))?;
+        let index = self
+            .interface
+            .index()
+            .map_err(|error| Refused("find the interface", error))?;
         Ok(tx::Sockets {
             plain: self.open_tx_socket(index, false)?,
             offloads: self.open_tx_socket(index, true)?,
@@ -331,7 +371,8 @@ impl Shared {
         let step = |action| move |error| Refused(action, error);
         let socket = sys::socket().map_err(step("open a packet socket"))?;
         if offloads {
-            sys::set_number(&socket, libc::PACKET_VNET_HDR, 1).map_err(step("ask for offload headers"))?;
+            sys::set_number(&socket, libc::PACKET_VNET_HDR, 1)
+                .map_err(step("ask for offload headers"))?;
         }
         sys::set_number(&socket, libc::PACKET_QDISC_BYPASS, self.qdisc_bypass.into())
             .map_err(step("bypass traffic control"))?;

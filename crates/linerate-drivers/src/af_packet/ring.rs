@@ -77,8 +77,18 @@ impl RxRing {
         let bytes = shape.block_bytes * shape.blocks;
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
         let at = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, rw, flags, &socket, 0) }?;
-        let at = NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mmap returned address 0"))?;
-        Ok(Self { at, shape, block: 0, open: false, next: 0, left: 0, losing: false, socket })
+        let at =
+            NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mmap returned address 0"))?;
+        Ok(Self {
+            at,
+            shape,
+            block: 0,
+            open: false,
+            next: 0,
+            left: 0,
+            losing: false,
+            socket,
+        })
     }
 
     pub(super) fn socket(&self) -> &OwnedFd {
@@ -131,7 +141,9 @@ impl RxRing {
         self.open = true;
         self.losing |= status & libc::TP_STATUS_LOSING != 0;
         let header = offset_of!(libc::tpacket_block_desc, hdr);
-        let Some(block) = self.read::<libc::tpacket_hdr_v1>(header) else { return false };
+        let Some(block) = self.read::<libc::tpacket_hdr_v1>(header) else {
+            return false;
+        };
         self.left = block.num_pkts;
         self.next = block.offset_to_first_pkt as usize;
         self.left > 0
@@ -141,21 +153,28 @@ impl RxRing {
     fn release(&mut self) {
         if self.open {
             // Release: everything was read before the kernel may write.
-            self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
+            self.status()
+                .store(libc::TP_STATUS_KERNEL, Ordering::Release);
             self.open = false;
-            self.block = if self.block + 1 == self.shape.blocks { 0 } else { self.block + 1 };
+            self.block = if self.block + 1 == self.shape.blocks {
+                0
+            } else {
+                self.block + 1
+            };
         }
     }
 
     /// Start of the block.
     fn base(&self) -> *mut u8 {
-        self.at.as_ptr().wrapping_add(self.block * self.shape.block_bytes)
+        self.at
+            .as_ptr()
+            .wrapping_add(self.block * self.shape.block_bytes)
     }
 
     /// The word that says who owns the block.
     fn status(&self) -> &AtomicU32 {
-        let offset =
-            offset_of!(libc::tpacket_block_desc, hdr) + offset_of!(libc::tpacket_hdr_v1, block_status);
+        let offset = offset_of!(libc::tpacket_block_desc, hdr)
+            + offset_of!(libc::tpacket_hdr_v1, block_status);
         let word = self.base().wrapping_add(offset).cast();
         // SAFETY: in bounds of the mapping and aligned; both sides access it atomically.
         unsafe { AtomicU32::from_ptr(word) }
@@ -194,8 +213,14 @@ impl Drop for RxRing {
     fn drop(&mut self) {
         // SAFETY: mapped by `new` with this length, and reached through this value alone.
         let unmapped = unsafe {
-            rustix::mm::munmap(self.at.as_ptr().cast(), self.shape.block_bytes * self.shape.blocks)
+            rustix::mm::munmap(
+                self.at.as_ptr().cast(),
+                self.shape.block_bytes * self.shape.blocks,
+            )
         };
-        debug_assert!(unmapped.is_ok(), "cannot unmap a receive ring: {unmapped:?}");
+        debug_assert!(
+            unmapped.is_ok(),
+            "cannot unmap a receive ring: {unmapped:?}"
+        );
     }
 }

@@ -113,7 +113,11 @@ impl RxQueue for Receiver {
             while burst.room() > 0 {
                 let Some(frame) = ring.next() else { break };
                 let fits = frame.data.len() <= self.room;
-                let pool = if fits { Some(&self.pool) } else { self.pools.for_frame(frame.data.len()) };
+                let pool = if fits {
+                    Some(&self.pool)
+                } else {
+                    self.pools.for_frame(frame.data.len())
+                };
                 let received = match pool {
                     Some(pool) => receive(&frame, pool, cache, self.index),
                     None => Err(DropReason::Oversize),
@@ -142,7 +146,9 @@ impl RxQueue for Receiver {
     }
 
     fn sleep_on(&mut self) -> SleepOn {
-        self.ring.as_ref().map_or(SleepOn::Nothing, |ring| SleepOn::Fd(ring.socket().as_raw_fd()))
+        self.ring.as_ref().map_or(SleepOn::Nothing, |ring| {
+            SleepOn::Fd(ring.socket().as_raw_fd())
+        })
     }
 }
 

@@ -5,7 +5,7 @@
 //! by design; the sink checks by sequence number whether that is true.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::yield_now;
 
 use linerate_core::arch::pause;
@@ -25,8 +25,8 @@ const RING: usize = 1024;
 /// Frames under way at most: no more than one ring holds, so that it takes them all even if the
 /// next station stands still.
 const CREDIT: u64 = 512;
-/// How long to wait for the last frames, in nanoseconds.
-const DRAIN_NS: u64 = 100_000_000;
+/// How long to wait for the last frames before they are lost, in nanoseconds.
+const DRAIN_NS: u64 = 2_000_000_000;
 const SLOTS: u32 = 4096;
 
 /// Addresses as l2fwd gives them; the generator's are others.
@@ -51,6 +51,15 @@ pub(super) struct Phase {
     pub(super) pace: Pace,
     pub(super) count_from: u64,
     pub(super) end: u64,
+}
+
+impl Phase {
+    /// Whether it goes on: until its end, and at least until something was sent, for on a crowded
+    /// CPU the lcores may find their time over before they had any.
+    #[inline]
+    fn lasts(&self, clock: &Clock, has_sent: bool) -> bool {
+        clock.now() < self.end || !has_sent
+    }
 }
 
 /// Writes frames and sends them.
@@ -322,28 +331,33 @@ impl Line {
             forwarder,
             mut sink,
         } = stations;
-        let sent_all = Arc::new(AtomicBool::new(false));
-        let (ready, interrupted) = (sent_all.clone(), stop.clone());
+        // Frames to expect; not known before the generator has ended.
+        let expected = Arc::new(AtomicU64::new(u64::MAX));
+        let (awaited, interrupted) = (expected.clone(), stop.clone());
         let forwarding = Lcore::spawn("fwd", Some(cpus[1]), move || forwarder.run(false))?;
         let sinking = Lcore::spawn("sink", Some(cpus[2]), move || {
-            let mut quiet_since = clock.now();
-            let mut empty = 0_u32;
+            let (mut give_up, mut empty) = (None, 0);
             loop {
                 if sink.step(&phase) > 0 {
-                    quiet_since = clock.now();
-                    empty = 0;
+                    (give_up, empty) = (None, 0);
                     continue;
                 }
                 empty = relax(empty);
-                let patience = clock.now() - quiet_since > clock.ticks(DRAIN_NS);
-                if patience && ready.load(Ordering::Relaxed) {
+                let expected = awaited.load(Ordering::Relaxed);
+                if sink.tally.received >= expected {
+                    return sink;
+                }
+                let patience = || clock.now() + clock.ticks(DRAIN_NS);
+                if expected < u64::MAX && *give_up.get_or_insert_with(patience) < clock.now() {
                     return sink;
                 }
             }
         });
         let generating = Lcore::spawn("generator", Some(cpus[0]), move || {
             let (first, mut empty) = (generator.sent, 0);
-            while clock.now() < phase.end && !interrupted.load(Ordering::Relaxed) {
+            while phase.lasts(&clock, generator.sent > first)
+                && !interrupted.load(Ordering::Relaxed)
+            {
                 empty = if generator.step(phase.pace, first) > 0 {
                     0
                 } else {
@@ -354,7 +368,8 @@ impl Line {
         });
         // Whatever failed to start, the others end before it is said.
         let generator = generating.and_then(LcoreHandle::join);
-        sent_all.store(true, Ordering::Relaxed);
+        let sent = generator.as_ref().map_or(0, |generator| generator.sent);
+        expected.store(sent, Ordering::Relaxed);
         let sink = sinking.and_then(LcoreHandle::join);
         handle.stop();
         Ok(Self {
@@ -374,7 +389,7 @@ impl Stations {
     /// All stations in this thread, one after the other.
     fn take_turns(&mut self, phase: Phase, clock: Clock, stop: &AtomicBool) {
         let first = self.generator.sent;
-        while clock.now() < phase.end && !stop.load(Ordering::Relaxed) {
+        while phase.lasts(&clock, self.generator.sent > first) && !stop.load(Ordering::Relaxed) {
             self.generator.step(phase.pace, first);
             self.forwarder.round();
             self.sink.step(&phase);

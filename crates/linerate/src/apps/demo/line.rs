@@ -12,7 +12,7 @@ use linerate_core::arch::pause;
 use linerate_core::env::{Clock, Lcore, LcoreHandle};
 use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools};
 use linerate_core::port::{Counter, Port, PortConfig, Queues, RxQueue, TxQueue};
-use linerate_core::run::{Egress, Histogram, Idle, Inlet, Way, Worker, WorkerHandle};
+use linerate_core::run::{Egress, Histogram, Inlet, Way, Worker};
 use linerate_drivers::ring;
 use linerate_wire::ethernet::MacAddr;
 
@@ -195,7 +195,6 @@ type Forwarder = Worker<L2fwd<true>>;
 /// All three stations for frames of one size.
 pub(super) struct Line {
     stations: Stations,
-    handle: WorkerHandle<L2fwd<true>>,
     clock: Clock,
     cpus: Vec<u32>,
     stop: Arc<AtomicBool>,
@@ -241,8 +240,7 @@ impl Line {
         };
         let mut egress = Egress::new(PoolCache::new(pools.as_slice()));
         let stage = L2fwd::<true>::new(&[ROUTE], &mut egress);
-        let (mut forwarder, handle) = Worker::new("fwd", stage, egress, clock)?;
-        forwarder.set_idle(Idle::never_sleep());
+        let (mut forwarder, _) = Worker::new("fwd", stage, egress, clock)?;
         let (inlet, _) = first(start(&mut inner_a, 0)?);
         let (_, outlet) = first(start(&mut inner_b, 1)?);
         forwarder.add_inlet(Inlet::queue(0, 0, inlet));
@@ -279,7 +277,6 @@ impl Line {
                 forwarder,
                 sink,
             },
-            handle,
             clock,
             cpus: cpus.into(),
             stop: stop.clone(),
@@ -321,20 +318,31 @@ impl Line {
     fn run_apart(self, phase: Phase, cpus: [u32; 3]) -> Result<Self, Error> {
         let Self {
             stations,
-            handle,
             clock,
             stop,
             ..
         } = self;
         let Stations {
             mut generator,
-            forwarder,
+            mut forwarder,
             mut sink,
         } = stations;
         // Frames to expect; not known before the generator has ended.
         let expected = Arc::new(AtomicU64::new(u64::MAX));
         let (awaited, interrupted) = (expected.clone(), stop.clone());
-        let forwarding = Lcore::spawn("fwd", Some(cpus[1]), move || forwarder.run(false))?;
+        let done = Arc::new(AtomicBool::new(false));
+        let forwarded_all = done.clone();
+        let forwarding = Lcore::spawn("fwd", Some(cpus[1]), move || {
+            let mut empty = 0;
+            while !forwarded_all.load(Ordering::Relaxed) {
+                empty = if forwarder.round() > 0 {
+                    0
+                } else {
+                    relax(empty)
+                };
+            }
+            forwarder
+        })?;
         let sinking = Lcore::spawn("sink", Some(cpus[2]), move || {
             let (mut give_up, mut empty) = (None, 0);
             loop {
@@ -371,14 +379,13 @@ impl Line {
         let sent = generator.as_ref().map_or(0, |generator| generator.sent);
         expected.store(sent, Ordering::Relaxed);
         let sink = sinking.and_then(LcoreHandle::join);
-        handle.stop();
+        done.store(true, Ordering::Relaxed);
         Ok(Self {
             stations: Stations {
                 generator: generator?,
                 forwarder: forwarding.join()?,
                 sink: sink?,
             },
-            handle,
             stop,
             ..self
         })

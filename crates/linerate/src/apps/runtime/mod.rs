@@ -27,7 +27,7 @@ pub(crate) use signals::Interrupts;
 
 /// Slots of the main pool for each queue, and for what is in caches and bursts besides.
 const SLOTS_PER_QUEUE: u32 = 4096;
-/// Slots of 64 KiB for each port from which oversized frames come.
+/// Slots of 64 KiB for each port from which oversized frames may come: the kernel, or a capture of it.
 const LARGE_SLOTS: u32 = 256;
 /// Packets that a ring between two workers holds.
 const HAND_OFF: usize = 1024;
@@ -175,7 +175,7 @@ impl Rig {
             ..PoolConfig::new("packets", options.pool_slots.unwrap_or(chosen))
         };
         let mut pools = vec![Pool::new(&main)?];
-        let oversized = |port: &&OpenPort| matches!(port.info.kind, "af_packet" | "tap");
+        let oversized = |port: &&OpenPort| matches!(port.info.kind, "af_packet" | "tap" | "pcap");
         let kernel_ports = self.ports.iter().filter(oversized).count() as u32;
         if kernel_ports > 0 {
             pools.push(Pool::new(&PoolConfig {

@@ -283,8 +283,8 @@ fn wrong_ports_pairs_and_plans_are_named_with_a_fix() {
             "each slot to one role",
         ),
         (
-            &["null", "null", "--cpus", "9999"],
-            "CPU 9999",
+            &["null", "null", "--cpus", "8000"],
+            "CPU 8000",
             "choose from",
         ),
         (

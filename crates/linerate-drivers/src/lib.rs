@@ -24,9 +24,17 @@
 //! # Ok::<(), linerate_core::port::PortError>(())
 //! ```
 
+pub mod af_packet;
+pub mod af_xdp;
 mod counters;
+mod link;
 pub mod null;
+pub mod offload;
+mod pace;
+pub mod pcap;
 pub mod ring;
+pub mod tap;
+mod vnet;
 
 pub use counters::Counters;
 
@@ -51,7 +59,14 @@ pub struct Kind {
 pub type Open = fn(&Spec, &mut Drivers) -> Result<Box<dyn Port>, PortError>;
 
 /// Every kind of port: one row per driver.
-pub const KINDS: &[Kind] = &[null::KIND, ring::KIND];
+pub const KINDS: &[Kind] = &[
+    null::KIND,
+    ring::KIND,
+    pcap::KIND,
+    tap::KIND,
+    af_packet::KIND,
+    af_xdp::KIND,
+];
 
 /// Opens ports by name, and knows the in-process rings among them.
 #[derive(Debug, Default)]

@@ -26,7 +26,7 @@ fn errors_name_what_would_be_legal() {
     let mut drivers = Drivers::new();
     let unknown = message(drivers.open("nul:"));
     assert!(
-        unknown.contains("`nul`") && unknown.contains("null, ring"),
+        unknown.contains("`nul`") && unknown.contains("null, pcap, ring"),
         "{unknown}"
     );
     assert!(message(drivers.open("null:,sise=60")).contains("takes: size, copy, rx"));

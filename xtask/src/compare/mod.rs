@@ -238,7 +238,8 @@ impl<'a> Bench<'a> {
         let pages = if rows.is_empty() {
             Hugepages::Absent("no huge pages needed".into())
         } else {
-            undo.add(&format!("rm -rf /var/run/dpdk/{}", peer::file_prefix()))?;
+            let files = testpmd::runtime_folder(&peer::file_prefix());
+            undo.add(&format!("rm -rf '{files}'"))?;
             Hugepages::provide(undo)
         };
         Ok(Bench {

@@ -176,7 +176,8 @@ impl Line {
             text.push_str(&format!(" [{}]", beside.join(", ")));
         }
         if let (Some(ours), Some(peer)) = (self.data.ours.last(), self.data.peer.last())
-            && ours.pages != peer.pages
+            && !ours.pages.starts_with(&peer.pages)
+        // ours says "2 MiB huge pages"
         {
             text.push_str(&format!(
                 " (pages: ours {}, peer {})",

@@ -69,7 +69,10 @@ impl App {
             telemetry: None,
             ports,
         };
-        app.telemetry = Some(app.connect(&telemetry_path(file_prefix))?);
+        app.telemetry = Some(app.connect(&format!(
+            "{}/dpdk_telemetry.v2",
+            runtime_folder(file_prefix)
+        ))?);
         Ok(app)
     }
 
@@ -207,13 +210,13 @@ pub(super) fn rate(
 }
 
 /// Where DPDK keeps its run-time files: root's, or the user's.
-fn telemetry_path(file_prefix: &str) -> String {
+pub(super) fn runtime_folder(file_prefix: &str) -> String {
     let folder = if process::is_root() {
         "/var/run".to_owned()
     } else {
         std::env::var("XDG_RUNTIME_DIR").unwrap_or_else(|_| "/tmp".into())
     };
-    format!("{folder}/dpdk/{file_prefix}/dpdk_telemetry.v2")
+    format!("{folder}/dpdk/{file_prefix}")
 }
 
 fn try_connect(path: &str) -> std::io::Result<OwnedFd> {

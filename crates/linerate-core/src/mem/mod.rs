@@ -6,6 +6,7 @@
 mod array;
 mod region;
 pub(crate) mod space;
+#[cfg_attr(miri, path = "sys_miri.rs")]
 mod sys;
 
 pub use array::HugeArray;

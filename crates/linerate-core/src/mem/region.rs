@@ -318,6 +318,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs the kernel's memory")]
     fn missing_huge_pages_name_the_fix() {
         // More 1 GiB pages than any test machine reserves.
         let error = Region::map(&config(64 << 30, PagePolicy::Only(PageKind::Huge1G))).unwrap_err();
@@ -325,6 +326,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs the kernel's memory")]
     fn shared_memory_is_seen_through_its_descriptor() {
         let shared = RegionConfig {
             shared: true,
@@ -339,6 +341,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs the kernel's memory")]
     fn a_region_binds_to_node_0() {
         let bound = RegionConfig {
             numa_node: Some(0),

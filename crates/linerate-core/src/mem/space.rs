@@ -12,9 +12,10 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 /// Granularity of everything that is handed out: one 2 MiB page.
 pub(crate) const GRAIN_BYTES: usize = 2 << 20;
 /// A 32-bit handle counts cache lines: 2^32 x 64 bytes.
-const MAX_BYTES: usize = 256 << 30;
-const MIN_BYTES: usize = 1 << 30;
-const GIB: usize = 1 << 30;
+const MAX_BYTES: usize = if cfg!(miri) { 64 << 20 } else { 256 << 30 };
+const MIN_BYTES: usize = if cfg!(miri) { MAX_BYTES } else { 1 << 30 };
+/// Alignment of the base, for 1 GiB pages.
+const GIB: usize = if cfg!(miri) { GRAIN_BYTES } else { 1 << 30 };
 
 static BASE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 static SPACE: OnceLock<Result<Space, i32>> = OnceLock::new();

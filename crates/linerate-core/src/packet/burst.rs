@@ -148,18 +148,25 @@ impl Burst {
     /// must have room for them: those that do not fit stay.
     #[inline]
     pub fn sift(&mut self, rejected: &mut Self, mut keep: impl FnMut(&mut Packet) -> bool) {
-        let mut kept = 0;
-        for index in 0..self.len() {
-            let handle = self.handles[index];
-            if keep(&mut self.as_packets_mut()[index]) || rejected.room() == 0 {
-                self.handles[kept] = handle;
-                kept += 1;
+        let len = self.len();
+        // Should `keep` panic, no packet may be in two places: those not yet sifted are lost, and
+        // the ledger says so.
+        self.len = 0;
+        for index in 0..len {
+            // SAFETY: below the old length, so initialised; each is looked at once.
+            let handle = unsafe { self.handles[index].assume_init() };
+            let handle = NonZeroU32::new(handle).expect("handles are never 0");
+            // SAFETY: the burst owned it, and has forgotten it.
+            let mut packet = unsafe { Packet::from_handle(handle) };
+            let to = if keep(&mut packet) || rejected.room() == 0 {
+                &mut *self
             } else {
-                rejected.handles[rejected.len()] = handle;
-                rejected.len += 1;
-            }
+                &mut *rejected
+            };
+            // `self` has room: it holds no more than were looked at.
+            to.handles[to.len as usize] = MaybeUninit::new(packet.into_handle().get());
+            to.len += 1;
         }
-        self.len = kept as u32;
     }
 
     /// Sum of the packets' lengths in bytes.

@@ -135,7 +135,7 @@ impl PoolShared {
         }
     }
 
-    fn new(config: &PoolConfig) -> Result<Box<Self>, MemError> {
+    fn new(config: &PoolConfig) -> Result<NonNull<Self>, MemError> {
         let shape = |reason: String| MemError::PoolShape {
             name: config.name.clone(),
             reason,
@@ -178,13 +178,17 @@ impl PoolShared {
             plain_drops: AtomicU64::new(0),
             retired: AtomicU64::new(0),
         });
-        shared.write_meta();
-        shared.stock();
+        // From here on the pool is known by this pointer only, by which it will be freed, too.
+        let shared = NonNull::from(Box::leak(shared));
+        // SAFETY: leaked a line above, and nobody else knows it.
+        let pool = unsafe { shared.as_ref() };
+        pool.write_meta(shared.as_ptr());
+        pool.stock();
         Ok(shared)
     }
 
     /// Writes what belongs to each slot for ever.
-    fn write_meta(&self) {
+    fn write_meta(&self, pool: *const Self) {
         for index in 0..self.slots {
             let slot = self
                 .data_ptr()
@@ -192,7 +196,7 @@ impl PoolShared {
             let at = meta_of(self.handle(index));
             let meta = Meta {
                 slot,
-                pool: self,
+                pool,
                 len: 0,
                 start: HEADROOM_BYTES as u16,
                 port: 0,
@@ -300,9 +304,7 @@ impl Pool {
     /// [`MemError::PoolShape`] for 0 or 2^30 and more slots, and what [`Region::map`] says.
     pub fn new(config: &PoolConfig) -> Result<Self, MemError> {
         let shared = PoolShared::new(config)?;
-        Ok(Self {
-            shared: NonNull::from(Box::leak(shared)),
-        })
+        Ok(Self { shared })
     }
 
     #[inline(always)]

@@ -7,7 +7,7 @@
 //!
 //! [`Push`] and [`Pop`] are the two ends of either kind, each in a *burst* form (as many as fit)
 //! and a *bulk* form (all or nothing). Bursts move between rings and [`Batch`]es (a `Vec`, a
-//! packet burst) by block copy. Read [`cursor`] first, then `spsc.rs`.
+//! packet burst) by block copy. Read `cursor.rs` first, then `spsc.rs`.
 //!
 //! ```
 //! use linerate_core::ring::{Pop, Push, spsc};

@@ -1,7 +1,7 @@
 //! A ring from one putter to one taker.
 //!
 //! Each end keeps its own position in its handle, stores it once per burst, and remembers how far
-//! the peer was ([`super::cursor::Cursor`]): on a ring that is neither full nor empty a burst
+//! the peer was (`cursor.rs`): on a ring that is neither full nor empty a burst
 //! touches the peer's position about once per capacity.
 //!
 //! **Ownership.** Slots from `head` to `tail` belong to the consumer, the others to the producer.

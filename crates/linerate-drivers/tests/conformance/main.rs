@@ -1,7 +1,13 @@
 //! One suite for every driver: see `suite.rs` and docs/adding-a-driver.md. One line per driver.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+#[path = "../kernel/netns.rs"]
+mod netns;
 mod suite;
 
+mod af_packet;
+mod af_xdp;
 mod null;
+mod pcap;
 mod ring;
+mod tap;

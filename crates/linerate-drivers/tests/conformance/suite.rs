@@ -343,8 +343,9 @@ fn leaves_the_rest(rig: &mut Rig) {
     };
     while quiet.elapsed() < patience {
         for (number, _) in rig.b.receive() {
-            assert!(number >= next, "in order, gaps allowed");
-            next = number + 1;
+            let several = rig.wire.queues > 1;
+            assert!(number >= next || several, "in order, gaps allowed");
+            next = next.max(number + 1);
             quiet = Instant::now();
         }
         if lossless && next == sent {

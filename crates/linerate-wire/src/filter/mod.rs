@@ -40,48 +40,79 @@ pub struct Filter {
     program: Vec<Op>,
 }
 
+/// One operation of a compiled filter, which other machines (such as the kernel's) may run too.
 #[derive(Clone, Debug)]
-enum Op {
-    /// Sets the truth value: does the frame, behind `tags` VLAN tags, pass?
-    Test { test: Test, tags: usize },
+pub enum Op {
+    /// Sets the truth value.
+    Test {
+        /// What is asked.
+        test: Test,
+        /// VLAN tags that the test looks behind.
+        tags: usize,
+    },
     /// Inverts the truth value.
     Not,
-    /// Goes to this operation where the truth value is the one given: what makes `and` and `or`.
-    JumpIf { truth: bool, to: usize },
+    /// Jumps where the truth value is the one given: what makes `and` and `or`.
+    JumpIf {
+        /// The truth value.
+        truth: bool,
+        /// Index of the operation to go on with: a later one, or one behind the last.
+        to: usize,
+    },
 }
 
 /// Which end of a packet a word speaks of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
+pub enum Side {
+    /// Where it comes from.
     Src,
+    /// Where it goes.
     Dst,
+    /// One of them.
     Either,
 }
 
+/// One question about a frame.
 #[derive(Clone, Debug)]
-enum Test {
+pub enum Test {
+    /// The EtherType.
     EtherType(EtherType),
-    /// IP protocol, in IPv4 and in IPv6 or in one of them.
+    /// The IP protocol.
     Protocol {
+        /// Its number.
         protocol: u8,
+        /// In IPv4.
         v4: bool,
+        /// In IPv6.
         v6: bool,
     },
-    /// Prefix length in bits; `only` is the EtherType where one was named before it.
+    /// An address of IP or ARP.
     Net {
+        /// Whose.
         side: Side,
+        /// The prefix.
         address: IpAddr,
+        /// Its length in bits.
         bits: u8,
+        /// The EtherType, where one was named before it.
         only: Option<EtherType>,
     },
+    /// A layer-4 port.
     Port {
+        /// Whose.
         side: Side,
+        /// Its number.
         port: u16,
+        /// The protocol; else TCP, UDP and SCTP.
         protocol: Option<u8>,
     },
+    /// A VLAN tag, with this id.
     Vlan(Option<u16>),
+    /// A MAC address.
     Ether {
+        /// Whose.
         side: Side,
+        /// The address.
         mac: MacAddr,
     },
 }
@@ -124,6 +155,12 @@ impl FromStr for Filter {
 }
 
 impl Filter {
+    /// The operations, run from the first on over one truth value that starts as true. A test
+    /// that asks for bytes beyond the frame ends the run, and the frame does not pass.
+    pub fn program(&self) -> &[Op] {
+        &self.program
+    }
+
     /// Whether `frame`, an Ethernet frame or its beginning, passes. An empty filter passes all.
     pub fn matches(&self, frame: &[u8]) -> bool {
         self.run(frame).unwrap_or(false)

@@ -1,0 +1,257 @@
+//! The interface below a port: what it is, and the program attached to it.
+//!
+//! Shared by the port and its queues, which attach again when an interface of that name comes back.
+
+use super::options::{Mode, Options};
+use super::program::{self, Verdict};
+use super::sys::{self, Control, Interface};
+use linerate_core::port::{Link, PortError};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Most queues that the map of sockets has room for.
+const MAX_QUEUES: u32 = 256;
+
+pub(super) struct Device {
+    pub(super) options: Options,
+    control: Control,
+    attachment: Mutex<Option<Attachment>>,
+}
+
+/// A loaded program, and where it is attached now.
+struct Attachment {
+    map: OwnedFd,
+    program: OwnedFd,
+    /// Closing it detaches the program, also when the process is killed.
+    link: Option<OwnedFd>,
+    ifindex: u32,
+    native: bool,
+    /// Why native mode was not had.
+    refused: Option<String>,
+}
+
+impl Device {
+    pub(super) fn new(options: Options) -> Result<Self, PortError> {
+        let control = Control::new()
+            .map_err(|source| options.system("open a socket", source, "raise `ulimit -n`"))?;
+        Ok(Self {
+            options,
+            control,
+            attachment: Mutex::new(None),
+        })
+    }
+
+    /// The interface as it is now.
+    pub(super) fn interface(&self) -> Result<Interface, PortError> {
+        let name = &self.options.interface;
+        self.control
+            .interface(name)
+            .map_err(|source| match source.raw_os_error() {
+                Some(libc::ENODEV) => PortError::NoInterface {
+                    port: self.options.port.clone(),
+                    interface: name.clone(),
+                    fix: "`ip link` lists those there are".into(),
+                },
+                _ => self.options.system(
+                    &format!("ask about interface `{name}`"),
+                    source,
+                    "see `ip link`",
+                ),
+            })
+    }
+
+    pub(super) fn link(&self) -> Link {
+        let name = &self.options.interface;
+        match self.control.interface(name) {
+            Err(_) => Link::Down(format!("interface {name} was deleted")),
+            Ok(found) if !found.is_up => {
+                Link::Down(format!("interface {name} is down: `ip link set {name} up`"))
+            }
+            Ok(found) if !found.is_running => {
+                Link::Down(format!("interface {name} has no carrier"))
+            }
+            Ok(found) => match &*self.lock() {
+                Some(attachment)
+                    if attachment.ifindex == found.index && attachment.link.is_some() =>
+                {
+                    Link::Up
+                }
+                Some(_) => Link::Down(format!("interface {name} came back and is being attached")),
+                None => Link::Down("not started".into()),
+            },
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Attachment>> {
+        self.attachment
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Loads the program if need be, and attaches it if it is not attached to this interface.
+    /// Whether the mode is native.
+    pub(super) fn attach(&self, interface: &Interface) -> Result<bool, PortError> {
+        let mut guard = self.lock();
+        if guard.is_none() {
+            *guard = Some(self.load()?);
+        }
+        let attachment = guard.as_mut().expect("just loaded");
+        if attachment.link.is_none() || attachment.ifindex != interface.index {
+            attachment.link = None;
+            let attached = self.attach_best(attachment.program.as_fd(), interface);
+            if attached.is_err() && attachment.ifindex == 0 {
+                *guard = None;
+                return attached.map(|_| false);
+            }
+            let (link, native, refused) = attached?;
+            attachment.ifindex = interface.index;
+            (attachment.link, attachment.native, attachment.refused) =
+                (Some(link), native, refused);
+        }
+        Ok(attachment.native)
+    }
+
+    fn load(&self) -> Result<Attachment, PortError> {
+        let options = &self.options;
+        let explain = |source: io::Error| match source.raw_os_error() {
+            Some(libc::EPERM) => options.permission(
+                "load an XDP program",
+                "CAP_BPF and CAP_NET_ADMIN (before Linux 5.8: CAP_SYS_ADMIN)",
+            ),
+            _ => options.system(
+                "load the XDP program",
+                source,
+                "the kernel needs CONFIG_BPF_SYSCALL and CONFIG_XDP_SOCKETS",
+            ),
+        };
+        let map = sys::socket_map(MAX_QUEUES).map_err(explain)?;
+        let insns = program::assemble(
+            &options.filter,
+            Verdict::ToSocket {
+                map: map.as_raw_fd(),
+            },
+        )
+        .map_err(|reason| PortError::Unsupported {
+            port: options.port.clone(),
+            reason: format!("the filter cannot be run in the kernel: {reason}"),
+        })?;
+        let program = sys::load_program(&insns).map_err(explain)?;
+        Ok(Attachment {
+            map,
+            program,
+            link: None,
+            ifindex: 0,
+            native: false,
+            refused: None,
+        })
+    }
+
+    /// In native mode if that is to be had, else in generic mode; then also why.
+    fn attach_best(
+        &self,
+        program: BorrowedFd<'_>,
+        interface: &Interface,
+    ) -> Result<(OwnedFd, bool, Option<String>), PortError> {
+        let mode = self.options.mode;
+        if mode != Mode::Generic {
+            match sys::attach(program, interface.index, true) {
+                Ok(link) => return Ok((link, true, None)),
+                Err(error) if mode == Mode::Native || is_final(&error) => {
+                    return Err(self.explain_attach(error, interface, "native"));
+                }
+                Err(error) => {
+                    let generic = sys::attach(program, interface.index, false);
+                    let link = generic
+                        .map_err(|error| self.explain_attach(error, interface, "generic"))?;
+                    return Ok((link, false, Some(refusal(&error, interface))));
+                }
+            }
+        }
+        let link = sys::attach(program, interface.index, false);
+        Ok((
+            link.map_err(|error| self.explain_attach(error, interface, "generic"))?,
+            false,
+            None,
+        ))
+    }
+
+    fn explain_attach(&self, error: io::Error, interface: &Interface, mode: &str) -> PortError {
+        let options = &self.options;
+        let name = &options.interface;
+        let action = format!("attach an XDP program to `{name}` in {mode} mode");
+        match error.raw_os_error() {
+            Some(libc::EPERM) => options.permission(&action, "CAP_NET_ADMIN and CAP_BPF"),
+            Some(libc::ERANGE) => PortError::Mtu {
+                port: options.port.clone(),
+                mtu: interface.mtu,
+                reason: refusal(&error, interface),
+            },
+            Some(libc::EBUSY | libc::EEXIST) => {
+                let fix = format!(
+                    "another program is there (`ip link show {name}`): stop its owner, or `ip link set {name} xdp off`"
+                );
+                options.system(&action, error, &fix)
+            }
+            _ => {
+                let fix = format!("{}; or use `mode=auto`", refusal(&error, interface));
+                options.system(&action, error, &fix)
+            }
+        }
+    }
+
+    /// Sends a queue's frames to a socket.
+    pub(super) fn map_queue(&self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+        match &*self.lock() {
+            Some(attachment) => sys::map_queue(attachment.map.as_fd(), queue, socket),
+            None => Err(io::Error::from_raw_os_error(libc::ENODEV)),
+        }
+    }
+
+    /// Leaves a queue's frames to the kernel. No harm where they are already.
+    pub(super) fn unmap_queue(&self, queue: u32) {
+        if let Some(attachment) = &*self.lock() {
+            let _ = sys::unmap_queue(attachment.map.as_fd(), queue);
+        }
+    }
+
+    /// Detaches the program: from then on the kernel writes into no slot any more.
+    pub(super) fn detach(&self) {
+        if let Some(link) = self.lock().take().and_then(|attachment| attachment.link) {
+            sys::detach(link);
+        }
+    }
+
+    /// Mode and, where native was asked for in vain, why.
+    pub(super) fn mode(&self) -> (&'static str, Option<String>) {
+        match &*self.lock() {
+            Some(attachment) if attachment.native => ("native", None),
+            Some(attachment) => ("generic", attachment.refused.clone()),
+            None => ("not attached", None),
+        }
+    }
+}
+
+/// Whether generic mode would fail in the same way.
+fn is_final(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EPERM | libc::EBUSY | libc::EEXIST | libc::ENODEV)
+    )
+}
+
+/// What a driver means by its error.
+fn refusal(error: &io::Error, interface: &Interface) -> String {
+    match error.raw_os_error() {
+        Some(libc::EOPNOTSUPP) => format!("the driver `{}` has no native XDP", interface.driver),
+        Some(libc::ERANGE) => {
+            "a native program takes an MTU of at most about 3506, on a veth also of its peer".into()
+        }
+        Some(libc::ENOSPC) if interface.driver == "veth" => {
+            "the veth's peer has more transmit queues than it has receive queues (`ethtool -L`)"
+                .into()
+        }
+        Some(libc::ENOTCONN) => "the veth has no peer".into(),
+        _ => format!("the driver `{}` says: {error}", interface.driver),
+    }
+}

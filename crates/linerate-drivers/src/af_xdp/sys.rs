@@ -1,0 +1,498 @@
+//! The system calls below `af_xdp`: `bpf(2)`, interface ioctls, ring mappings, socket options.
+//!
+//! Everything here is safe to call with any arguments; what the kernel refuses is an error.
+
+use super::program::Insn;
+use rustix::mm::{MapFlags, ProtFlags};
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+
+const MAP_CREATE: c_int = 0;
+const MAP_UPDATE_ELEM: c_int = 2;
+const MAP_DELETE_ELEM: c_int = 3;
+const PROG_LOAD: c_int = 5;
+const LINK_CREATE: c_int = 28;
+const LINK_DETACH: c_int = 34;
+const MAP_TYPE_XSKMAP: u32 = 17;
+const PROG_TYPE_XDP: u32 = 6;
+/// `BPF_XDP`, a `bpf_attach_type`.
+const ATTACH_XDP: u32 = 37;
+/// `XDP_FLAGS_SKB_MODE` and `XDP_FLAGS_DRV_MODE`.
+const FLAG_GENERIC: u32 = 1 << 1;
+const FLAG_NATIVE: u32 = 1 << 2;
+
+/// A command's part of `union bpf_attr`: plain numbers without padding, zero where unused.
+///
+/// # Safety
+/// Every address in it is that of memory as long as the command needs.
+unsafe trait Attr {}
+
+fn bpf<A: Attr>(command: c_int, attr: &mut A) -> io::Result<c_int> {
+    // SAFETY: the attribute outlives the call, its size is passed, and its addresses are good.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command,
+            std::ptr::from_mut(attr),
+            size_of::<A>(),
+        )
+    };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result as c_int)
+    }
+}
+
+fn bpf_fd<A: Attr>(command: c_int, attr: &mut A) -> io::Result<OwnedFd> {
+    let fd = bpf(command, attr)?;
+    // SAFETY: the command made a descriptor that nobody else knows.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct MapCreate {
+    map_type: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+}
+
+// SAFETY: no addresses.
+unsafe impl Attr for MapCreate {}
+
+/// Makes a map from queue number to AF_XDP socket.
+pub(super) fn socket_map(queues: u32) -> io::Result<OwnedFd> {
+    let mut attr = MapCreate {
+        map_type: MAP_TYPE_XSKMAP,
+        key_size: 4,
+        value_size: 4,
+        max_entries: queues,
+    };
+    bpf_fd(MAP_CREATE, &mut attr)
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct MapElement {
+    map: u32,
+    pad: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+// SAFETY: filled in below only, with the addresses of two numbers that outlive the call.
+unsafe impl Attr for MapElement {}
+
+/// Sends a queue's frames to a socket.
+pub(super) fn map_queue(map: BorrowedFd<'_>, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+    let value = socket.as_raw_fd() as u32;
+    element(MAP_UPDATE_ELEM, map, &queue, &value)
+}
+
+/// Leaves a queue's frames to the kernel again.
+pub(super) fn unmap_queue(map: BorrowedFd<'_>, queue: u32) -> io::Result<()> {
+    element(MAP_DELETE_ELEM, map, &queue, &0)
+}
+
+fn element(command: c_int, map: BorrowedFd<'_>, key: &u32, value: &u32) -> io::Result<()> {
+    let mut attr = MapElement {
+        map: map.as_raw_fd() as u32,
+        key: std::ptr::from_ref(key).addr() as u64,
+        value: if command == MAP_UPDATE_ELEM {
+            std::ptr::from_ref(value).addr() as u64
+        } else {
+            0
+        },
+        ..MapElement::default()
+    };
+    bpf(command, &mut attr).map(drop)
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct ProgLoad {
+    prog_type: u32,
+    insn_count: u32,
+    insns: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log_buf: u64,
+    kern_version: u32,
+    prog_flags: u32,
+    prog_name: [u8; 16],
+    ifindex: u32,
+    attach_type: u32,
+}
+
+// SAFETY: filled in below only, with addresses and lengths of live slices.
+unsafe impl Attr for ProgLoad {}
+
+/// Loads an XDP program. What the verifier says on refusal comes as the error's text.
+pub(super) fn load_program(insns: &[Insn]) -> io::Result<OwnedFd> {
+    let mut log = Vec::new();
+    let load = |log: &mut [u8]| {
+        let mut attr = ProgLoad {
+            prog_type: PROG_TYPE_XDP,
+            insn_count: insns.len() as u32,
+            insns: insns.as_ptr().addr() as u64,
+            license: c"Dual MIT/GPL".as_ptr().addr() as u64,
+            log_level: u32::from(!log.is_empty()),
+            log_size: log.len() as u32,
+            log_buf: if log.is_empty() {
+                0
+            } else {
+                log.as_mut_ptr().addr() as u64
+            },
+            prog_name: *b"linerate\0\0\0\0\0\0\0\0",
+            attach_type: ATTACH_XDP,
+            ..ProgLoad::default()
+        };
+        bpf_fd(PROG_LOAD, &mut attr)
+    };
+    match load(&mut log) {
+        Err(error) if error.kind() != io::ErrorKind::PermissionDenied || may_load() => {
+            log.resize(256 << 10, 0);
+            match load(&mut log) {
+                Ok(program) => Ok(program),
+                Err(_) if log[0] == 0 => Err(error),
+                Err(_) => {
+                    let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
+                    let text = String::from_utf8_lossy(&log[end.saturating_sub(2000)..end]);
+                    Err(io::Error::new(
+                        error.kind(),
+                        format!("{error}; the verifier says: {}", text.trim()),
+                    ))
+                }
+            }
+        }
+        result => result,
+    }
+}
+
+/// Whether the process may load programs at all, so that EACCES means the verifier.
+fn may_load() -> bool {
+    socket_map(1).is_ok()
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct LinkCreate {
+    program: u32,
+    ifindex: u32,
+    attach_type: u32,
+    flags: u32,
+}
+
+// SAFETY: no addresses.
+unsafe impl Attr for LinkCreate {}
+
+/// Attaches a program to an interface for as long as the returned descriptor is open.
+pub(super) fn attach(program: BorrowedFd<'_>, ifindex: u32, native: bool) -> io::Result<OwnedFd> {
+    let mut attr = LinkCreate {
+        program: program.as_raw_fd() as u32,
+        ifindex,
+        attach_type: ATTACH_XDP,
+        flags: if native { FLAG_NATIVE } else { FLAG_GENERIC },
+    };
+    bpf_fd(LINK_CREATE, &mut attr)
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct LinkDetach {
+    link: u32,
+}
+
+// SAFETY: no addresses.
+unsafe impl Attr for LinkDetach {}
+
+/// Detaches now: a child between fork and exec may hold the descriptor a little longer.
+pub(super) fn detach(link: OwnedFd) {
+    // On kernels before 5.9, or where the interface is gone, closing has to do.
+    let _ = bpf(
+        LINK_DETACH,
+        &mut LinkDetach {
+            link: link.as_raw_fd() as u32,
+        },
+    );
+}
+
+/// A shared ring of the kernel's, mapped; unmapped on drop.
+pub(super) struct Mapping {
+    at: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: a mapping is memory and a length; `ring` alone looks into it, by atomics.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Maps one of a socket's rings.
+    pub(super) fn of_ring(
+        socket: BorrowedFd<'_>,
+        page_offset: u64,
+        bytes: usize,
+    ) -> io::Result<Self> {
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        let rw = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+        let at = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), bytes, rw, flags, socket, page_offset)
+        }?;
+        let at =
+            NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mmap returned address 0"))?;
+        Ok(Self { at, bytes })
+    }
+
+    /// Where a part of it starts, if it lies within.
+    pub(super) fn part(&self, offset: u64, bytes: usize) -> io::Result<NonNull<u8>> {
+        let end = (offset as usize).checked_add(bytes);
+        if end.is_none_or(|end| end > self.bytes) {
+            return Err(io::Error::other(
+                "the kernel's ring offsets lie outside of the ring",
+            ));
+        }
+        // SAFETY: within the mapping, as was just checked.
+        Ok(unsafe { self.at.add(offset as usize) })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `of_ring`; the ring that looks into it owns it and goes with it.
+        let result = unsafe { rustix::mm::munmap(self.at.as_ptr().cast(), self.bytes) };
+        debug_assert!(result.is_ok());
+    }
+}
+
+/// Sets an integer socket option that rustix does not know.
+pub(super) fn set_option(
+    socket: BorrowedFd<'_>,
+    level: c_int,
+    option: c_int,
+    value: u32,
+) -> io::Result<()> {
+    let value = value as c_int;
+    let size = size_of::<c_int>() as libc::socklen_t;
+    let at = std::ptr::from_ref(&value).cast();
+    // SAFETY: the value outlives the call, and its size is passed.
+    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, at, size) };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// What the kernel says of an interface.
+#[derive(Clone, Debug)]
+pub(super) struct Interface {
+    pub(super) index: u32,
+    pub(super) mac: [u8; 6],
+    pub(super) mtu: u32,
+    pub(super) is_up: bool,
+    pub(super) is_running: bool,
+    pub(super) driver: String,
+    /// Not on any bus: a veth or the like, whose peer leaves checksums unfinished.
+    pub(super) is_virtual: bool,
+    pub(super) rx_queues: u16,
+    pub(super) tx_queues: u16,
+    /// Whether it merges received frames (GRO) before a generic program sees them.
+    pub(super) merges: bool,
+    /// Whether it takes VLAN tags off received frames.
+    pub(super) strips_vlan: bool,
+}
+
+/// Asks for interfaces of the network name space in which it was made.
+pub(super) struct Control(OwnedFd);
+
+impl Control {
+    pub(super) fn new() -> io::Result<Self> {
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+        Ok(Self(socket_with(
+            AddressFamily::INET,
+            SocketType::DGRAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )?))
+    }
+
+    /// The interface of that name.
+    pub(super) fn interface(&self, name: &str) -> io::Result<Interface> {
+        let index = rustix::net::netdevice::name_to_index(self.0.as_fd(), name)?;
+        let flags = self.request(name, libc::SIOCGIFFLAGS)?;
+        // SAFETY: SIOCGIFFLAGS fills in the flags.
+        let flags = c_int::from(unsafe { flags.ifr_ifru.ifru_flags });
+        let mtu = self.request(name, libc::SIOCGIFMTU)?;
+        // SAFETY: SIOCGIFMTU fills in the MTU.
+        let mtu = unsafe { mtu.ifr_ifru.ifru_mtu } as u32;
+        let address = self.request(name, libc::SIOCGIFHWADDR)?;
+        // SAFETY: SIOCGIFHWADDR fills in the address.
+        let address = unsafe { address.ifr_ifru.ifru_hwaddr };
+        let mac = std::array::from_fn(|i| address.sa_data[i] as u8);
+        let (driver, is_virtual) = self.driver(name);
+        let (rx_queues, tx_queues) = self.channels(name);
+        Ok(Interface {
+            index,
+            mac,
+            mtu,
+            is_up: flags & libc::IFF_UP != 0,
+            is_running: flags & libc::IFF_RUNNING != 0,
+            driver,
+            is_virtual,
+            rx_queues,
+            tx_queues,
+            merges: self.value(name, ETHTOOL_GGRO).is_some_and(|on| on != 0),
+            strips_vlan: self
+                .value(name, ETHTOOL_GFLAGS)
+                .is_some_and(|flags| flags & ETH_FLAG_RXVLAN != 0),
+        })
+    }
+
+    fn request(&self, name: &str, request: libc::Ioctl) -> io::Result<libc::ifreq> {
+        let mut ifreq = named(name)?;
+        self.ioctl(request, &mut ifreq)?;
+        Ok(ifreq)
+    }
+
+    /// Runs an interface ioctl that reads and writes an `ifreq`.
+    fn ioctl(&self, request: libc::Ioctl, ifreq: &mut libc::ifreq) -> io::Result<()> {
+        // SAFETY: the interface ioctls read and write the `ifreq`, and through its data pointer
+        // (ethtool only) the buffer that `ethtool` made as long as the command wants.
+        let result = unsafe { libc::ioctl(self.0.as_raw_fd(), request, std::ptr::from_mut(ifreq)) };
+        if result < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Runs an ethtool command on a zeroed buffer of `N` words that starts with it.
+    fn ethtool<const N: usize>(&self, name: &str, command: u32) -> io::Result<[u32; N]> {
+        let mut words = [0; N];
+        words[0] = command;
+        let mut ifreq = named(name)?;
+        ifreq.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
+        self.ioctl(SIOCETHTOOL, &mut ifreq)?;
+        Ok(words)
+    }
+
+    /// A `struct ethtool_value`: the command and its value.
+    fn value(&self, name: &str, command: u32) -> Option<u32> {
+        self.ethtool::<2>(name, command).ok().map(|words| words[1])
+    }
+
+    /// The driver's name, and whether the device is on no bus: `struct ethtool_drvinfo`, 196 bytes.
+    fn driver(&self, name: &str) -> (String, bool) {
+        let words = self
+            .ethtool::<49>(name, ETHTOOL_GDRVINFO)
+            .unwrap_or([0; 49]);
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let text = |at: usize| {
+            let field = &bytes[at..at + 32];
+            let end = field.iter().position(|&byte| byte == 0).unwrap_or(32);
+            String::from_utf8_lossy(&field[..end]).into_owned()
+        };
+        let bus = text(4 + 3 * 32);
+        (text(4), bus.is_empty() || bus == "N/A" || bus == "tap")
+    }
+
+    /// Receive and transmit queues in use: `struct ethtool_channels`.
+    fn channels(&self, name: &str) -> (u16, u16) {
+        let [_, _, _, _, _, rx, tx, _, combined] = self
+            .ethtool::<9>(name, ETHTOOL_GCHANNELS)
+            .unwrap_or_default();
+        let clamp = |count: u32| count.clamp(1, u32::from(u16::MAX)) as u16;
+        if rx + combined > 0 {
+            return (clamp(rx + combined), clamp(tx + combined));
+        }
+        let count = |prefix: &str| {
+            let queues = std::fs::read_dir(format!("/sys/class/net/{name}/queues"))
+                .into_iter()
+                .flatten()
+                .flatten();
+            clamp(
+                queues
+                    .filter(|queue| queue.file_name().to_string_lossy().starts_with(prefix))
+                    .count() as u32,
+            )
+        };
+        (count("rx-"), count("tx-"))
+    }
+}
+
+const SIOCETHTOOL: libc::Ioctl = 0x8946;
+const ETHTOOL_GDRVINFO: u32 = 0x03;
+const ETHTOOL_GFLAGS: u32 = 0x25;
+const ETHTOOL_GGRO: u32 = 0x2b;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+const ETH_FLAG_RXVLAN: u32 = 1 << 8;
+
+/// An `ifreq` that names an interface; all else is zero.
+fn named(name: &str) -> io::Result<libc::ifreq> {
+    if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains('\0') {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    // SAFETY: zero is a value of every field.
+    let mut ifreq: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in ifreq.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    Ok(ifreq)
+}
+
+/// Runs a loaded program once over a frame and returns its verdict.
+#[cfg(test)]
+pub(super) fn test_run(
+    program: BorrowedFd<'_>,
+    frame: &[u8],
+    repeat: u32,
+    flags: u32,
+    ctx: &[u32],
+) -> io::Result<u32> {
+    const PROG_TEST_RUN: c_int = 10;
+    #[repr(C)]
+    #[derive(Default)]
+    struct TestRun {
+        program: u32,
+        verdict: u32,
+        data_len: u32,
+        data_room: u32,
+        data: u64,
+        out: u64,
+        repeat: u32,
+        duration: u32,
+        ctx_len: u32,
+        ctx_room: u32,
+        ctx: u64,
+        ctx_out: u64,
+        flags: u32,
+        cpu: u32,
+        batch: u32,
+        pad: u32,
+    }
+    // SAFETY: filled in below only, with the address and length of live slices.
+    unsafe impl Attr for TestRun {}
+    let mut attr = TestRun {
+        program: program.as_raw_fd() as u32,
+        data_len: frame.len() as u32,
+        data: frame.as_ptr().addr() as u64,
+        ctx_len: size_of_val(ctx) as u32,
+        ctx: if ctx.is_empty() {
+            0
+        } else {
+            ctx.as_ptr().addr() as u64
+        },
+        repeat,
+        flags,
+        ..TestRun::default()
+    };
+    bpf(PROG_TEST_RUN, &mut attr)?;
+    Ok(attr.verdict)
+}

@@ -1,0 +1,1064 @@
+//! Against the real kernel: veth pairs, network name spaces, programs of the system.
+
+use super::*;
+use linerate_core::packet::{Burst, Offload, Packet, PoolCache, PoolConfig};
+use linerate_core::port::{RxQueue, TxQueue};
+use linerate_wire::{checksum, parse};
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Numbers the interfaces of this process's tests.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// Whether the test can run; says so otherwise.
+fn privileged() -> bool {
+    let id = std::process::id();
+    let able = run(&format!("ip link add lrp{id} type veth peer name lrq{id}"));
+    if able {
+        run(&format!("ip link del lrp{id}"));
+    } else {
+        eprintln!(
+            "SKIP af_xdp: needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF to make veth pairs and programs"
+        );
+    }
+    able
+}
+
+/// Runs a command and says whether it went well.
+fn run(command: &str) -> bool {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    Command::new(words[0])
+        .args(&words[1..])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|s| s.success())
+}
+
+fn must(command: &str) {
+    assert!(run(command), "{command}");
+}
+
+/// A veth pair, one end in a name space of its own where wanted; gone with the value.
+struct Veth {
+    here: String,
+    there: String,
+    space: Option<String>,
+    number: u32,
+}
+
+impl Veth {
+    /// Both ends here.
+    fn pair(extra: &str) -> Self {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let id = std::process::id();
+        let (here, there) = (format!("lx{id}a{number}"), format!("lx{id}b{number}"));
+        must(&format!(
+            "ip link add {here} {extra} type veth peer name {there} {extra}"
+        ));
+        let veth = Self {
+            here,
+            there,
+            space: None,
+            number,
+        };
+        for end in [&veth.here, &veth.there] {
+            // No chatter of the kernel's own on the link.
+            run(&format!("sysctl -qw net.ipv6.conf.{end}.disable_ipv6=1"));
+            must(&format!("ip link set {end} up"));
+        }
+        veth
+    }
+
+    /// The other end in a name space, with an address.
+    fn into_space(address: &str) -> Self {
+        let mut veth = Self::pair("");
+        let space = format!("lr-{}-{}", std::process::id(), veth.number);
+        must(&format!("ip netns add {space}"));
+        veth.space = Some(space.clone());
+        must(&format!("ip link set {} netns {space}", veth.there));
+        let inside = |command: &str| must(&format!("ip -n {space} {command}"));
+        inside("link set lo up");
+        inside(&format!("link set {} up", veth.there));
+        inside(&format!("addr add {address} dev {}", veth.there));
+        veth
+    }
+
+    /// A command in the name space.
+    fn inside(&self, command: &str) -> Command {
+        let mut words = command.split_whitespace();
+        let mut child = Command::new("ip");
+        child
+            .args(["netns", "exec", self.space.as_ref().unwrap()])
+            .args(&mut words);
+        child
+    }
+}
+
+impl Drop for Veth {
+    fn drop(&mut self) {
+        run(&format!("ip link del {}", self.here));
+        if let Some(space) = &self.space {
+            run(&format!("ip netns del {space}"));
+        }
+    }
+}
+
+fn pools(slots: u32) -> Pools {
+    Pools::new(vec![Pool::new(&PoolConfig::new("test", slots)).unwrap()])
+}
+
+fn open_port(spec: &str) -> AfXdpPort {
+    open(&spec.parse().unwrap()).unwrap()
+}
+
+fn error(spec: &str, config: &PortConfig, pools: &Pools) -> String {
+    match open(&spec.parse().unwrap()).and_then(|mut port| port.start(config, pools).map(drop)) {
+        Ok(()) => panic!("`{spec}` starts"),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// A frame with a number in it.
+fn frame(number: u32, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0x5a; len];
+    bytes[..14].copy_from_slice(b"\x02\0\0\0\0\x01\x02\0\0\0\0\x02\x88\xb5");
+    bytes[14..18].copy_from_slice(&number.to_be_bytes());
+    bytes
+}
+
+fn send(
+    tx: &mut dyn TxQueue,
+    cache: &mut PoolCache,
+    pool: &Pool,
+    frames: impl IntoIterator<Item = Vec<u8>>,
+) -> usize {
+    let mut sent = 0;
+    for bytes in frames {
+        let mut packet = cache.get(pool).unwrap();
+        assert!(packet.set_data(&bytes));
+        let mut burst = Burst::new();
+        burst.push(packet).unwrap();
+        sent += tx.tx_burst(&mut burst, cache);
+        tx.flush(cache);
+        cache.free(&mut burst);
+    }
+    sent
+}
+
+/// Receives until there are `count` packets or two seconds are over.
+fn receive(rx: &mut dyn RxQueue, cache: &mut PoolCache, count: usize) -> Vec<Packet> {
+    let mut packets = Vec::new();
+    let end = Instant::now() + Duration::from_secs(2);
+    while packets.len() < count && Instant::now() < end {
+        let mut burst = Burst::new();
+        if rx.rx_burst(&mut burst, cache) == 0 {
+            std::thread::yield_now();
+        }
+        packets.extend(burst.drain());
+    }
+    packets
+}
+
+/// All slots are home or in the cache.
+fn assert_no_slot_lost(pools: &Pools, cache: &PoolCache) {
+    let pool = pools.primary();
+    assert_eq!(
+        pool.stats().free_shared as usize + cache.held(pool),
+        pool.slots() as usize,
+        "slots are missing"
+    );
+}
+
+#[test]
+fn frames_cross_a_veth_pair_in_order_and_in_place() {
+    if !privileged() {
+        return;
+    }
+    for (layout, options) in [
+        ("staggered", ""),
+        ("aligned", ""),
+        ("staggered", ",mode=generic"),
+        ("staggered", ",wakeup=off"),
+    ] {
+        let veth = Veth::pair("");
+        let mut config = PoolConfig::new("test", 4096);
+        if layout == "aligned" {
+            config.layout = linerate_core::packet::Layout::Aligned;
+        }
+        let pools = Pools::new(vec![Pool::new(&config).unwrap()]);
+        let mut cache = PoolCache::new(pools.as_slice());
+        let mut left = open_port(&format!("af_xdp:{}{options}", veth.here));
+        let mut right = open_port(&format!("af_xdp:{}{options}", veth.there));
+        let mut from = left.start(&PortConfig::default(), &pools).unwrap();
+        let mut to = right
+            .start(
+                &PortConfig {
+                    index: 7,
+                    ..PortConfig::default()
+                },
+                &pools,
+            )
+            .unwrap();
+        assert_eq!(left.link(), Link::Up);
+        for number in 0..5000_u32 {
+            let len = 60 + (number as usize * 7) % 1400;
+            assert_eq!(
+                send(
+                    &mut *from.tx[0],
+                    &mut cache,
+                    pools.primary(),
+                    [frame(number, len)]
+                ),
+                1
+            );
+            if number % 32 == 31 || number == 4999 {
+                let first = number / 32 * 32;
+                let packets = receive(&mut *to.rx[0], &mut cache, (number - first + 1) as usize);
+                assert_eq!(
+                    packets.len() as u32,
+                    number - first + 1,
+                    "{:?} {:?} {:?}",
+                    right.info(),
+                    left.stats(),
+                    right.stats()
+                );
+                for (packet, number) in packets.iter().zip(first..) {
+                    assert_eq!(
+                        packet.data(),
+                        frame(number, 60 + (number as usize * 7) % 1400)
+                    );
+                    assert_eq!((packet.meta().port, packet.headroom()), (7, 256));
+                    assert!(pools.primary().owns(packet));
+                }
+            }
+        }
+        let (sent, received) = (left.stats(), right.stats());
+        assert_eq!(
+            (sent.tx_packets, received.rx_packets, received.dropped()),
+            (5000, 5000, 0)
+        );
+        assert_eq!((sent.tx_bytes, sent.tx_copied), (received.rx_bytes, 0));
+        println!("{:?}", right.info().facts);
+        drop((from, to));
+        left.stop().unwrap();
+        right.stop().unwrap();
+        assert_no_slot_lost(&pools, &cache);
+    }
+}
+
+/// Addresses of a pair for this process's test: its own subnet, and the ends `1` and `2`.
+fn subnet(number: u32) -> String {
+    format!("10.{}.{}", 64 + std::process::id() % 128, number % 256)
+}
+
+fn shell(veth: &Veth, script: &str) -> bool {
+    let mut command = veth.inside("bash -c");
+    command
+        .arg(script)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap()
+        .success()
+}
+
+fn has_program(interface: &str) -> bool {
+    let shown = Command::new("ip")
+        .args(["-d", "link", "show", interface])
+        .output()
+        .unwrap();
+    String::from_utf8_lossy(&shown.stdout).contains("prog/xdp")
+}
+
+#[test]
+fn named_flows_come_here_and_the_kernel_keeps_the_rest() {
+    if !privileged() {
+        return;
+    }
+    for mode in ["native", "generic"] {
+        let net = subnet(NEXT.load(Ordering::Relaxed));
+        let veth = Veth::into_space(&format!("{net}.2/24"));
+        must(&format!("ip addr add {net}.1/24 dev {}", veth.here));
+        let pools = pools(1024);
+        let mut cache = PoolCache::new(pools.as_slice());
+        let mut port = open_port(&format!(
+            "af_xdp:{},mode={mode},filter=\"udp port 5353 and ip\"",
+            veth.here
+        ));
+        let mut queues = port.start(&PortConfig::default(), &pools).unwrap();
+        assert!(
+            shell(&veth, &format!("ping -c 3 -i 0.2 -W 2 {net}.1")),
+            "the kernel does not answer pings ({mode})"
+        );
+        for _ in 0..5 {
+            assert!(shell(
+                &veth,
+                &format!("echo hello > /dev/udp/{net}.1/5353; echo hello > /dev/udp/{net}.1/5354")
+            ));
+        }
+        let packets = receive(&mut *queues.rx[0], &mut cache, 5);
+        assert_eq!(packets.len(), 5, "{:?}", port.stats());
+        for packet in &packets {
+            let headers = parse(packet.data()).unwrap();
+            let l4 = headers.l4.unwrap();
+            assert_eq!(packet.data()[l4 + 2..l4 + 4], 5353_u16.to_be_bytes());
+            let ip =
+                linerate_wire::ipv4::Ipv4::new_checked(&packet.data()[headers.l3..headers.end])
+                    .unwrap();
+            // RFC 768: the sum over pseudo-header and datagram, its checksum included, is all ones.
+            let mut summed = ip.pseudo_sum().to_be_bytes().to_vec();
+            summed.extend(&packet.data()[l4..headers.end]);
+            assert_eq!(
+                checksum::checksum(&summed),
+                0,
+                "the checksum is unfinished ({mode})"
+            );
+        }
+        let stats = port.stats();
+        assert_eq!(
+            (stats.rx_packets, stats.checksums_completed),
+            (5, 5),
+            "{stats:?}"
+        );
+        drop((packets, queues));
+        port.stop().unwrap();
+        assert!(!has_program(&veth.here));
+        assert!(shell(&veth, &format!("ping -c 1 -W 2 {net}.1")));
+        assert_no_slot_lost(&pools, &cache);
+    }
+}
+
+/// Not a test: what `the_program_goes_when_the_process_is_killed` kills.
+#[test]
+#[ignore = "run by another test"]
+fn child_that_holds_a_port() {
+    let Ok(interface) = std::env::var("LINERATE_TEST_INTERFACE") else {
+        return;
+    };
+    let mut port = open_port(&format!("af_xdp:{interface}"));
+    let _queues = port.start(&PortConfig::default(), &pools(1024)).unwrap();
+    std::thread::sleep(Duration::from_secs(30));
+}
+
+/// Killed on drop.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while !is_so() {
+        assert!(Instant::now() < end, "not within 10 s: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn the_program_goes_when_the_process_is_killed() {
+    if !privileged() {
+        return;
+    }
+    let veth = Veth::pair("");
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "af_xdp::tests::child_that_holds_a_port",
+            "--ignored",
+        ])
+        .env("LINERATE_TEST_INTERFACE", &veth.here)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let child = Killed(child.unwrap());
+    wait_for("a program is attached", || has_program(&veth.here));
+    drop(child); // Child::kill is SIGKILL
+    wait_for("the program is gone", || !has_program(&veth.here));
+}
+
+#[test]
+fn a_deleted_interface_takes_nothing_along_and_may_come_back() {
+    if !privileged() {
+        return;
+    }
+    let veth = Veth::pair("");
+    let pools = pools(2048);
+    let mut cache = PoolCache::new(pools.as_slice());
+    let mut left = open_port(&format!("af_xdp:{}", veth.here));
+    let mut right = open_port(&format!("af_xdp:{}", veth.there));
+    let mut from = left.start(&PortConfig::default(), &pools).unwrap();
+    let mut to = right.start(&PortConfig::default(), &pools).unwrap();
+    send(
+        &mut *from.tx[0],
+        &mut cache,
+        pools.primary(),
+        (0..20).map(|i| frame(i, 60)),
+    );
+    assert_eq!(receive(&mut *to.rx[0], &mut cache, 20).len(), 20);
+
+    must(&format!("ip link del {}", veth.here));
+    assert_eq!(
+        left.link(),
+        Link::Down(format!("interface {} was deleted", veth.here))
+    );
+    let mut burst = Burst::new();
+    for _ in 0..20_000 {
+        assert_eq!(to.rx[0].rx_burst(&mut burst, &mut cache), 0);
+        assert_eq!(from.rx[0].rx_burst(&mut burst, &mut cache), 0);
+    }
+    assert!(matches!(
+        to.rx[0].sleep_on(),
+        linerate_core::port::SleepOn::Nothing
+    ));
+    cache.fill(pools.primary(), &mut burst, 8);
+    for packet in burst.iter_mut() {
+        packet.set_data(&frame(1, 60));
+    }
+    for _ in 0..10 {
+        from.tx[0].tx_burst(&mut burst, &mut cache);
+        from.tx[0].flush(&mut cache);
+    }
+    cache.free(&mut burst);
+    // Nothing is kept for an interface that is not there.
+    assert_eq!(
+        (
+            from.rx[0].held(),
+            from.tx[0].held(),
+            to.rx[0].held(),
+            to.tx[0].held()
+        ),
+        (0, 0, 0, 0)
+    );
+    assert_no_slot_lost(&pools, &cache);
+
+    must(&format!(
+        "ip link add {} type veth peer name {}",
+        veth.here, veth.there
+    ));
+    must(&format!("ip link set {} up", veth.here));
+    must(&format!("ip link set {} up", veth.there));
+    let mut number = 100;
+    wait_for("frames cross the new pair", || {
+        let mut burst = Burst::new();
+        from.rx[0].rx_burst(&mut burst, &mut cache);
+        number += 1;
+        send(
+            &mut *from.tx[0],
+            &mut cache,
+            pools.primary(),
+            [frame(number, 60)],
+        );
+        let got = to.rx[0].rx_burst(&mut burst, &mut cache) > 0;
+        to.tx[0].flush(&mut cache);
+        cache.free(&mut burst);
+        got && right.link() == Link::Up && left.link() == Link::Up
+    });
+    drop((from, to));
+    left.stop().unwrap();
+    right.stop().unwrap();
+    assert_no_slot_lost(&pools, &cache);
+}
+
+#[test]
+fn a_port_stops_and_starts_again() {
+    if !privileged() {
+        return;
+    }
+    let veth = Veth::pair("");
+    let pools = pools(1024);
+    let mut cache = PoolCache::new(pools.as_slice());
+    let mut left = open_port(&format!("af_xdp:{}", veth.here));
+    let mut right = open_port(&format!("af_xdp:{}", veth.there));
+    for round in 0..3 {
+        let mut from = left.start(&PortConfig::default(), &pools).unwrap();
+        let mut to = right.start(&PortConfig::default(), &pools).unwrap();
+        assert!(
+            left.start(&PortConfig::default(), &pools).is_err(),
+            "started twice"
+        );
+        send(
+            &mut *from.tx[0],
+            &mut cache,
+            pools.primary(),
+            (0..100).map(|i| frame(i, 60)),
+        );
+        assert_eq!(
+            receive(&mut *to.rx[0], &mut cache, 100).len(),
+            100,
+            "round {round}"
+        );
+        // Some stay in the rings.
+        send(
+            &mut *from.tx[0],
+            &mut cache,
+            pools.primary(),
+            (0..100).map(|i| frame(i, 60)),
+        );
+        assert!(left.stop().unwrap_err().to_string().contains("drop them"));
+        drop((from, to));
+        left.stop().unwrap();
+        right.stop().unwrap();
+        assert_no_slot_lost(&pools, &cache);
+        assert_eq!(
+            (left.stats().tx_packets, right.stats().rx_packets),
+            (200 * (round + 1), 100 * (round + 1))
+        );
+    }
+}
+
+#[test]
+fn every_queue_has_its_own_frames() {
+    if !privileged() {
+        return;
+    }
+    let veth = Veth::pair("numrxqueues 3 numtxqueues 3");
+    let pools = pools(4096);
+    let mut cache = PoolCache::new(pools.as_slice());
+    let mut left = open_port(&format!("af_xdp:{}", veth.here));
+    let mut right = open_port(&format!("af_xdp:{},start_queue=1", veth.there));
+    assert_eq!(
+        (left.info().max_rx_queues, right.info().max_rx_queues),
+        (3, 2)
+    );
+    let mut from = left
+        .start(
+            &PortConfig {
+                rx_queues: 1,
+                tx_queues: 3,
+                index: 0,
+            },
+            &pools,
+        )
+        .unwrap();
+    let mut to = right
+        .start(
+            &PortConfig {
+                rx_queues: 2,
+                tx_queues: 1,
+                index: 1,
+            },
+            &pools,
+        )
+        .unwrap();
+    assert_eq!(
+        (from.rx.len(), from.tx.len(), to.rx.len(), to.tx.len()),
+        (1, 3, 2, 1)
+    );
+    for queue in 0..3_u32 {
+        let frames = (0..10).map(|i| frame(queue * 100 + i, 60));
+        assert_eq!(
+            send(
+                &mut *from.tx[queue as usize],
+                &mut cache,
+                pools.primary(),
+                frames
+            ),
+            10
+        );
+    }
+    for (index, first) in [(0, 100), (1, 200)] {
+        let packets = receive(&mut *to.rx[index], &mut cache, 10);
+        let numbers: Vec<u32> = packets
+            .iter()
+            .map(|p| u32::from_be_bytes(*p.data()[14..].first_chunk().unwrap()))
+            .collect();
+        assert_eq!(numbers, (first..first + 10).collect::<Vec<_>>());
+    }
+    // Queue 0 of the right end stays the kernel's.
+    assert_eq!(right.stats().rx_packets, 20);
+    assert!(
+        right
+            .info()
+            .facts
+            .iter()
+            .any(|(_, fact)| fact.contains("stay with the kernel"))
+    );
+    drop((from, to));
+    left.stop().unwrap();
+    right.stop().unwrap();
+    assert_no_slot_lost(&pools, &cache);
+}
+
+#[test]
+fn what_is_left_undone_is_done_before_the_wire() {
+    if !privileged() {
+        return;
+    }
+    let veth = Veth::pair("");
+    let mut all = vec![Pool::new(&PoolConfig::new("test", 1024)).unwrap()];
+    let large = PoolConfig {
+        class: linerate_core::packet::SlotClass::Large,
+        ..PoolConfig::new("large", 64)
+    };
+    all.push(Pool::new(&large).unwrap());
+    let pools = Pools::new(all);
+    let large = pools.as_slice()[1].clone();
+    let mut cache = PoolCache::new(pools.as_slice());
+    let mut left = open_port(&format!("af_xdp:{}", veth.here));
+    let mut right = open_port(&format!("af_xdp:{},csum=off", veth.there));
+    let mut from = left.start(&PortConfig::default(), &pools).unwrap();
+    let mut to = right.start(&PortConfig::default(), &pools).unwrap();
+    let mut push =
+        |cache: &mut PoolCache, pool: &Pool, bytes: &[u8], duty: &dyn Fn(&mut Packet)| {
+            let mut packet = cache.get(pool).unwrap();
+            assert!(packet.set_data(bytes));
+            duty(&mut packet);
+            let mut burst = Burst::new();
+            burst.push(packet).unwrap();
+            assert_eq!(from.tx[0].tx_burst(&mut burst, cache), 1);
+            from.tx[0].flush(cache);
+        };
+    // Of another pool: copied.
+    push(&mut cache, &large, &frame(1, 100), &|_| {});
+    // A tag that was taken off: put back.
+    push(&mut cache, pools.primary(), &frame(2, 100), &|packet| {
+        packet.meta_mut().offload.insert(Offload::VLAN);
+        packet.meta_mut().vlan_tci = 5;
+    });
+    // An unfinished checksum of everything behind byte 20, at byte 24.
+    push(&mut cache, pools.primary(), &frame(3, 100), &|packet| {
+        packet.meta_mut().offload.insert(Offload::CSUM_PARTIAL);
+        (packet.meta_mut().csum_start, packet.meta_mut().csum_offset) = (20, 4);
+    });
+    // Longest and too long, with and without a tag; too short.
+    let tagged = |len| {
+        let mut bytes = frame(4, len);
+        bytes[12..14].copy_from_slice(&[0x81, 0]);
+        bytes
+    };
+    push(&mut cache, pools.primary(), &frame(4, 1514), &|_| {});
+    push(&mut cache, pools.primary(), &tagged(1518), &|_| {});
+    push(&mut cache, pools.primary(), &frame(4, 1515), &|_| {});
+    push(&mut cache, pools.primary(), &tagged(1519), &|_| {});
+    push(&mut cache, pools.primary(), &frame(4, 18)[..13], &|_| {});
+    // A TCP frame of 10,000 bytes: cut.
+    let mut tcp = frame(0, 14 + 40 + 10_000);
+    tcp[12..14].copy_from_slice(&[8, 0]);
+    tcp[14..54].fill(0);
+    (tcp[14], tcp[16], tcp[17], tcp[22], tcp[23]) =
+        (0x45, (10_040_u16 >> 8) as u8, (10_040 & 0xff) as u8, 64, 6);
+    (tcp[34 + 12], tcp[34 + 13]) = (0x50, 0x10);
+    push(&mut cache, &large, &tcp, &|packet| {
+        packet
+            .meta_mut()
+            .offload
+            .insert(Offload::GSO_TCP4 | Offload::CSUM_PARTIAL);
+        packet.meta_mut().gso_size = 1460;
+    });
+
+    let packets = receive(&mut *to.rx[0], &mut cache, 5 + 7);
+    let lens: Vec<usize> = packets.iter().map(Packet::len).collect();
+    assert_eq!(
+        lens,
+        [
+            100,
+            104,
+            100,
+            1514,
+            1518,
+            1514,
+            1514,
+            1514,
+            1514,
+            1514,
+            1514,
+            54 + 10_000 - 6 * 1460
+        ]
+    );
+    assert_eq!(packets[0].data(), frame(1, 100));
+    assert_eq!(packets[1].data()[12..20], [0x81, 0, 0, 5, 0x88, 0xb5, 0, 0]);
+    assert_eq!(
+        checksum::checksum(&packets[2].data()[20..24]),
+        checksum::checksum(&frame(3, 100)[20..24])
+    );
+    assert_ne!(packets[2].data()[24..26], frame(3, 100)[24..26]);
+    let stats = left.stats();
+    assert_eq!(
+        (
+            stats.tx_packets,
+            stats.tx_copied,
+            stats.segmented,
+            stats.checksums_completed
+        ),
+        (12, 1, 1, 1)
+    );
+    assert_eq!(stats.tx_drops, [("oversize", 2), ("malformed", 1)]);
+    drop((packets, from, to));
+    left.stop().unwrap();
+    right.stop().unwrap();
+    assert_no_slot_lost(&pools, &cache);
+}
+
+#[test]
+fn frames_that_nobody_polls_for_are_counted() {
+    if !privileged() {
+        return;
+    }
+    let veth = Veth::pair("");
+    let pools = pools(1024);
+    let mut cache = PoolCache::new(pools.as_slice());
+    let mut left = open_port(&format!("af_xdp:{},ring=128", veth.here));
+    let mut right = open_port(&format!("af_xdp:{},ring=128", veth.there));
+    let mut from = left.start(&PortConfig::default(), &pools).unwrap();
+    let mut to = right.start(&PortConfig::default(), &pools).unwrap();
+    // A full transmit ring leaves the rest in the burst.
+    let mut burst = Burst::new();
+    let mut taken = 0;
+    for _ in 0..4 {
+        cache.fill(pools.primary(), &mut burst, 64);
+        for packet in burst.iter_mut() {
+            packet.set_data(&frame(0, 60));
+        }
+        taken += from.tx[0].tx_burst(&mut burst, &mut cache);
+    }
+    assert_eq!((taken, burst.len()), (128, 64));
+    from.tx[0].flush(&mut cache);
+    cache.free(&mut burst);
+    send(
+        &mut *from.tx[0],
+        &mut cache,
+        pools.primary(),
+        (0..172).map(|i| frame(i, 60)),
+    );
+    wait_for("300 frames are sent", || {
+        from.tx[0].flush(&mut cache);
+        from.tx[0].held() == 0
+    });
+    let packets = receive(&mut *to.rx[0], &mut cache, 128);
+    assert_eq!((left.stats().tx_packets, packets.len()), (300, 128));
+    assert_eq!(right.stats().rx_drops, [("missed", 172)]);
+
+    // The pool is empty: what no slot was left for is counted as such.
+    let mut kept = Vec::new();
+    while let Some(packet) = cache.get(pools.primary()) {
+        kept.push(packet);
+    }
+    let mut some: Vec<Packet> = kept.drain(..300).collect();
+    kept.extend(receive(&mut *to.rx[0], &mut cache, 0));
+    for mut packet in some.drain(..) {
+        packet.set_data(&frame(9, 60));
+        let mut one = Burst::new();
+        one.push(packet).unwrap();
+        while from.tx[0].tx_burst(&mut one, &mut cache) == 0 {
+            from.tx[0].flush(&mut cache);
+        }
+        from.tx[0].flush(&mut cache);
+        let mut got = Burst::new();
+        while let Some(packet) = cache.get(pools.primary()) {
+            kept.push(packet);
+        }
+        to.rx[0].rx_burst(&mut got, &mut cache);
+        kept.extend(got.drain());
+    }
+    let drops = right.stats().rx_drops;
+    assert!(
+        drops
+            .iter()
+            .any(|&(reason, count)| reason == "no_buffer" && count > 0),
+        "{drops:?}"
+    );
+    drop((kept, packets, from, to));
+    left.stop().unwrap();
+    right.stop().unwrap();
+    assert_no_slot_lost(&pools, &cache);
+}
+
+#[test]
+fn errors_name_the_port_the_reason_and_the_fix() {
+    if !privileged() {
+        return;
+    }
+    let plain = PortConfig::default();
+    let pools = pools(1024);
+    let expect = |error: String, words: &[&str]| {
+        for word in words {
+            assert!(error.contains(word), "no `{word}` in: {error}");
+        }
+    };
+    expect(
+        error("af_xdp:nosuch0", &plain, &pools),
+        &["af_xdp:nosuch0", "no interface `nosuch0`", "ip link"],
+    );
+    expect(error("af_xdp:", &plain, &pools), &["an interface"]);
+    let veth = Veth::pair("");
+    let name = &veth.here;
+    expect(
+        error(&format!("af_xdp:{name},mode=fast"), &plain, &pools),
+        &["mode", "native"],
+    );
+    expect(
+        error(&format!("af_xdp:{name},speed=9"), &plain, &pools),
+        &["speed", "queues, start_queue"],
+    );
+    expect(
+        error(&format!("af_xdp:{name},ring=1000"), &plain, &pools),
+        &["power of two"],
+    );
+    expect(
+        error(&format!("af_xdp:{name},filter=udp prt 53"), &plain, &pools),
+        &["filter", "prt"],
+    );
+    expect(
+        error(
+            &format!("af_xdp:{name},mode=generic,copy=off"),
+            &plain,
+            &pools,
+        ),
+        &["copy"],
+    );
+    expect(
+        error(&format!("af_xdp:{name},copy=off"), &plain, &pools),
+        &["zero-copy", "copy=auto"],
+    );
+    expect(
+        error(&format!("af_xdp:{name},queues=2"), &plain, &pools),
+        &["2 receive queues", "it has 1", "ethtool -L"],
+    );
+    expect(
+        error(&format!("af_xdp:{name},start_queue=1"), &plain, &pools),
+        &["it has 0"],
+    );
+    let two = PortConfig {
+        rx_queues: 2,
+        ..PortConfig::default()
+    };
+    expect(
+        error(&format!("af_xdp:{name}"), &two, &pools),
+        &["it has 1"],
+    );
+    expect(
+        error(&format!("af_xdp:{name},ring=2048"), &plain, &pools),
+        &["pool `test` has 1024 slots"],
+    );
+    let many = ["vlan"; 9].join(" and ") + " and ip";
+    expect(
+        error(&format!("af_xdp:{name},filter={many}"), &plain, &pools),
+        &["cannot be run in the kernel", "VLAN tags"],
+    );
+
+    let second = open_port(&format!("af_xdp:{name}"))
+        .start(&plain, &pools)
+        .map(|queues| {
+            drop(queues);
+            open_port(&format!("af_xdp:{name}"))
+        });
+    assert!(second.is_ok());
+    let mut first = open_port(&format!("af_xdp:{name}"));
+    let queues = first.start(&plain, &pools).unwrap();
+    expect(
+        error(&format!("af_xdp:{name}"), &plain, &pools),
+        &["another program is there", "xdp off"],
+    );
+    drop(queues);
+    first.stop().unwrap();
+
+    must(&format!("ip link set {name} mtu 3000"));
+    expect(
+        error(&format!("af_xdp:{name}"), &plain, &pools),
+        &["MTU 3000", "mtu 2094"],
+    );
+    must(&format!("ip link set {name} mtu 1500"));
+    must(&format!("ip link set {} mtu 9000", veth.there));
+    expect(
+        error(&format!("af_xdp:{name},mode=native"), &plain, &pools),
+        &["MTU", "3506", "peer"],
+    );
+    let mut generic = open_port(&format!("af_xdp:{name}"));
+    let queues = generic.start(&plain, &pools).unwrap();
+    let facts = generic.info().facts;
+    assert!(
+        facts
+            .iter()
+            .any(|(key, fact)| *key == "mode" && fact.starts_with("generic, copy")),
+        "{facts:?}"
+    );
+    assert!(
+        facts.iter().any(|(_, fact)| fact.contains("not to be had")),
+        "{facts:?}"
+    );
+    drop(queues);
+    generic.stop().unwrap();
+    must(&format!("ip link set {name} down"));
+    expect(
+        error(&format!("af_xdp:{name}"), &plain, &pools),
+        &["is down", "ip link set"],
+    );
+
+    let large = linerate_core::packet::SlotClass::Large;
+    must(&format!("ip link set {name} up"));
+    let large = Pools::new(vec![
+        Pool::new(&PoolConfig {
+            class: large,
+            ..PoolConfig::new("large", 16)
+        })
+        .unwrap(),
+    ]);
+    expect(
+        error(&format!("af_xdp:{name}"), &plain, &large),
+        &["pool `large`", "2048 to 4096"],
+    );
+}
+
+#[test]
+fn missing_privileges_are_named() {
+    if !privileged() {
+        return;
+    }
+    let veth = Veth::pair("");
+    let spec = format!("af_xdp:{}", veth.here);
+    // Capabilities are a thread's own.
+    let without = |taken: CapabilitySet| {
+        let spec = spec.clone();
+        let thread = std::thread::spawn(move || {
+            // 38 MB: more than the usual limit on locked memory.
+            let pools = pools(16_384);
+            let left = CapabilitySet::all() - taken;
+            let sets = CapabilitySets {
+                effective: left,
+                permitted: left,
+                inheritable: CapabilitySet::empty(),
+            };
+            let held = rustix::thread::capabilities(None).unwrap();
+            set_capabilities(
+                None,
+                CapabilitySets {
+                    effective: held.effective & left,
+                    permitted: held.permitted & left,
+                    ..sets
+                },
+            )
+            .unwrap();
+            error(&spec, &PortConfig::default(), &pools)
+        });
+        thread.join().unwrap()
+    };
+    let bpf = without(CapabilitySet::all());
+    assert!(
+        bpf.contains("CAP_BPF") && bpf.contains("setcap cap_net_raw"),
+        "{bpf}"
+    );
+    let raw = without(CapabilitySet::NET_RAW);
+    assert!(
+        raw.contains("CAP_NET_RAW") && raw.contains("setcap"),
+        "{raw}"
+    );
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock);
+    if limit.current.is_some_and(|bytes| bytes < 32 << 20) {
+        let memory = without(CapabilitySet::IPC_LOCK);
+        assert!(
+            memory.contains("RLIMIT_MEMLOCK") && memory.contains("ulimit -l"),
+            "{memory}"
+        );
+    }
+    assert!(!has_program(&veth.here));
+}
+
+/// Between two name spaces that only two ports join: the end-to-end test.
+#[test]
+fn programs_of_the_system_talk_through_two_ports() {
+    if !privileged() {
+        return;
+    }
+    for mode in ["native", "generic"] {
+        let net = subnet(100 + NEXT.load(Ordering::Relaxed));
+        let veths = [
+            Veth::into_space(&format!("{net}.1/24")),
+            Veth::into_space(&format!("{net}.2/24")),
+        ];
+        if mode == "generic" {
+            for veth in &veths {
+                let off = format!("ethtool -K {} tso off gso off", veth.there);
+                assert!(
+                    veth.inside(&off)
+                        .stdout(Stdio::null())
+                        .stderr(Stdio::null())
+                        .status()
+                        .unwrap()
+                        .success()
+                );
+            }
+        }
+        let pools = pools(8192);
+        let mut ports: Vec<AfXdpPort> = veths
+            .iter()
+            .map(|veth| open_port(&format!("af_xdp:{},mode={mode}", veth.here)))
+            .collect();
+        let mut queues: Vec<Queues> = ports
+            .iter_mut()
+            .map(|port| port.start(&PortConfig::default(), &pools).unwrap())
+            .collect();
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let dropped = std::thread::scope(|scope| {
+            let stop = &stop;
+            let pools = &pools;
+            let forwarder = scope.spawn(move || {
+                let mut cache = PoolCache::new(pools.as_slice());
+                let mut dropped = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    let mut moved = 0;
+                    for (from, to) in [(0, 1), (1, 0)] {
+                        let mut burst = Burst::new();
+                        moved += queues[from].rx[0].rx_burst(&mut burst, &mut cache);
+                        queues[to].tx[0].tx_burst(&mut burst, &mut cache);
+                        queues[to].tx[0].flush(&mut cache);
+                        dropped += burst.len();
+                        cache.free(&mut burst);
+                    }
+                    if moved == 0 {
+                        std::thread::yield_now();
+                    }
+                }
+                drop(queues);
+                assert_no_slot_lost_but_those_of(pools, &cache);
+                dropped
+            });
+            let ping = shell(
+                &veths[0],
+                &format!("ping -q -c 20 -i 0.05 -W 2 {net}.2 | grep -q ' 0% packet loss'"),
+            );
+            let server = veths[1].inside("iperf3 -s").stdout(Stdio::null()).spawn();
+            let server = Killed(server.unwrap());
+            std::thread::sleep(Duration::from_millis(300));
+            let forth = shell(&veths[0], &format!("iperf3 -c {net}.2 -t 1"));
+            let back = shell(&veths[0], &format!("iperf3 -c {net}.2 -t 1 -R"));
+            drop(server);
+            stop.store(true, Ordering::Relaxed);
+            let dropped = forwarder.join().unwrap();
+            assert!(
+                ping && forth && back,
+                "ping {ping}, iperf3 {forth}, the other way {back} ({mode})"
+            );
+            dropped
+        });
+        for port in &mut ports {
+            port.stop().unwrap();
+        }
+        let [left, right] = [ports[0].stats(), ports[1].stats()];
+        println!("{mode}: {dropped} dropped between, {left:?} {right:?}");
+        // Received here, sent there, without a copy.
+        assert_eq!((left.tx_copied, right.tx_copied), (0, 0));
+        assert!(
+            left.rx_packets > 1000 && left.checksums_completed > 1000,
+            "{left:?}"
+        );
+        assert!(
+            left.rx_drops
+                .iter()
+                .all(|&(reason, _)| reason != "oversize"),
+            "{left:?}"
+        );
+    }
+}
+
+/// Before the ports are stopped, the kernel still has slots.
+fn assert_no_slot_lost_but_those_of(pools: &Pools, cache: &PoolCache) {
+    let pool = pools.primary();
+    assert!(pool.stats().free_shared as usize + cache.held(pool) <= pool.slots() as usize);
+}

@@ -1,0 +1,157 @@
+//! One network interface of the system: whether it exists, its state, MTU and address.
+//!
+//! Plain ioctls, not netlink: six small requests about one interface need no message parser, and
+//! nothing here has to listen. A packet socket itself says when its interface went away
+//! (`ENETDOWN`), and whoever waits for it to come back asks ten times a second at most. Not sysfs
+//! either: `/sys` shows the network name space of whoever mounted it, a socket that of its maker.
+
+pub(crate) mod sys;
+
+use linerate_core::port::{Link, PortError, Spec};
+use linerate_wire::ethernet::MacAddr;
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// Longest interface name, in bytes.
+pub(crate) const NAME_MAX: usize = libc::IFNAMSIZ - 1;
+
+/// An interface by name, in the network name space of the thread that made this value.
+#[derive(Debug)]
+pub(crate) struct Interface {
+    name: String,
+    socket: OwnedFd,
+}
+
+impl Interface {
+    /// Names an interface, which need not exist yet.
+    ///
+    /// # Errors
+    /// [`PortError::BadValue`] where no interface can have that name.
+    pub(crate) fn named_by(spec: &Spec) -> Result<Self, PortError> {
+        let expected =
+            format!("the name of an interface, 1 to {NAME_MAX} bytes without `/`, `:` or spaces");
+        let name = spec.required_target(&expected)?;
+        let forbidden = |byte: u8| byte == b'/' || byte == b':' || byte == b'%' || byte <= b' ';
+        if name.len() > NAME_MAX || name.bytes().any(forbidden) || name == "." || name == ".." {
+            return Err(spec.bad("target", expected));
+        }
+        let socket = sys::control_socket().map_err(|source| PortError::System {
+            port: spec.name(),
+            action: "open a socket".into(),
+            source,
+            fix: "raise the limit of open files with `ulimit -n`".into(),
+        })?;
+        Ok(Self {
+            name: name.into(),
+            socket,
+        })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its number; changes when it is deleted and made anew. `ENODEV` where it does not exist.
+    pub(crate) fn index(&self) -> io::Result<i32> {
+        sys::index(&self.socket, &self.name)
+    }
+
+    pub(crate) fn mtu(&self) -> io::Result<u32> {
+        sys::mtu(&self.socket, &self.name).map(i32::cast_unsigned)
+    }
+
+    pub(crate) fn set_mtu(&self, mtu: u32) -> io::Result<()> {
+        sys::set_mtu(&self.socket, &self.name, mtu.cast_signed())
+    }
+
+    /// Its address; `None` where it is no Ethernet device.
+    pub(crate) fn mac(&self) -> io::Result<Option<MacAddr>> {
+        let (kind, mac) = sys::hardware(&self.socket, &self.name)?;
+        let ethernet = kind == libc::ARPHRD_ETHER || kind == libc::ARPHRD_LOOPBACK;
+        Ok(ethernet.then_some(MacAddr(mac)))
+    }
+
+    pub(crate) fn set_mac(&self, mac: MacAddr) -> io::Result<()> {
+        sys::set_mac(&self.socket, &self.name, mac.0)
+    }
+
+    pub(crate) fn is_up(&self) -> io::Result<bool> {
+        Ok(sys::flags(&self.socket, &self.name)? & libc::IFF_UP != 0)
+    }
+
+    pub(crate) fn set_up(&self, up: bool) -> io::Result<()> {
+        let flags = sys::flags(&self.socket, &self.name)?;
+        let flags = if up {
+            flags | libc::IFF_UP
+        } else {
+            flags & !libc::IFF_UP
+        };
+        sys::set_flags(&self.socket, &self.name, flags)
+    }
+
+    /// Whether frames can come and go.
+    pub(crate) fn link(&self) -> Link {
+        let name = &self.name;
+        match sys::flags(&self.socket, name) {
+            Err(error) if is_gone(&error) => Link::Down(format!("interface `{name}` was deleted")),
+            Err(error) => Link::Down(format!("interface `{name}`: {error}")),
+            Ok(flags) if flags & libc::IFF_UP == 0 => Link::Down(format!(
+                "interface `{name}` is down; `ip link set {name} up`"
+            )),
+            Ok(flags) if flags & libc::IFF_RUNNING == 0 => {
+                Link::Down(format!("interface `{name}` has no carrier"))
+            }
+            Ok(_) => Link::Up,
+        }
+    }
+
+    /// The error for a port whose interface does not exist.
+    pub(crate) fn missing(&self, port: &str) -> PortError {
+        PortError::NoInterface {
+            port: port.into(),
+            interface: self.name.clone(),
+            fix: "`ip link` or `linerate ports` lists those there are".into(),
+        }
+    }
+
+    /// What an ioctl about this interface failed with, as a port's error.
+    pub(crate) fn failed(&self, port: &str, action: &str, source: io::Error) -> PortError {
+        if is_gone(&source) {
+            return self.missing(port);
+        }
+        if matches!(source.raw_os_error(), Some(libc::EPERM | libc::EACCES)) {
+            return no_permission(
+                port,
+                format!("{action} of `{}`", self.name),
+                "CAP_NET_ADMIN",
+            );
+        }
+        PortError::System {
+            port: port.into(),
+            action: format!("{action} of `{}`", self.name),
+            source,
+            fix: format!("see `ip -d link show {}` for what it allows", self.name),
+        }
+    }
+}
+
+/// Whether an error says that the interface does not exist (any more).
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO))
+}
+
+/// The error for a missing capability, with the commands that give it.
+pub(crate) fn no_permission(port: &str, action: String, capability: &'static str) -> PortError {
+    let short = capability.trim_start_matches("CAP_");
+    let file = std::env::current_exe()
+        .map_or_else(|_| "linerate".into(), |path| path.display().to_string());
+    PortError::Permission {
+        port: port.into(),
+        action,
+        capability,
+        fix: format!(
+            "run as root, or `sudo setcap {}+ep {file}` (in a container: `--cap-add {short}`)",
+            capability.to_lowercase()
+        ),
+    }
+}

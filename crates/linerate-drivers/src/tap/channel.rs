@@ -1,0 +1,110 @@
+//! The descriptor of one TAP queue: what a receive queue and some transmit queues share.
+//!
+//! It dies with the TAP. Whoever notices asks for a new one; the first to ask opens it.
+
+use super::sys;
+use crate::link::Interface;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// One queue of a TAP.
+pub(super) struct Channel {
+    interface: Arc<Interface>,
+    several: bool,
+    large: bool,
+    offloads: &'static str,
+    /// `None` while there is no TAP.
+    now: Mutex<Option<Arc<OwnedFd>>>,
+}
+
+/// Which step the kernel refused.
+pub(super) enum Refused {
+    /// Opening the device.
+    Device(io::Error),
+    /// Making or attaching the TAP.
+    Attach(io::Error),
+    /// Choosing offloads.
+    Offload(io::Error),
+}
+
+impl Channel {
+    /// Opens a queue; makes the TAP where there is none.
+    pub(super) fn open(
+        interface: &Arc<Interface>,
+        several: bool,
+        large: bool,
+    ) -> Result<Self, Refused> {
+        let (fd, offloads) = attach(interface, several, large)?;
+        Ok(Self {
+            interface: interface.clone(),
+            several,
+            large,
+            offloads,
+            now: Mutex::new(Some(Arc::new(fd))),
+        })
+    }
+
+    /// What the kernel leaves to the reader.
+    pub(super) fn offloads(&self) -> &'static str {
+        self.offloads
+    }
+
+    pub(super) fn set_persist(&self, persist: bool) -> io::Result<()> {
+        self.current()
+            .map_or(Ok(()), |fd| sys::set_persist(&fd, persist))
+    }
+
+    /// The descriptor.
+    pub(super) fn current(&self) -> Option<Arc<OwnedFd>> {
+        self.now
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Forgets a descriptor whose TAP is gone.
+    pub(super) fn bury(&self, dead: &Arc<OwnedFd>) {
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        now.take_if(|fd| Arc::ptr_eq(fd, dead));
+    }
+
+    /// The same, if it is: a TAP that is only down comes up again with its descriptors.
+    #[cold]
+    pub(super) fn bury_if_gone(&self, fd: &Arc<OwnedFd>) {
+        if !sys::is_attached(fd) {
+            self.bury(fd);
+        }
+    }
+
+    /// The descriptor, opened anew if the TAP is back. Never makes one: who deleted it meant it.
+    pub(super) fn reopen(&self) -> Option<Arc<OwnedFd>> {
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.is_none() && self.interface.index().is_ok() {
+            let opened = attach(&self.interface, self.several, self.large);
+            *now = opened.ok().map(|(fd, _)| Arc::new(fd));
+        }
+        now.clone()
+    }
+}
+
+fn attach(
+    interface: &Interface,
+    several: bool,
+    large: bool,
+) -> Result<(OwnedFd, &'static str), Refused> {
+    const TCP: u32 = libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+    const UDP: u32 = libc::TUN_F_USO4 | libc::TUN_F_USO6;
+    let fd = sys::device().map_err(Refused::Device)?;
+    sys::attach(&fd, interface.name(), several).map_err(Refused::Attach)?;
+    let wish = |more| sys::set_offload(&fd, libc::TUN_F_CSUM | more);
+    let offloads = if !large {
+        wish(0).map(|()| "checksums (no pool of large slots)")
+    } else if wish(TCP | UDP).is_ok() {
+        Ok("checksums, TCP and UDP segmentation")
+    } else {
+        wish(TCP).map(|()| "checksums, TCP segmentation") // Linux before 6.2
+    };
+    let offloads = offloads.map_err(Refused::Offload)?;
+    Ok((fd, offloads))
+}

@@ -1,0 +1,337 @@
+//! tap: an interface of the Linux kernel whose other end is this port.
+//!
+//! # Synopsis
+//! ```text
+//! tap:NAME[,queues=N][,mac=ADDRESS][,mtu=N][,up=on|off][,persist=on|off]
+//! ```
+//!
+//! # Description
+//! The exception path: what this port sends, the kernel receives on interface NAME, and the other
+//! way round. Starting the port makes the TAP, or attaches to one of that name that nobody uses
+//! (`ip tuntap add mode tap name NAME [multi_queue]`). Needs CAP_NET_ADMIN, unless the TAP exists and
+//! belongs to the user.
+//!
+//! A TAP made here goes with the last descriptor, on exit as after `kill -9`, unless `persist=on`.
+//!
+//! Frames pass with a `virtio_net_hdr`. Where there is a pool of large slots the kernel is told
+//! that unsegmented frames (TCP, UDP) are welcome; without one it cuts them itself. Partial checksums
+//! are always taken. A frame is read straight into a small slot, what does not fit there into
+//! a large one, in one system call.
+//!
+//! *Deleted while running*: the link is down and says so, sent frames are dropped as `link_down`;
+//! the port attaches again within 100 ms of a TAP of that name being back.
+//!
+//! # See also
+//! Documentation/networking/tuntap.rst, DPDK's `net_tap` and its former KNI.
+
+mod channel;
+mod queue;
+mod sys;
+
+use crate::link::{self, Interface, NAME_MAX};
+use crate::{Counters, Kind};
+use channel::Channel;
+use linerate_core::packet::{Pool, Pools};
+use linerate_core::port::{
+    Link, OptionHelp, Port, PortConfig, PortError, PortInfo, PortStats, Queues, Spec,
+};
+use linerate_wire::{MacAddr, ethernet, vlan};
+use std::io;
+use std::sync::Arc;
+
+/// The row in the drivers' table.
+pub const KIND: Kind = Kind {
+    name: "tap",
+    summary: "an interface of the Linux kernel whose other end is this port",
+    example: "tap:t0,queues=2",
+    options: OPTIONS,
+    open: |spec, _| Ok(Box::new(open(spec)?)),
+};
+
+/// The options of [`open`].
+pub const OPTIONS: &[OptionHelp] = &[
+    OptionHelp {
+        key: "queues",
+        value: "N",
+        help: "most receive queues, 1 to 64; default 1",
+    },
+    OptionHelp {
+        key: "mac",
+        value: "ADDRESS",
+        help: "address of the kernel's end; default what it has, or a random one",
+    },
+    OptionHelp {
+        key: "mtu",
+        value: "N",
+        help: "MTU of the kernel's end, 68 to 65521; default what it has, or 1500",
+    },
+    OptionHelp {
+        key: "up",
+        value: "on|off",
+        help: "bring the kernel's end up; default on",
+    },
+    OptionHelp {
+        key: "persist",
+        value: "on|off",
+        help: "keep the TAP after this process; default off for one made here, else as it is",
+    },
+];
+
+/// Most transmit queues: they share the receive queues' descriptors.
+const MAX_TX_QUEUES: u16 = 64;
+/// Frames of any length fit slots with so much room.
+const LARGEST_FRAME_BYTES: usize = 65_535 + ethernet::HEADER_LEN + vlan::TAG_LEN;
+
+/// Reads the options; [`Port::start`] makes the TAP.
+///
+/// # Errors
+/// [`PortError::BadValue`].
+pub fn open(spec: &Spec) -> Result<Tap, PortError> {
+    let mac = spec.parsed::<MacAddr>("mac", "an address such as 02:00:00:00:00:01")?;
+    if mac.is_some_and(|mac| mac.0[0] & 1 == 1) {
+        return Err(spec.bad("mac", "an address of one station: the first byte even"));
+    }
+    let mtu = spec
+        .text("mtu")
+        .map(|_| spec.number("mtu", 1500, 68..=65_521))
+        .transpose()?;
+    let persist = spec
+        .text("persist")
+        .map(|_| spec.switch("persist", false))
+        .transpose()?;
+    let queues = spec.number("queues", 1_u16, 1..=64)?;
+    Ok(Tap {
+        port: spec.name(),
+        interface: Arc::new(Interface::named_by(spec)?),
+        queues,
+        mac,
+        mtu,
+        up: spec.switch("up", true)?,
+        persist,
+        offloads: None,
+        channels: Vec::new(),
+        counters: Counters::default(),
+    })
+}
+
+/// A TAP.
+pub struct Tap {
+    port: String,
+    interface: Arc<Interface>,
+    queues: u16,
+    mac: Option<MacAddr>,
+    mtu: Option<u32>,
+    up: bool,
+    persist: Option<bool>,
+    /// What the kernel was told to leave to us.
+    offloads: Option<&'static str>,
+    channels: Vec<Arc<Channel>>,
+    counters: Counters,
+}
+
+impl Port for Tap {
+    fn info(&self) -> PortInfo {
+        let mtu = self.interface.mtu().ok().or(self.mtu).unwrap_or(1500);
+        PortInfo {
+            name: self.port.clone(),
+            kind: KIND.name,
+            mac: self.interface.mac().ok().flatten().or(self.mac),
+            // The kernel's end takes longer frames than it sends.
+            max_frame_bytes: mtu as usize + ethernet::HEADER_LEN,
+            max_rx_queues: self.queues,
+            max_tx_queues: MAX_TX_QUEUES,
+            numa_node: None,
+            tx_offloads: true,
+            aligned_pool: false,
+            facts: self
+                .offloads
+                .iter()
+                .map(|&facts| ("receive offloads", facts.into()))
+                .collect(),
+        }
+    }
+
+    fn start(&mut self, config: &PortConfig, pools: &Pools) -> Result<Queues, PortError> {
+        self.counters.check_start(&self.info(), config)?;
+        let large = pools.for_frame(LARGEST_FRAME_BYTES);
+        self.check_pools(config, pools, large)?;
+        let count = usize::from(config.rx_queues.max(1));
+        let existed = self.interface.index().is_ok();
+        for _ in 0..count {
+            let several = self.queues > 1;
+            match Channel::open(&self.interface, several, large.is_some()) {
+                Ok(channel) => self.channels.push(Arc::new(channel)),
+                Err(error) => {
+                    self.channels.clear();
+                    return Err(self.refused(error, existed));
+                }
+            }
+        }
+        self.offloads = Some(self.channels[0].offloads());
+        if let Err(error) = self.set_up(pools) {
+            self.channels.clear();
+            return Err(error);
+        }
+        let mut queues = Queues::default();
+        for index in 0..usize::from(config.rx_queues) {
+            let channel = self.channels[index].clone();
+            let stats = self.counters.rx(index);
+            queues.rx.push(Box::new(queue::Receiver::new(
+                channel,
+                config.index,
+                pools.primary(),
+                large,
+                stats,
+            )));
+        }
+        for index in 0..usize::from(config.tx_queues) {
+            let channel = self.channels[index % count].clone();
+            let most = self.info().max_frame_bytes;
+            queues.tx.push(Box::new(queue::Sender::new(
+                channel,
+                most,
+                self.counters.tx(index),
+            )));
+        }
+        Ok(queues)
+    }
+
+    fn link(&self) -> Link {
+        if self.channels.is_empty() {
+            return Link::Down(format!("port `{}` is not started", self.port));
+        }
+        self.interface.link()
+    }
+
+    fn stats(&self) -> PortStats {
+        self.counters.sum()
+    }
+
+    fn stop(&mut self) -> Result<(), PortError> {
+        self.counters.check_stop(&self.port)?;
+        self.channels.clear();
+        Ok(())
+    }
+}
+
+impl Tap {
+    /// Each receive queue holds a slot of each class that it reads into.
+    fn check_pools(
+        &self,
+        config: &PortConfig,
+        pools: &Pools,
+        large: Option<&Pool>,
+    ) -> Result<(), PortError> {
+        let needed = u32::from(config.rx_queues);
+        for pool in [Some(pools.primary()), large].into_iter().flatten() {
+            if pool.slots() < needed {
+                return Err(PortError::PoolTooSmall {
+                    port: self.port.clone(),
+                    pool: pool.name().into(),
+                    slots: pool.slots(),
+                    needed,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets what the user asked for on the kernel's end.
+    fn set_up(&self, pools: &Pools) -> Result<(), PortError> {
+        let Self {
+            interface, port, ..
+        } = self;
+        let failed = |action| move |error| interface.failed(port, action, error);
+        if let Some(mac) = self.mac {
+            interface.set_mac(mac).map_err(failed("set the address"))?;
+        }
+        if let Some(mtu) = self.mtu {
+            interface.set_mtu(mtu).map_err(failed("set the MTU"))?;
+        }
+        let mtu = interface.mtu().map_err(failed("read the MTU"))?;
+        let room = pools.iter().map(Pool::room_bytes).max().unwrap_or(0);
+        let header = ethernet::HEADER_LEN + vlan::TAG_LEN;
+        if mtu as usize + header >= room {
+            return Err(PortError::Mtu {
+                port: port.clone(),
+                mtu,
+                reason: format!(
+                    "its frames fit no slot; at most {} do, or add a pool of large slots",
+                    room - header - 1
+                ),
+            });
+        }
+        if let Some(persist) = self.persist {
+            self.channels[0]
+                .set_persist(persist)
+                .map_err(failed("set the persistence"))?;
+        }
+        if self.up {
+            interface
+                .set_up(true)
+                .map_err(failed("bring up the link"))?;
+        }
+        Ok(())
+    }
+
+    /// What the kernel refused when a queue was opened.
+    fn refused(&self, error: channel::Refused, existed: bool) -> PortError {
+        let (port, name) = (self.port.clone(), self.interface.name());
+        let (action, source, fix) = match error {
+            channel::Refused::Device(source) => {
+                if source.kind() == io::ErrorKind::PermissionDenied {
+                    return link::no_permission(
+                        &port,
+                        format!("open {}", sys::DEVICE),
+                        "CAP_NET_ADMIN",
+                    );
+                }
+                let fix =
+                    "load the driver with `modprobe tun` (in a container: `--device /dev/net/tun`)"
+                        .into();
+                (format!("open {}", sys::DEVICE), source, fix)
+            }
+            channel::Refused::Attach(source) => match source.raw_os_error() {
+                Some(libc::EPERM | libc::EACCES) => {
+                    return link::no_permission(
+                        &port,
+                        format!("make or attach TAP `{name}`"),
+                        "CAP_NET_ADMIN",
+                    );
+                }
+                Some(libc::EBUSY) => (
+                    format!("attach TAP `{name}`"),
+                    source,
+                    "another program has it open; end that, or choose another name".into(),
+                ),
+                Some(libc::EINVAL) if existed => {
+                    let (has, wants) = if self.queues > 1 {
+                        ("one queue", "multi_queue ")
+                    } else {
+                        ("several queues", "")
+                    };
+                    let fix = format!(
+                        "`{name}` exists and is no TAP, or one with {has}; delete it, or make it with `ip tuntap add mode tap {wants}name {name}`"
+                    );
+                    (format!("attach TAP `{name}`"), source, fix)
+                }
+                _ => (
+                    format!("make TAP `{name}`"),
+                    source,
+                    format!("names have 1 to {NAME_MAX} bytes; see `ip tuntap`"),
+                ),
+            },
+            channel::Refused::Offload(source) => (
+                format!("set the offloads of TAP `{name}`"),
+                source,
+                "needs Linux 4.8 or newer".into(),
+            ),
+        };
+        PortError::System {
+            port,
+            action,
+            source,
+            fix,
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! `virtio_net_hdr`: how packet sockets, TAPs and guests say what is left to do on a frame.
+//!
+//! Ten bytes before the frame (virtio 1.2 5.1.6; the legacy form, in the host's byte order), read
+//! into a packet's metadata and written from it.
+
+use linerate_core::packet::{Meta, Offload, Packet};
+use linerate_wire::tcp::{HEADER_LEN, Tcp, flag};
+
+/// Length of the header in bytes.
+pub(crate) const LEN: usize = 10;
+
+/// The header, as bytes.
+pub(crate) type Header = [u8; LEN];
+
+const NEEDS_CSUM: u8 = 1;
+const DATA_VALID: u8 = 2;
+const GSO_NONE: u8 = 0;
+const GSO_TCPV4: u8 = 1;
+const GSO_TCPV6: u8 = 4;
+const GSO_UDP_L4: u8 = 5;
+const GSO_ECN: u8 = 0x80;
+
+/// Notes in the metadata what the header says. `shift` is how many bytes longer the frame became
+/// before its layer-4 header, by a tag put back. False where the header asks for what nobody can
+/// finish; the frame is then not to be sent on.
+#[inline]
+pub(crate) fn read(header: &Header, meta: &mut Meta, shift: u16) -> bool {
+    let [flags, gso, ..] = *header;
+    if flags | gso == 0 {
+        return true;
+    }
+    let word = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
+    if flags & DATA_VALID != 0 {
+        meta.offload.insert(Offload::CSUM_VALID);
+    }
+    if flags & NEEDS_CSUM != 0 {
+        let Ok(offset) = u8::try_from(word(8)) else {
+            return false;
+        };
+        meta.offload.insert(Offload::CSUM_PARTIAL);
+        meta.csum_start = word(6).saturating_add(shift);
+        meta.csum_offset = offset;
+    }
+    let kind = match gso & !GSO_ECN {
+        GSO_NONE => return true,
+        GSO_TCPV4 => Offload::GSO_TCP4,
+        GSO_TCPV6 => Offload::GSO_TCP6,
+        GSO_UDP_L4 => Offload::GSO_UDP,
+        _ => return false,
+    };
+    meta.offload.insert(kind);
+    meta.gso_size = word(4);
+    meta.gso_size > 0
+}
+
+/// Writes the header for a packet; all zeros where nothing is left to do.
+#[inline]
+pub(crate) fn write(packet: &Packet) -> Header {
+    let meta = packet.meta();
+    if !meta
+        .offload
+        .intersects(Offload::CSUM_PARTIAL | Offload::GSO)
+    {
+        return [0; LEN];
+    }
+    unfinished(packet, meta)
+}
+
+fn unfinished(packet: &Packet, meta: &Meta) -> Header {
+    let mut header = [0; LEN];
+    let mut put = |at: usize, value: u16| header[at..at + 2].copy_from_slice(&value.to_ne_bytes());
+    let offload = meta.offload;
+    let l4 = packet
+        .data()
+        .get(usize::from(meta.csum_start)..)
+        .unwrap_or_default();
+    let (gso, l4_len) = if offload.contains(Offload::GSO_UDP) {
+        (GSO_UDP_L4, linerate_wire::udp::HEADER_LEN)
+    } else if offload.intersects(Offload::GSO) {
+        let kind = if offload.contains(Offload::GSO_TCP4) {
+            GSO_TCPV4
+        } else {
+            GSO_TCPV6
+        };
+        // RFC 3168 6.1.2: a device must know that only the first segment may carry CWR.
+        let header = Tcp::new_checked(l4).ok();
+        let reduced = header.is_some_and(|tcp| tcp.flags() & flag::CWR != 0);
+        let ecn = if reduced { GSO_ECN } else { 0 };
+        (
+            kind | ecn,
+            header.map_or(HEADER_LEN, |tcp| tcp.header_len()),
+        )
+    } else {
+        (GSO_NONE, usize::from(meta.csum_offset) + 2)
+    };
+    if offload.contains(Offload::CSUM_PARTIAL) {
+        put(2, meta.csum_start.saturating_add(l4_len as u16));
+        put(6, meta.csum_start);
+        put(8, meta.csum_offset.into());
+    }
+    if gso != GSO_NONE {
+        put(4, meta.gso_size);
+    }
+    header[0] = if offload.contains(Offload::CSUM_PARTIAL) {
+        NEEDS_CSUM
+    } else {
+        0
+    };
+    header[1] = gso;
+    header
+}

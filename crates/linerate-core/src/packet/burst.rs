@@ -230,7 +230,10 @@ impl Burst {
     pub(crate) unsafe fn extend_from_handles(&mut self, handles: &[u32]) {
         debug_assert!(handles.len() <= self.room());
         let spare = &mut self.spare()[..handles.len()];
-        spare.write_copy_of_slice(handles);
+        // SAFETY: the spare part is as long as the handles, and exclusively borrowed.
+        unsafe {
+            crate::arch::copy_words(spare.as_mut_ptr().cast(), handles.as_ptr(), handles.len());
+        }
         self.len += handles.len() as u32;
     }
 

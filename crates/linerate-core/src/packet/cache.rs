@@ -8,6 +8,7 @@ use super::depot::MAGAZINE;
 use super::meta::{Meta, Offload, meta_at, meta_of};
 use super::packet::Packet;
 use super::pool::{HEADROOM_BYTES, Pool, next_of, set_next};
+use crate::arch::copy_words;
 use crate::mem::space::base;
 use crate::sync::Ordering;
 use std::mem::offset_of;
@@ -208,17 +209,21 @@ impl PoolCache {
     #[inline(always)]
     fn bin(&mut self, pool: &Pool) -> &mut Bin {
         let first = pool.shared().first();
-        let index = match self.bins.iter().position(|bin| bin.first == first) {
-            Some(index) => index,
-            None => self.add(pool),
+        let index = match self.bins.first() {
+            // Nearly always the only one.
+            Some(bin) if bin.first == first => 0,
+            _ => self.find(pool),
         };
         &mut self.bins[index]
     }
 
     #[cold]
-    fn add(&mut self, pool: &Pool) -> usize {
-        self.bins.push(Bin::new(pool.clone()));
-        self.bins.len() - 1
+    fn find(&mut self, pool: &Pool) -> usize {
+        let known = self.bins.iter().position(|bin| bin.pool == *pool);
+        known.unwrap_or_else(|| {
+            self.bins.push(Bin::new(pool.clone()));
+            self.bins.len() - 1
+        })
     }
 }
 
@@ -306,7 +311,9 @@ impl Bin {
     /// Puts at most a burst of handles on the stack, whose packets were consumed.
     #[inline(always)]
     fn put(&mut self, handles: &[u32]) {
-        self.stack[self.len..self.len + handles.len()].copy_from_slice(handles);
+        let free = &mut self.stack[self.len..self.len + handles.len()];
+        // SAFETY: both are as long, and the stack is exclusively borrowed.
+        unsafe { copy_words(free.as_mut_ptr(), handles.as_ptr(), handles.len()) };
         self.len += handles.len();
         if self.len > self.limit {
             self.spill(self.limit / 2);

@@ -5,8 +5,10 @@
 //! `--linux-bridge` sets the same work beside the kernel's own bridge ([`bridge`]); `--html`
 //! writes all of it as a page ([`page`]).
 
+mod bridge;
 mod frame;
 mod line;
+mod netns;
 
 use std::fmt::Write;
 use std::io::{IsTerminal, Write as _};
@@ -20,6 +22,7 @@ use serde::Serialize;
 use super::runtime::Interrupts;
 use crate::error::Error;
 use crate::report::{self, Cell, Column, MachineFacts, Table, Tone};
+use bridge::Scenario;
 use frame::{FCS_BYTES, L1_BYTES, LEAST_BYTES, MOST_BYTES};
 use line::{Line, Outcome, Pace, Phase};
 
@@ -35,6 +38,9 @@ pub(crate) struct Args {
     /// Write and check only headers and sequence numbers, not the whole frame
     #[arg(long)]
     headers_only: bool,
+    /// As root: set a Linux bridge and l2fwd side by side between veth pairs
+    #[arg(long)]
+    linux_bridge: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -78,6 +84,9 @@ pub(crate) struct Report {
     /// Whether it was ended before all was measured.
     pub(crate) interrupted: bool,
     pub(crate) rows: Vec<Row>,
+    /// The kernel's bridge and linerate between the same veth pairs, `--linux-bridge`.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub(crate) linux_bridge: Vec<Scenario>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
@@ -101,14 +110,21 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         stop: Arc::default(),
         progress: Arc::default(),
     };
-    let (rows, memory) = job.watched(&interrupts)?;
+    let (rows, memory) = job.watched(&interrupts, Job::measure)?;
+    let (compared, stop) = (args.linux_bridge, job.stop.clone());
+    let linux_bridge = if compared && !stop.load(Ordering::Relaxed) {
+        job.watched(&interrupts, Job::compare)?
+    } else {
+        Vec::new()
+    };
     let report = Report {
         machine,
         split,
         whole_frames: !args.headers_only,
         memory,
-        interrupted: rows.len() < args.frames.len(),
+        interrupted: stop.load(Ordering::Relaxed),
         rows,
+        linux_bridge,
     };
     if args.json {
         report::print_json(&report)?;
@@ -167,12 +183,15 @@ struct Job {
 type Measured = (Vec<Row>, Option<String>);
 
 impl Job {
-    /// Runs it, with a progress line on a terminal, until it is done or interrupted.
-    fn watched(self, interrupts: &Interrupts) -> Result<Measured, Error> {
-        let (stop, progress) = (self.stop.clone(), self.progress.clone());
-        // With one CPU for all, the loop runs right there.
-        let cpu = Some(self.cpus[0]).filter(|_| self.cpus.len() == 1);
-        let lcore = Lcore::spawn("demo", cpu, move || self.measure())?;
+    /// Runs a part of it, with a progress line on a terminal, until it is done or interrupted.
+    fn watched<T: Send + 'static>(
+        &self,
+        interrupts: &Interrupts,
+        part: fn(&Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let job = self.clone();
+        let lcore = Lcore::spawn("demo", None, move || part(&job))?;
+        let (stop, progress) = (&self.stop, &self.progress);
         let terminal = std::io::stderr().is_terminal();
         while !lcore.is_finished() {
             if interrupts.wait(Duration::from_millis(50)) {
@@ -193,7 +212,27 @@ impl Job {
         lcore.join()?
     }
 
+    fn say(&self, what: String) {
+        *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = what;
+    }
+
+    fn compare(&self) -> Result<Vec<Scenario>, Error> {
+        let topology = Topology::machine()?;
+        let cpus = topology.allowed().as_slice();
+        bridge::compare(&self.frames, self.clock, cpus, &self.stop, &|what| {
+            self.say(what)
+        })
+    }
+
     fn measure(&self) -> Result<Measured, Error> {
+        if let [cpu] = self.cpus[..] {
+            let job = self.clone();
+            return Lcore::spawn("line", Some(cpu), move || job.measure_here())?.join()?;
+        }
+        self.measure_here()
+    }
+
+    fn measure_here(&self) -> Result<Measured, Error> {
         let (mut rows, mut memory) = (Vec::new(), None);
         for (index, &bytes) in self.frames.iter().enumerate() {
             let (line, pool) = Line::new(bytes, self.whole, self.clock, &self.cpus, &self.stop)?;
@@ -204,7 +243,7 @@ impl Job {
                     index + 1,
                     self.frames.len()
                 );
-                *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = text;
+                self.say(text);
             };
             say("throughput");
             let (line, full) = line.run(self.phase(|_| Pace::Full))?;
@@ -313,9 +352,68 @@ fn text(report: &Report, colour: bool) -> String {
          all three roles together. Latency is taken at half the rate shown, from the time at which each\n\
          frame was to be sent to its arrival at the sink."
     );
+    if !report.linux_bridge.is_empty() {
+        text.push_str(&bridge_text(report, colour));
+    }
     if report.interrupted {
         text.push_str("Ended early: sizes not measured are left out.\n");
     }
+    text
+}
+
+/// Mpps by frame size, each with its ratio to the bridge, and what was in the way.
+fn bridge_text(report: &Report, colour: bool) -> String {
+    let sizes: Vec<String> = report
+        .rows
+        .iter()
+        .map(|row| format!("{} B", row.frame_bytes))
+        .collect();
+    let columns = sizes.iter().map(|size| Column::number(size));
+    let mut table = Table::new(
+        [Column::text("Mpps (ratio to the bridge)")]
+            .into_iter()
+            .chain(columns),
+    );
+    for scenario in &report.linux_bridge {
+        let rates = scenario.rows.iter().map(|rate| {
+            let tone = if rate.ratio > 1.0 {
+                Tone::Good
+            } else {
+                Tone::Plain
+            };
+            Cell::new(format!("{:.2} ({:.2}x)", rate.mpps, rate.ratio)).tone(tone)
+        });
+        table.row([Cell::new(scenario.name)].into_iter().chain(rates));
+    }
+    let rings = report
+        .rows
+        .iter()
+        .map(|row| Cell::new(format!("{:.2}", row.mpps)));
+    table.row(
+        [Cell::new("linerate, ring ports (as above)")]
+            .into_iter()
+            .chain(rings),
+    );
+    let mut text = format!(
+        "\nbetween veth pairs, frames counted at the far ends\n\n{}\n",
+        table.render(colour)
+    );
+    for scenario in &report.linux_bridge {
+        if let Some(reason) = &scenario.failed {
+            let _ = writeln!(text, "{}: not measured: {reason}", scenario.name);
+        }
+        if let Some(rate) = scenario.rows.first() {
+            let _ = writeln!(
+                text,
+                "{}: at {} B {}",
+                scenario.name, rate.frame_bytes, rate.bottleneck
+            );
+        }
+    }
+    text.push_str(
+        "\nOn veth the kernel is the limit for everybody: whoever forwards, each frame passes its transmit and\n\
+         receive path twice, mostly in the sender's time. Over ring ports the same frames pass no kernel.\n",
+    );
     text
 }
 

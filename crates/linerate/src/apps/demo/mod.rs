@@ -6,12 +6,15 @@
 //! writes all of it as a page ([`page`]).
 
 mod bridge;
+mod chart;
 mod frame;
 mod line;
 mod netns;
+mod page;
 
 use std::fmt::Write;
 use std::io::{IsTerminal, Write as _};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -41,6 +44,9 @@ pub(crate) struct Args {
     /// As root: set a Linux bridge and l2fwd side by side between veth pairs
     #[arg(long)]
     linux_bridge: bool,
+    /// Write the results with charts to this page, too
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -90,6 +96,9 @@ pub(crate) struct Report {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    if let Some(path) = &args.html {
+        writable(path)?;
+    }
     let interrupts = Interrupts::catch()?;
     let clock = Clock::calibrate();
     let machine = MachineFacts::gather(&clock)?;
@@ -126,12 +135,32 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         rows,
         linux_bridge,
     };
+    if let Some(path) = &args.html {
+        std::fs::write(path, page::page(&report)).map_err(|source| Error::File {
+            path: path.clone(),
+            source,
+        })?;
+    }
     if args.json {
         report::print_json(&report)?;
     } else {
         report::print(&text(&report, report::colour()))?;
     }
     verdict(&report.rows)
+}
+
+/// Better said before a quarter of a minute than after it.
+fn writable(path: &Path) -> Result<(), Error> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    std::fs::read_dir(folder)
+        .map(drop)
+        .map_err(|source| Error::File {
+            path: folder.into(),
+            source,
+        })
 }
 
 /// Three CPUs for three stations, or one for all.

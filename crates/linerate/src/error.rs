@@ -31,6 +31,8 @@ pub(crate) enum Error {
     /// A demand that makes no sense, and one that would.
     #[error("{problem}")]
     Usage { problem: String, fix: String },
+    #[error("row `{row}` measures a port")]
+    RowWantsPort { row: &'static str },
     #[error("no benchmark row begins with `{rows}`")]
     NoSuchRow { rows: String },
     #[error("writing the output: {0}")]
@@ -52,6 +54,7 @@ impl Error {
             })),
             Self::Memory(error) => halves(error).1,
             Self::Usage { fix, .. } => Some(fix.clone()),
+            Self::RowWantsPort { .. } => Some("name it: `--port af_packet:eth0`".into()),
             Self::NoSuchRow { .. } => Some("`linerate bench micro --list` shows the rows".into()),
             Self::Output(_) => None,
         }

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use apps::{bench, demo, doctor, l2fwd, plan};
+use apps::{bench, demo, doctor, l2fwd, plan, ports};
 use error::Error;
 
 /// Packet-processing appliances, traffic generator and benchmarks in one binary.
@@ -33,6 +33,8 @@ enum Command {
     L2fwd(l2fwd::Args),
     /// Show roles and lcores as they would be placed, with warnings
     Plan(plan::Args),
+    /// Show kinds of port, their options, and the interfaces found
+    Ports(ports::Args),
 }
 
 fn run(command: Command) -> Result<(), Error> {
@@ -42,6 +44,7 @@ fn run(command: Command) -> Result<(), Error> {
         Command::Doctor(args) => doctor::run(&args),
         Command::L2fwd(args) => l2fwd::run(&args),
         Command::Plan(args) => plan::run(&args),
+        Command::Ports(args) => ports::run(&args),
     }
 }
 

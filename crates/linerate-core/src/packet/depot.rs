@@ -5,7 +5,7 @@
 //! (Treiber 1986, with a counter against reuse); strays by a list that only ever loses all its
 //! members at once, so that it needs no counter for safety, only for the books.
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell, with_cell};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell, at, with_cell};
 
 /// Handles in a magazine: what one exchange between a cache and the depot moves.
 pub(crate) const MAGAZINE: usize = 64;
@@ -31,11 +31,15 @@ impl Depot {
     /// A pool of few magazines gets none: a cache that takes 64 slots to use one would starve
     /// the others.
     pub(super) fn new(handles: usize) -> Self {
-        let count = if handles < 16 * MAGAZINE {
+        Self::of_magazines(if handles < 16 * MAGAZINE {
             0
         } else {
             (handles / MAGAZINE) as u32
-        };
+        })
+    }
+
+    /// A depot of `count` magazines, all empty.
+    pub(super) fn of_magazines(count: u32) -> Self {
         let depot = Self {
             magazines: (0..count).map(|_| UnsafeCell::new([0; MAGAZINE])).collect(),
             next: (0..count).map(|_| AtomicU32::new(NIL)).collect(),
@@ -87,34 +91,37 @@ impl Depot {
 }
 
 /// A lock-free stack of indices: `tag << 32 | index`, the tag counting every change.
-struct Stack {
+pub(super) struct Stack {
     head: AtomicU64,
 }
 
 impl Stack {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             head: AtomicU64::new(u64::from(NIL)),
         }
     }
 
-    fn push(&self, next: &[AtomicU32], index: u32) {
+    pub(super) fn push(&self, next: &[AtomicU32], index: u32) {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             next[index as usize].store(head as u32, Ordering::Relaxed);
             let new = tagged(head, index);
-            match self
-                .head
-                .compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed)
-            {
+            match self.head.compare_exchange_weak(
+                head,
+                new,
+                at("depot.push", Ordering::Release),
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
         }
     }
 
-    fn pop(&self, next: &[AtomicU32]) -> Option<u32> {
-        let mut head = self.head.load(Ordering::Acquire);
+    pub(super) fn pop(&self, next: &[AtomicU32]) -> Option<u32> {
+        let seen = at("depot.pop", Ordering::Acquire);
+        let mut head = self.head.load(seen);
         loop {
             let index = head as u32;
             if index == NIL {
@@ -124,10 +131,7 @@ impl Stack {
             // moved on and the exchange fails.
             let below = next[index as usize].load(Ordering::Relaxed);
             let new = tagged(head, below);
-            match self
-                .head
-                .compare_exchange_weak(head, new, Ordering::Acquire, Ordering::Acquire)
-            {
+            match self.head.compare_exchange_weak(head, new, seen, seen) {
                 Ok(_) => return Some(index),
                 Err(now) => head = now,
             }
@@ -136,7 +140,9 @@ impl Stack {
 }
 
 fn tagged(old: u64, index: u32) -> u64 {
-    ((old >> 32).wrapping_add(1) << 32) | u64::from(index)
+    // Not an ordering, but a model must be able to show what the tag is for.
+    let step = u64::from(at("depot.tag", Ordering::SeqCst) == Ordering::SeqCst);
+    ((old >> 32).wrapping_add(step) << 32) | u64::from(index)
 }
 
 /// Slots that came home one by one, from any thread: a list linked through the slots themselves.
@@ -164,17 +170,17 @@ impl ReturnList {
     /// Pushes a chain of `count` slots that begins with `first`. `link` makes the chain's last
     /// slot point to its argument. True when the pool is an orphan and this was its last slot.
     pub(super) fn push(&self, first: u32, count: u32, link: impl Fn(u32)) -> bool {
-        let mut word = self.word.load(Ordering::Acquire);
+        // Acquire: whoever sees the orphan's mark must see when all are home.
+        let seen = at("returns.seen", Ordering::Acquire);
+        let mut word = self.word.load(seen);
         loop {
             link(word as u32);
             let pushes = pushes_after((word >> 32) as u32, count);
             let last = word & ORPHAN != 0 && pushes == self.all_home_at.load(Ordering::Relaxed);
             let new = (word & ORPHAN) | (u64::from(pushes) << 32) | u64::from(first);
             // Acquire too: in an orphan the last pusher frees what all others wrote.
-            match self
-                .word
-                .compare_exchange_weak(word, new, Ordering::AcqRel, Ordering::Acquire)
-            {
+            let both = at("returns.push", Ordering::AcqRel);
+            match self.word.compare_exchange_weak(word, new, both, seen) {
                 Ok(_) => return last,
                 Err(now) => word = now,
             }
@@ -189,10 +195,12 @@ impl ReturnList {
                 return 0;
             }
             let new = word & !u64::from(u32::MAX);
-            match self
-                .word
-                .compare_exchange_weak(word, new, Ordering::Acquire, Ordering::Relaxed)
-            {
+            match self.word.compare_exchange_weak(
+                word,
+                new,
+                at("returns.take", Ordering::Acquire),
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return word as u32,
                 Err(now) => word = now,
             }
@@ -216,7 +224,7 @@ impl ReturnList {
             match self.word.compare_exchange_weak(
                 word,
                 word | ORPHAN,
-                Ordering::AcqRel,
+                at("returns.orphan", Ordering::AcqRel),
                 Ordering::Acquire,
             ) {
                 Ok(_) => return missing == 0,

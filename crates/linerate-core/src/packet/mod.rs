@@ -9,12 +9,13 @@
 mod burst;
 mod cache;
 mod depot;
-
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod meta;
 #[allow(clippy::module_inception)]
 mod packet;
 mod pool;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 
 pub use burst::Burst;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 /// Explores `model`, which returns what its threads saw, and asserts that exactly these `expected`
 /// outcomes occurred.
-fn explore<O: Ord + std::fmt::Debug + Send + 'static>(
+pub(crate) fn explore<O: Ord + std::fmt::Debug + Send + 'static>(
     preemptions: usize,
     expected: impl IntoIterator<Item = O>,
     model: impl Fn() -> O + Sync + Send + 'static,

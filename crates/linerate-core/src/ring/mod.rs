@@ -246,7 +246,7 @@ fn pop_batch<T>(
 
 #[cfg(test)]
 #[cfg(loom)]
-mod loom_tests;
+pub(crate) mod loom_tests;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests;

@@ -35,9 +35,28 @@ pub(super) fn set_number(
     set_option(socket, option, &value)
 }
 
-/// Asks for a receive ring.
-pub(super) fn set_rx_ring(socket: &OwnedFd, ring: &libc::tpacket_req3) -> io::Result<()> {
-    set_option(socket, libc::PACKET_RX_RING, ring)
+/// Asks for a receive ring of a version.
+pub(super) fn set_rx_ring(
+    socket: &OwnedFd,
+    version: libc::tpacket_versions,
+    ring: &libc::tpacket_req3,
+) -> io::Result<()> {
+    let number = match version {
+        libc::tpacket_versions::TPACKET_V1 => 0,
+        libc::tpacket_versions::TPACKET_V2 => 1,
+        libc::tpacket_versions::TPACKET_V3 => 2,
+    };
+    set_number(socket, libc::PACKET_VERSION, number)?;
+    if matches!(version, libc::tpacket_versions::TPACKET_V3) {
+        return set_option(socket, libc::PACKET_RX_RING, ring);
+    }
+    let ring = libc::tpacket_req {
+        tp_block_size: ring.tp_block_size,
+        tp_block_nr: ring.tp_block_nr,
+        tp_frame_size: ring.tp_frame_size,
+        tp_frame_nr: ring.tp_frame_nr,
+    };
+    set_option(socket, libc::PACKET_RX_RING, &ring)
 }
 
 /// Asks for all frames of an interface for as long as the socket lives.

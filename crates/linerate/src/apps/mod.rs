@@ -5,4 +5,5 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod l2fwd;
 pub(crate) mod plan;
+pub(crate) mod ports;
 mod runtime;

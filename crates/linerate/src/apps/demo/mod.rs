@@ -362,7 +362,7 @@ fn text(report: &Report, colour: bool) -> String {
         ]);
     }
     let mut text = format!("{}\n{}\n", report.machine.line(), report.split);
-    for memory in &report.memory {
+    if let Some(memory) = &report.memory {
         let _ = writeln!(text, "{memory}");
     }
     let _ = writeln!(

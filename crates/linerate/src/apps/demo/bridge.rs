@@ -6,7 +6,6 @@
 //! transmit and receive path twice, most of it in the time of whoever sends. So the split of CPU
 //! time is recorded beside each rate, and the bottleneck named from it.
 
-use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -19,6 +18,7 @@ use linerate_drivers::Drivers;
 use linerate_wire::ethernet::MacAddr;
 use serde::Serialize;
 
+use super::cpus::{CpuSplit, CpuTimes};
 use super::frame::{Label, Mould};
 use super::netns;
 use crate::apps::l2fwd::stage::{L2fwd, Route};
@@ -82,16 +82,6 @@ pub(crate) struct Rate {
     pub(crate) bottleneck: String,
 }
 
-/// Where one CPU's time went: shares of 0 to 1.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct CpuSplit {
-    pub(crate) user: f64,
-    pub(crate) system: f64,
-    pub(crate) softirq: f64,
-    pub(crate) stolen: f64,
-    pub(crate) idle: f64,
-}
-
 /// Measures all of it, in a name space of its own. Ends early, with what it has, on `stop`.
 pub(super) fn compare(
     frames: &[usize],
@@ -146,7 +136,7 @@ pub(super) fn compare(
 fn make_pairs() -> Result<(), Error> {
     for key in ["default", "all"] {
         // Where the kernel has no IPv6, it is quiet already.
-        let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{key}/disable_ipv6"), "1");
+        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{key}/disable_ipv6"), "1");
     }
     let mut lines = String::new();
     for pair in 0..4 {
@@ -278,14 +268,14 @@ impl Bench {
         let outcome = (|| {
             std::thread::sleep(WARM);
             let (cpus, before, sent_before, began) =
-                (read_cpus()?, count()?, sent.read(), Instant::now());
+                (CpuTimes::read()?, count()?, sent.read(), Instant::now());
             std::thread::sleep(COUNTED);
             let (seconds, received, sent) = (
                 began.elapsed().as_secs_f64(),
                 count()? - before,
                 sent.read() - sent_before,
             );
-            let cpus = split(&cpus, &read_cpus()?);
+            let cpus = CpuTimes::read()?.since(&cpus);
             Ok(Rate {
                 frame_bytes,
                 sent_mpps: sent as f64 / seconds * 1e-6,
@@ -395,40 +385,4 @@ impl Sender {
         }
         went
     }
-}
-
-/// Ticks of each CPU in the order of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal.
-fn read_cpus() -> Result<Vec<[u64; 8]>, Error> {
-    let text = fs::read_to_string("/proc/stat")?;
-    let cpus = text
-        .lines()
-        .filter(|line| line.starts_with("cpu") && !line.starts_with("cpu "));
-    let numbers = |line: &str| {
-        let mut all = [0; 8];
-        let words = line.split_whitespace().skip(1);
-        all.iter_mut()
-            .zip(words)
-            .for_each(|(value, word)| *value = word.parse().unwrap_or(0));
-        all
-    };
-    Ok(cpus.map(numbers).collect())
-}
-
-fn split(before: &[[u64; 8]], after: &[[u64; 8]]) -> Vec<CpuSplit> {
-    let one = |(before, after): (&[u64; 8], &[u64; 8])| {
-        let spent: Vec<f64> = before
-            .iter()
-            .zip(after)
-            .map(|(b, a)| a.saturating_sub(*b) as f64)
-            .collect();
-        let all = spent.iter().sum::<f64>().max(1.0);
-        CpuSplit {
-            user: (spent[0] + spent[1]) / all,
-            system: spent[2] / all,
-            softirq: (spent[5] + spent[6]) / all,
-            stolen: spent[7] / all,
-            idle: (spent[3] + spent[4]) / all,
-        }
-    };
-    before.iter().zip(after).map(one).collect()
 }

@@ -2,7 +2,6 @@
 //!
 //! The MAC update is a const generic, so that the loop without it has no branch for it.
 
-use linerate_core::arch::prefetch_write;
 use linerate_core::packet::Burst;
 use linerate_core::run::{DropId, Egress, Stage};
 use linerate_wire::ethernet::{HEADER_LEN, MacAddr, set_macs};
@@ -63,14 +62,14 @@ impl<const MAC: bool> Stage for L2fwd<MAC> {
 }
 
 /// Gives all packets the route's addresses; false if one had no room for them.
+///
+/// Without prefetches, for nothing waits for these stores: the core asks for the lines of many
+/// packets on its own. Measured over ring loops (512 packets, more than the first-level cache
+/// holds): 356 Mpps without, 297 with a pass of prefetches, 302 with prefetches 8 packets ahead.
 #[inline(always)]
 pub(crate) fn rewrite(burst: &mut Burst, route: Route) -> bool {
-    let packets = burst.as_packets_mut();
-    for packet in packets.iter_mut() {
-        prefetch_write(packet.data_mut().as_mut_ptr());
-    }
     let mut all = true;
-    for packet in packets {
+    for packet in burst.iter_mut() {
         all &= set_macs(packet.data_mut(), route.dst, route.src);
     }
     all

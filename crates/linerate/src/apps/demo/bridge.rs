@@ -82,6 +82,14 @@ pub(crate) struct Rate {
     pub(crate) bottleneck: String,
 }
 
+/// All of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Comparison {
+    pub(crate) scenarios: Vec<Scenario>,
+    /// The share of each CPU that others had just before: 0 to 1.
+    pub(crate) others: Vec<f64>,
+}
+
 /// Measures all of it, in a name space of its own. Ends early, with what it has, on `stop`.
 pub(super) fn compare(
     frames: &[usize],
@@ -89,8 +97,12 @@ pub(super) fn compare(
     cpus: &[u32],
     stop: &Arc<AtomicBool>,
     say: &dyn Fn(String),
-) -> Result<Vec<Scenario>, Error> {
+) -> Result<Comparison, Error> {
     netns::enter()?;
+    let before = CpuTimes::read()?;
+    std::thread::sleep(COUNTED);
+    let others = CpuTimes::read()?.since(&before);
+    let others = others.iter().map(|split| 1.0 - split.idle).collect();
     let (sender, forwarder) = (cpus[0], cpus[cpus.len() - 1]);
     make_pairs()?;
     let mut scenarios: Vec<Scenario> = Vec::new();
@@ -129,7 +141,7 @@ pub(super) fn compare(
             break;
         }
     }
-    Ok(scenarios)
+    Ok(Comparison { scenarios, others })
 }
 
 /// Four veth pairs, and a bridge for each two of them; IPv6 keeps quiet.
@@ -295,6 +307,8 @@ impl Bench {
         let of = |cpu: u32| cpus.get(cpu as usize).copied().unwrap_or_default();
         let (near, far) = (of(self.sender), of(self.forwarder));
         let full = |split: &CpuSplit| split.idle < 0.1;
+        // A bridge forwards in the kernel: user time there is somebody else's.
+        let at_work = matches!(self.by, By::Linerate(_)) || far.softirq + far.system > 0.3;
         let percent = |share: f64| (share * 100.0).round();
         let say = |who: &str, cpu: u32, split: &CpuSplit| {
             format!(
@@ -312,7 +326,10 @@ impl Bench {
         } else {
             String::new()
         };
-        let who = match (full(&near), full(&far) && self.sender != self.forwarder) {
+        let who = match (
+            full(&near),
+            full(&far) && at_work && self.sender != self.forwarder,
+        ) {
             (true, true) => format!(
                 "{}, {}",
                 say("the sender's", self.sender, &near),

@@ -26,7 +26,7 @@ use serde::Serialize;
 use super::runtime::Interrupts;
 use crate::error::Error;
 use crate::report::{self, MachineFacts};
-use bridge::Scenario;
+use bridge::{Comparison, Scenario};
 use frame::{L1_BYTES, LEAST_BYTES, MOST_BYTES};
 use line::{Line, Outcome, Pace, Phase};
 
@@ -94,6 +94,24 @@ pub(crate) struct Report {
     /// The kernel's bridge and linerate between the same veth pairs, `--linux-bridge`.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub(crate) linux_bridge: Vec<Scenario>,
+    /// The share of each CPU that others had just before that comparison: 0 to 1.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub(crate) others_share: Vec<f64>,
+}
+
+impl Report {
+    /// What to hold against the comparison, if anything: CPUs that others were using.
+    pub(crate) fn disturbance(&self) -> Option<String> {
+        let taken = (0..)
+            .zip(&self.others_share)
+            .filter(|(_, share)| **share > 0.1);
+        let each: Vec<String> = taken
+            .map(|(cpu, share)| format!("{:.0} % of CPU {cpu}", share * 100.0))
+            .collect();
+        (!each.is_empty()).then(|| {
+            format!("Others had {} just before this comparison: do not trust it, and run it again on a quiet machine.", each.join(" and "))
+        })
+    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
@@ -122,10 +140,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     };
     let (rows, memory) = job.watched(&interrupts, Job::measure)?;
     let (compared, stop) = (args.linux_bridge, job.stop.clone());
-    let linux_bridge = if compared && !stop.load(Ordering::Relaxed) {
+    let comparison = if compared && !stop.load(Ordering::Relaxed) {
         job.watched(&interrupts, Job::compare)?
     } else {
-        Vec::new()
+        Comparison::default()
     };
     let report = Report {
         machine,
@@ -134,7 +152,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         memory,
         interrupted: stop.load(Ordering::Relaxed),
         rows,
-        linux_bridge,
+        linux_bridge: comparison.scenarios,
+        others_share: comparison.others,
     };
     if let Some(path) = &args.html {
         std::fs::write(path, page::page(&report)).map_err(|source| Error::File {
@@ -246,7 +265,7 @@ impl Job {
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = what;
     }
 
-    fn compare(&self) -> Result<Vec<Scenario>, Error> {
+    fn compare(&self) -> Result<Comparison, Error> {
         let topology = Topology::machine()?;
         let cpus = topology.allowed().as_slice();
         bridge::compare(&self.frames, self.clock, cpus, &self.stop, &|what| {

@@ -147,6 +147,9 @@ fn comparison(body: &mut String, report: &Report) {
          kernel is the limit for everybody: whoever forwards, each frame passes its transmit and receive path twice, mostly \
          in the sender's time.</p>",
     );
+    if let Some(disturbance) = report.disturbance() {
+        let _ = write!(body, "<p><b>{disturbance}</b></p>");
+    }
     for ports in [2, 4] {
         let of_ports = report
             .linux_bridge

@@ -113,6 +113,9 @@ fn bridge_text(report: &Report, colour: bool) -> String {
             );
         }
     }
+    if let Some(disturbance) = report.disturbance() {
+        let _ = writeln!(text, "\n{}", Tone::Warn.paint(&disturbance, colour));
+    }
     text.push_str(
         "\nOn veth the kernel is the limit for everybody: whoever forwards, each frame passes its transmit and\n\
          receive path twice, mostly in the sender's time. Over ring ports the same frames pass no kernel.\n",

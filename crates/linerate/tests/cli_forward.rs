@@ -392,3 +392,119 @@ fn demo_prints_a_table_and_says_what_it_left_out() {
     let refused = output(&["demo", "--frames", "63"]);
     assert_eq!(refused.status.code(), Some(2));
 }
+
+#[test]
+fn demo_ends_on_ctrl_c_with_what_it_measured() {
+    let mut command = command(&[
+        "demo",
+        "--frames",
+        "64,128",
+        "--seconds-per-size",
+        "600",
+        "--json",
+    ]);
+    let child = command.stdout(Stdio::piped()).spawn().unwrap();
+    // Long enough to have begun; if it has not, it still ends, but as an interrupted process.
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    let kill = format!("kill -INT {}", child.id());
+    assert!(
+        Command::new("sh")
+            .args(["-c", &kill])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["interrupted"], true);
+    assert!(report["rows"].as_array().unwrap().len() < 2);
+}
+
+#[test]
+fn demo_writes_a_page_that_needs_nothing_else() {
+    let scratch = Scratch::new("page");
+    let path = scratch.path("demo.html");
+    let run = output(&[
+        "demo",
+        "--frames",
+        "64,1518",
+        "--seconds-per-size",
+        "0.05",
+        "--html",
+        &path,
+    ]);
+    assert!(run.status.success());
+    let page = std::fs::read_to_string(&path).unwrap();
+    for part in [
+        "<!doctype html>",
+        "<svg",
+        "Packets per second",
+        "Latency at half the rate",
+        "1518 B",
+        "</html>",
+    ] {
+        assert!(page.contains(part), "no {part}");
+    }
+    for outside in ["http:", "https:", "<script", "src="] {
+        assert!(!page.contains(outside), "{outside} in the page");
+    }
+    let (error, fix) = refused(&["demo", "--html", "/no/such/folder/demo.html"]);
+    assert!(
+        error.contains("/no/such/folder") && fix.contains("path"),
+        "{error}\n{fix}"
+    );
+}
+
+/// Whether this process may make network name spaces.
+fn may_make_namespaces() -> bool {
+    let tried = Command::new("unshare")
+        .args(["--net", "ip", "link"])
+        .output();
+    tried.is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn linux_bridge_measures_all_ways_and_leaves_nothing_behind() {
+    if !may_make_namespaces() {
+        println!("SKIP linux_bridge_measures_all_ways: needs CAP_SYS_ADMIN and the `ip` tool");
+        return;
+    }
+    let links = || {
+        String::from_utf8(
+            Command::new("ip")
+                .args(["-br", "link"])
+                .output()
+                .unwrap()
+                .stdout,
+        )
+        .unwrap()
+    };
+    let ours = |text: String| {
+        text.lines()
+            .filter(|line| line.starts_with('g') || line.starts_with("br"))
+            .count()
+    };
+    let before = ours(links());
+    let report = document(&[
+        "demo",
+        "--linux-bridge",
+        "--frames",
+        "64",
+        "--seconds-per-size",
+        "0.05",
+        "--json",
+    ]);
+    let scenarios = report["linux_bridge"].as_array().unwrap();
+    assert_eq!(scenarios.len(), 7);
+    for scenario in scenarios {
+        assert_eq!(scenario["failed"], Value::Null, "{scenario}");
+        let rate = &scenario["rows"][0];
+        assert!(
+            rate["mpps"].as_f64() > Some(0.0) && rate["ratio"].as_f64() > Some(0.0),
+            "{scenario}"
+        );
+        assert!(!rate["bottleneck"].as_str().unwrap().is_empty());
+    }
+    assert_eq!(ours(links()), before);
+}

@@ -29,23 +29,23 @@ impl Tone {
 
 /// One column's heading and side.
 pub(crate) struct Column {
-    heading: &'static str,
+    heading: String,
     right: bool,
 }
 
 impl Column {
     /// Text, aligned to the left.
-    pub(crate) fn text(heading: &'static str) -> Self {
+    pub(crate) fn text(heading: &str) -> Self {
         Self {
-            heading,
+            heading: heading.into(),
             right: false,
         }
     }
 
     /// Numbers, aligned to the right.
-    pub(crate) fn number(heading: &'static str) -> Self {
+    pub(crate) fn number(heading: &str) -> Self {
         Self {
-            heading,
+            heading: heading.into(),
             right: true,
         }
     }
@@ -94,7 +94,7 @@ impl Table {
         let headings = self
             .columns
             .iter()
-            .map(|c| Cell::new(c.heading).tone(Tone::Dim))
+            .map(|c| Cell::new(&c.heading).tone(Tone::Dim))
             .collect();
         let mut text = String::new();
         for row in std::iter::once(&headings).chain(&self.rows) {

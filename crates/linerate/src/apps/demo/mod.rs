@@ -5,11 +5,17 @@
 //! `--linux-bridge` sets the same work beside the kernel's own bridge ([`bridge`]); `--html`
 //! writes all of it as a page ([`page`]).
 
+mod bridge;
+mod chart;
+mod cpus;
 mod frame;
 mod line;
+mod netns;
+mod page;
+mod text;
 
-use std::fmt::Write;
-use std::io::{IsTerminal, Write as _};
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,8 +25,9 @@ use serde::Serialize;
 
 use super::runtime::Interrupts;
 use crate::error::Error;
-use crate::report::{self, Cell, Column, MachineFacts, Table, Tone};
-use frame::{FCS_BYTES, L1_BYTES, LEAST_BYTES, MOST_BYTES};
+use crate::report::{self, MachineFacts};
+use bridge::{Comparison, Scenario};
+use frame::{L1_BYTES, LEAST_BYTES, MOST_BYTES};
 use line::{Line, Outcome, Pace, Phase};
 
 #[derive(clap::Args)]
@@ -35,6 +42,12 @@ pub(crate) struct Args {
     /// Write and check only headers and sequence numbers, not the whole frame
     #[arg(long)]
     headers_only: bool,
+    /// As root: set a Linux bridge and l2fwd side by side between veth pairs
+    #[arg(long)]
+    linux_bridge: bool,
+    /// Write the results with charts to this page, too
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -78,9 +91,33 @@ pub(crate) struct Report {
     /// Whether it was ended before all was measured.
     pub(crate) interrupted: bool,
     pub(crate) rows: Vec<Row>,
+    /// The kernel's bridge and linerate between the same veth pairs, `--linux-bridge`.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub(crate) linux_bridge: Vec<Scenario>,
+    /// The share of each CPU that others had just before that comparison: 0 to 1.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub(crate) others_share: Vec<f64>,
+}
+
+impl Report {
+    /// What to hold against the comparison, if anything: CPUs that others were using.
+    pub(crate) fn disturbance(&self) -> Option<String> {
+        let taken = (0..)
+            .zip(&self.others_share)
+            .filter(|(_, share)| **share > 0.1);
+        let each: Vec<String> = taken
+            .map(|(cpu, share)| format!("{:.0} % of CPU {cpu}", share * 100.0))
+            .collect();
+        (!each.is_empty()).then(|| {
+            format!("Others had {} just before this comparison: do not trust it, and run it again on a quiet machine.", each.join(" and "))
+        })
+    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    if let Some(path) = &args.html {
+        writable(path)?;
+    }
     let interrupts = Interrupts::catch()?;
     let clock = Clock::calibrate();
     let machine = MachineFacts::gather(&clock)?;
@@ -101,21 +138,49 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         stop: Arc::default(),
         progress: Arc::default(),
     };
-    let (rows, memory) = job.watched(&interrupts)?;
+    let (rows, memory) = job.watched(&interrupts, Job::measure)?;
+    let (compared, stop) = (args.linux_bridge, job.stop.clone());
+    let comparison = if compared && !stop.load(Ordering::Relaxed) {
+        job.watched(&interrupts, Job::compare)?
+    } else {
+        Comparison::default()
+    };
     let report = Report {
         machine,
         split,
         whole_frames: !args.headers_only,
         memory,
-        interrupted: rows.len() < args.frames.len(),
+        interrupted: stop.load(Ordering::Relaxed),
         rows,
+        linux_bridge: comparison.scenarios,
+        others_share: comparison.others,
     };
+    if let Some(path) = &args.html {
+        std::fs::write(path, page::page(&report)).map_err(|source| Error::File {
+            path: path.clone(),
+            source,
+        })?;
+    }
     if args.json {
         report::print_json(&report)?;
     } else {
-        report::print(&text(&report, report::colour()))?;
+        report::print(&text::text(&report, report::colour()))?;
     }
     verdict(&report.rows)
+}
+
+/// Better said before a quarter of a minute than after it.
+fn writable(path: &Path) -> Result<(), Error> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    std::fs::read_dir(folder)
+        .map(drop)
+        .map_err(|source| Error::File {
+            path: folder.into(),
+            source,
+        })
 }
 
 /// Three CPUs for three stations, or one for all.
@@ -167,12 +232,15 @@ struct Job {
 type Measured = (Vec<Row>, Option<String>);
 
 impl Job {
-    /// Runs it, with a progress line on a terminal, until it is done or interrupted.
-    fn watched(self, interrupts: &Interrupts) -> Result<Measured, Error> {
-        let (stop, progress) = (self.stop.clone(), self.progress.clone());
-        // With one CPU for all, the loop runs right there.
-        let cpu = Some(self.cpus[0]).filter(|_| self.cpus.len() == 1);
-        let lcore = Lcore::spawn("demo", cpu, move || self.measure())?;
+    /// Runs a part of it, with a progress line on a terminal, until it is done or interrupted.
+    fn watched<T: Send + 'static>(
+        &self,
+        interrupts: &Interrupts,
+        part: fn(&Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let job = self.clone();
+        let lcore = Lcore::spawn("demo", None, move || part(&job))?;
+        let (stop, progress) = (&self.stop, &self.progress);
         let terminal = std::io::stderr().is_terminal();
         while !lcore.is_finished() {
             if interrupts.wait(Duration::from_millis(50)) {
@@ -193,7 +261,27 @@ impl Job {
         lcore.join()?
     }
 
+    fn say(&self, what: String) {
+        *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = what;
+    }
+
+    fn compare(&self) -> Result<Comparison, Error> {
+        let topology = Topology::machine()?;
+        let cpus = topology.allowed().as_slice();
+        bridge::compare(&self.frames, self.clock, cpus, &self.stop, &|what| {
+            self.say(what)
+        })
+    }
+
     fn measure(&self) -> Result<Measured, Error> {
+        if let [cpu] = self.cpus[..] {
+            let job = self.clone();
+            return Lcore::spawn("line", Some(cpu), move || job.measure_here())?.join()?;
+        }
+        self.measure_here()
+    }
+
+    fn measure_here(&self) -> Result<Measured, Error> {
         let (mut rows, mut memory) = (Vec::new(), None);
         for (index, &bytes) in self.frames.iter().enumerate() {
             let (line, pool) = Line::new(bytes, self.whole, self.clock, &self.cpus, &self.stop)?;
@@ -204,7 +292,7 @@ impl Job {
                     index + 1,
                     self.frames.len()
                 );
-                *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = text;
+                self.say(text);
             };
             say("throughput");
             let (line, full) = line.run(self.phase(|_| Pace::Full))?;
@@ -263,60 +351,6 @@ fn row(frame_bytes: usize, full: &Outcome, half: &Outcome, clock: &Clock) -> Row
         out_of_order: both(|outcome| outcome.tally.out_of_order),
         corrupt: both(|outcome| outcome.tally.corrupt),
     }
-}
-
-fn text(report: &Report, colour: bool) -> String {
-    let mut table = Table::new([
-        Column::number("frame B"),
-        Column::number("Mpps"),
-        Column::number("Gb/s L2"),
-        Column::number("Gb/s L1"),
-        Column::number("cycles/pkt"),
-        Column::number("ns/pkt"),
-        Column::number("p50 ns"),
-        Column::number("p99 ns"),
-        Column::number("p99.9 ns"),
-        Column::number("lost"),
-    ]);
-    for row in &report.rows {
-        let lost = Cell::new(row.lost).tone(if row.lost == 0 { Tone::Good } else { Tone::Bad });
-        table.row([
-            Cell::new(row.frame_bytes),
-            Cell::new(format!("{:.2}", row.mpps)),
-            Cell::new(format!("{:.1}", row.gbps_l2)),
-            Cell::new(format!("{:.1}", row.gbps_l1)),
-            Cell::new(format!("{:.1}", row.cycles_per_packet)),
-            Cell::new(format!("{:.1}", row.ns_per_packet)),
-            Cell::new(row.p50_ns),
-            Cell::new(row.p99_ns),
-            Cell::new(row.p999_ns),
-            lost,
-        ]);
-    }
-    let mut text = format!("{}\n{}\n", report.machine.line(), report.split);
-    for memory in &report.memory {
-        let _ = writeln!(text, "{memory}");
-    }
-    let _ = writeln!(
-        text,
-        "generator -> ring -> l2fwd with MAC update -> ring -> sink\n\n{}",
-        table.render(colour)
-    );
-    text.push_str(if report.whole_frames {
-        "Every byte of every frame was written by the generator and checked by the sink.\n"
-    } else {
-        "headers only: payloads were neither written nor checked.\n"
-    });
-    let _ = writeln!(
-        text,
-        "Frame sizes count the {FCS_BYTES} bytes of FCS, L1 {L1_BYTES} more for preamble and gap. Cycles are TSC ticks for\n\
-         all three roles together. Latency is taken at half the rate shown, from the time at which each\n\
-         frame was to be sent to its arrival at the sink."
-    );
-    if report.interrupted {
-        text.push_str("Ended early: sizes not measured are left out.\n");
-    }
-    text
 }
 
 /// A run that lost or spoilt frames is a failed one, whatever its rate.

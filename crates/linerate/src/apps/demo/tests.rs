@@ -1,6 +1,6 @@
 //! The frames and the line: what is written is checked, and nothing is lost.
 
-use super::frame::{Label, Mould};
+use super::frame::{FCS_BYTES, Label, Mould};
 use super::*;
 use linerate_wire::ethernet::MacAddr;
 

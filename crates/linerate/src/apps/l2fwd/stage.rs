@@ -59,6 +59,10 @@ impl<const MAC: bool> Stage for L2fwd<MAC> {
 }
 
 /// Gives all packets the route's addresses; false if one had no room for them.
+///
+/// Without prefetches, for nothing waits for these stores: the core asks for the lines of many
+/// packets on its own. Measured over ring loops (512 packets, more than the first-level cache
+/// holds): 356 Mpps without, 297 with a pass of prefetches, 302 with prefetches 8 packets ahead.
 #[inline(always)]
 pub(crate) fn rewrite(burst: &mut Burst, route: Route) -> bool {
     let mut all = true;

@@ -6,7 +6,7 @@
 
 mod observe;
 mod signals;
-pub(crate) mod wiring;
+mod wiring;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

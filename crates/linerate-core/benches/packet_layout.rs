@@ -1,11 +1,12 @@
 //! What ADR 1 decides, measured: handles of 32 bits, metadata apart from the data, an odd number of
 //! cache lines between slots, no further padding for memory channels.
 //!
-//! Each table puts alternatives in turns, slice by slice of a few milliseconds, so that a busy
-//! machine disturbs all alike; a round counts the slice at the lower quarter. Shown are the median
-//! time of the rounds and the ratio to the first row, which is what the kit does (above 1: slower
-//! than it), with the smallest and the largest round. Run it with
-//! `cargo bench -p linerate-core --bench packet_layout`; `-- metadata` and the like runs one part.
+//! Each table puts alternatives in turns, slice by slice of a few milliseconds and in the same
+//! memory, so that a busy machine disturbs all alike; a round counts the slice at
+//! the lower quarter. Shown are the median time of the rounds and the ratio to the first row, which
+//! is what the kit does (above 1: slower than it), with the smallest and the largest round. Run it
+//! with `cargo bench -p linerate-core --bench packet_layout`; `-- metadata` and the like runs one
+//! part. Two-core rows mean something only while both CPUs are free.
 
 use linerate_core::mem::{PageKind, PagePolicy, Region, RegionConfig};
 use linerate_core::ring::{Pop, Push, spsc};
@@ -44,6 +45,8 @@ fn main() {
 struct Case<'a> {
     name: String,
     packets_per_step: usize,
+    /// Before each slice, untimed.
+    prepare: Box<dyn FnMut() + 'a>,
     run: Box<dyn FnMut(usize) + 'a>,
 }
 
@@ -52,20 +55,28 @@ impl<'a> Case<'a> {
         Self {
             name: name.into(),
             packets_per_step: packets,
+            prepare: Box::new(|| ()),
             run: Box::new(run),
         }
     }
 
+    fn prepared(mut self, prepare: impl FnMut() + 'a) -> Self {
+        self.prepare = Box::new(prepare);
+        self
+    }
+
     fn time(&mut self, steps: usize) -> Duration {
+        (self.prepare)();
         let began = Instant::now();
         (self.run)(steps);
         began.elapsed()
     }
 
-    /// Steps that take about as long as a slice should.
+    /// Steps that take about as long as a slice should. The best of three, or a case that was
+    /// disturbed here would measure nothing but cold caches ever after.
     fn steps_of(&mut self, slice: Duration) -> usize {
         let mut steps = 1;
-        while self.time(steps) < slice {
+        while (0..3).any(|_| self.time(steps) < slice) {
             steps *= 2;
         }
         steps
@@ -187,8 +198,10 @@ fn two_core_case<T: Copy + Default + Send + 'static>(name: &str) -> Case<'static
 
 /// What a handle costs: the address is computed where a pointer is one.
 fn reach() {
-    let pool = Layout::apart(512, 37 * LINE, |_| 0);
-    let base = pool.memory.as_ptr();
+    let memory = memory(512, 37);
+    let pool = Layout::apart(&memory, 512, 37);
+    pool.write();
+    let base = pool.base;
     let numbers: Vec<u32> = (0..64).map(|index| shuffled(512)[index]).collect();
     let pointers: Vec<*mut Meta> = numbers.iter().map(|&index| pool.meta(index)).collect();
     let by_handle = |steps| {
@@ -222,72 +235,73 @@ fn reach() {
 // (b) Metadata apart or in the slot, (c) the distance of slots.
 
 fn metadata() {
-    for (order, order_of) in ORDERS {
-        for slots in [512, 2048, 8192, 16384] {
-            let [apart, apart_even] =
-                [37, 32].map(|lines| Layout::apart(slots, lines * LINE, |_| 0));
-            let [inside, inside_even] = [37, 32].map(|lines| Layout::inside(slots, lines * LINE));
-            let order_of = order_of(slots);
-            for burst in [32, 64] {
-                let cases = vec![
-                    forward_case("apart, slots of 37 lines", &apart, &order_of, burst),
-                    forward_case("in the slot, 37 lines", &inside, &order_of, burst),
-                    forward_case("apart, slots of 32 lines", &apart_even, &order_of, burst),
-                    forward_case("in the slot, 32 lines", &inside_even, &order_of, burst),
-                ];
-                let title = format!("metadata: {slots} slots, bursts of {burst}, {order}");
-                compare(&title, SHORT, cases);
-            }
+    for (order, slots) in pools() {
+        let (memory, order_of) = (memory(slots, 38), order.1(slots));
+        let layouts = [
+            (
+                "apart, slots of 37 lines",
+                Layout::apart(&memory, slots, 37),
+            ),
+            ("in the slot, 37 lines", Layout::inside(&memory, slots, 37)),
+            (
+                "apart, slots of 32 lines",
+                Layout::apart(&memory, slots, 32),
+            ),
+            ("in the slot, 32 lines", Layout::inside(&memory, slots, 32)),
+        ];
+        for burst in [32, 64] {
+            let case = |(name, layout)| forward_case(name, layout, &order_of, burst);
+            let order = order.0;
+            compare(
+                &format!("metadata: {slots} slots, bursts of {burst}, {order}"),
+                SHORT,
+                layouts.map(case).into(),
+            );
         }
     }
 }
 
 fn strides() {
-    for (order, order_of) in ORDERS {
-        for slots in [512, 2048, 8192, 16384] {
-            let odd = Layout::apart(slots, 37 * LINE, |_| 0);
-            let even = Layout::apart(slots, 2048, |_| 0);
-            // Eight starts, as far as the headroom allows without less room for data.
-            let varied = Layout::apart(slots, 2048, |index| index / 2 % 4 * LINE);
-            let order_of = order_of(slots);
-            let cases = vec![
-                forward_case("37 lines (2368 bytes)", &odd, &order_of, 32),
-                forward_case("32 lines (2048 bytes)", &even, &order_of, 32),
-                forward_case(
-                    "32 lines, start varied by 0-3 lines",
-                    &varied,
-                    &order_of,
-                    32,
-                ),
-            ];
-            let title = format!("distance of slots: {slots} slots, bursts of 32, {order}");
-            compare(&title, SHORT, cases);
-        }
+    for (order, slots) in pools() {
+        let (memory, order_of) = (memory(slots, 38), order.1(slots));
+        let even = Layout::apart(&memory, slots, 32);
+        // Four starts, one for each pair of slots: neighbours lie half of the sets apart anyway.
+        let varied = Layout {
+            skew: |index| index / 2 % 4 * LINE,
+            ..even
+        };
+        let layouts = [
+            ("37 lines", Layout::apart(&memory, slots, 37)),
+            ("32 lines", even),
+            ("32 lines, start varied by 0-3", varied),
+        ];
+        let case = |(name, layout)| forward_case(name, layout, &order_of, 32);
+        let order = order.0;
+        compare(
+            &format!("distance of slots: {slots} slots, bursts of 32, {order}"),
+            SHORT,
+            layouts.map(case).into(),
+        );
     }
 }
 
 // (d) Memory channels.
 
-/// Touches the first two lines of slots all over a pool far beyond the caches.
+/// Touches slots all over a pool far beyond the caches.
 fn channels() {
     const SLOTS: u32 = 65_536;
-    let order = shuffled(SLOTS);
-    let layouts = [37, 32, 33, 36, 40, 41].map(|lines| {
-        let name = format!("{lines} lines");
-        (name, Layout::apart(SLOTS, lines * LINE, |_| 0))
-    });
-    let touch = |lines: usize| {
-        let case = |(name, layout): &'_ (String, Layout)| {
-            let mut at = 0;
-            let (data, stride) = (layout.data(), layout.stride);
-            let order = &order;
-            Case::new(name.clone(), 32, move |steps| {
+    let (memory, order) = (memory(SLOTS, 42), shuffled(SLOTS));
+    let touch = |lines_touched: usize| {
+        let case = |lines: usize| {
+            let data = Layout::apart(&memory, SLOTS, lines).data();
+            let (order, mut at) = (&order, 0);
+            Case::new(format!("{lines} lines"), 32, move |steps| {
                 for _ in 0..steps {
                     for &index in &order[at..at + 32] {
-                        let slot = data.wrapping_add(index as usize * stride);
-                        for line in 0..lines {
+                        let slot = data.wrapping_add(index as usize * lines * LINE);
+                        for line in 0..lines_touched {
                             let word = slot.wrapping_add(line * LINE).cast::<u64>();
-                            // SAFETY: the first lines of a slot of this pool.
+                            // SAFETY: one of the first lines of a slot, in the benchmark's memory.
                             let value = unsafe { word.read_volatile() };
                             // SAFETY: as above.
                             unsafe { word.write_volatile(value + 1) };
@@ -297,14 +311,11 @@ fn channels() {
                 }
             })
         };
-        layouts.iter().map(case).collect::<Vec<_>>()
+        let title = format!("{SLOTS} slots one after the other, {lines_touched} line(s) of each");
+        compare(&title, LONG, [37, 32, 33, 36, 40, 41].map(case).into());
     };
-    compare("streaming over 65536 slots, first line", LONG, touch(1));
-    compare(
-        "streaming over 65536 slots, first 24 lines",
-        LONG,
-        touch(24),
-    );
+    touch(1);
+    touch(24);
 }
 
 // The pools.
@@ -320,46 +331,56 @@ struct Meta {
     more: [u64; 4],
 }
 
+/// Where metadata and data of a pool's slots lie. Several share one memory, in turns.
+#[derive(Clone, Copy)]
 struct Layout {
-    memory: Region,
+    base: *mut u8,
+    slots: usize,
     meta_stride: usize,
     data_offset: usize,
     stride: usize,
+    /// What to add to the start of a slot.
+    skew: fn(usize) -> usize,
+}
+
+/// Enough for metadata and slots of so many lines, in 2 MiB pages if the kernel has them.
+fn memory(slots: u32, lines: usize) -> Region {
+    Region::map(&RegionConfig {
+        name: "benchmark".into(),
+        bytes: slots as usize * lines * LINE + 4096,
+        pages: PagePolicy::Only(PageKind::Transparent),
+        ..RegionConfig::default()
+    })
+    .expect("the benchmark needs some 200 MB of memory")
 }
 
 impl Layout {
-    /// Metadata in an array before the slots; `skew` moves the start of each slot's data.
-    fn apart(slots: u32, stride: usize, skew: impl Fn(usize) -> usize) -> Self {
-        Self::new(slots, LINE, slots as usize * LINE, stride, skew)
+    /// Metadata in an array before the slots.
+    fn apart(memory: &Region, slots: u32, lines: usize) -> Self {
+        Self {
+            base: memory.as_ptr(),
+            slots: slots as usize,
+            meta_stride: LINE,
+            data_offset: slots as usize * LINE,
+            stride: lines * LINE,
+            skew: |_| 0,
+        }
     }
 
     /// Metadata at the head of each slot.
-    fn inside(slots: u32, stride: usize) -> Self {
-        Self::new(slots, stride, 0, stride, |_| 0)
+    fn inside(memory: &Region, slots: u32, lines: usize) -> Self {
+        Self {
+            meta_stride: lines * LINE,
+            data_offset: 0,
+            ..Self::apart(memory, slots, lines)
+        }
     }
 
-    fn new(
-        slots: u32,
-        meta_stride: usize,
-        data_offset: usize,
-        stride: usize,
-        skew: impl Fn(usize) -> usize,
-    ) -> Self {
-        let memory = Region::map(&RegionConfig {
-            name: "benchmark".into(),
-            bytes: data_offset + slots as usize * stride + HEADROOM,
-            pages: PagePolicy::Only(PageKind::Transparent),
-            ..RegionConfig::default()
-        })
-        .expect("the benchmark needs some 1 GB of memory");
-        let layout = Self {
-            memory,
-            meta_stride,
-            data_offset,
-            stride,
-        };
-        for index in 0..slots as usize {
-            let slot = layout.data().wrapping_add(index * stride + skew(index));
+    /// Makes the memory this layout's.
+    fn write(&self) {
+        for index in 0..self.slots {
+            let skew = (self.skew)(index);
+            let slot = self.data().wrapping_add(index * self.stride + skew);
             let meta = Meta {
                 slot,
                 pool: slot,
@@ -368,27 +389,36 @@ impl Layout {
                 rest: [0; 10],
                 more: [0; 4],
             };
-            // SAFETY: a line of the layout's own memory.
-            unsafe { layout.meta(index as u32).write(meta) };
+            // SAFETY: a line of the benchmark's memory, which it does not use otherwise.
+            unsafe { self.meta(index as u32).write(meta) };
         }
-        layout
     }
 
     fn data(&self) -> *mut u8 {
-        self.memory.as_ptr().wrapping_add(self.data_offset)
+        self.base.wrapping_add(self.data_offset)
     }
 
+    #[inline(always)]
     fn meta(&self, index: u32) -> *mut Meta {
         let at = index as usize * self.meta_stride;
-        self.memory.as_ptr().wrapping_add(at).cast()
+        self.base.wrapping_add(at).cast()
     }
 }
 
-type Order = fn(u32) -> Vec<u32>;
-const ORDERS: [(&str, Order); 2] = [
-    ("in order", |slots| (0..slots).collect()),
-    ("shuffled", shuffled),
-];
+/// How slots follow each other in bursts, and the order itself.
+type Order = (&'static str, fn(u32) -> Vec<u32>);
+
+/// Each size of pool in each order.
+fn pools() -> impl Iterator<Item = (Order, u32)> {
+    let orders: [Order; 2] = [
+        ("in order", |slots| (0..slots).collect()),
+        ("shuffled", shuffled),
+    ];
+    let sizes = [512, 2048, 8192, 16384];
+    orders
+        .into_iter()
+        .flat_map(move |order| sizes.map(|slots| (order, slots)))
+}
 
 /// All slots once, in an order that no prefetcher guesses; the same in each run.
 fn shuffled(slots: u32) -> Vec<u32> {
@@ -403,24 +433,22 @@ fn shuffled(slots: u32) -> Vec<u32> {
 
 /// A forwarder: receive writes 16 bytes of metadata, the application reads them and rewrites the
 /// MAC addresses, transmit reads the length. The code is the same for every layout.
-fn forward_case<'a>(name: &str, layout: &'a Layout, order: &'a [u32], burst: usize) -> Case<'a> {
-    let (base, stride) = (layout.memory.as_ptr(), layout.meta_stride);
-    let meta = move |index: u32| base.wrapping_add(index as usize * stride).cast::<Meta>();
+fn forward_case<'a>(name: &str, layout: Layout, order: &'a [u32], burst: usize) -> Case<'a> {
     let mut at = 0;
-    Case::new(name, burst, move |steps| {
+    let run = move |steps| {
         let mut sum = 0;
         for _ in 0..steps {
             let packets = &order[at..at + burst];
             at = (at + burst) % order.len();
             let fresh = black_box(60 | (HEADROOM as u128) << 32);
             for &index in packets {
-                let word = meta(index).wrapping_byte_add(16).cast::<u128>();
+                let word = layout.meta(index).wrapping_byte_add(16).cast::<u128>();
                 // SAFETY: the second 16 bytes of a metadata line of the layout.
                 unsafe { word.write(fresh) };
             }
             for &index in packets {
                 // SAFETY: a metadata line of the layout.
-                let line = unsafe { &*meta(index) };
+                let line = unsafe { &*layout.meta(index) };
                 let data = line.slot.wrapping_add(usize::from(line.start));
                 // SAFETY: the first bytes of the slot's data.
                 unsafe { data.cast::<u64>().write(0x0202_0202_0202) };
@@ -429,9 +457,10 @@ fn forward_case<'a>(name: &str, layout: &'a Layout, order: &'a [u32], burst: usi
             }
             for &index in packets {
                 // SAFETY: a metadata line of the layout.
-                sum += unsafe { (*meta(index)).len };
+                sum += unsafe { (*layout.meta(index)).len };
             }
         }
         black_box(sum);
-    })
+    };
+    Case::new(name, burst, run).prepared(move || layout.write())
 }

@@ -7,6 +7,7 @@
 
 mod filter;
 mod headers;
+mod pcap;
 mod segment;
 
 /// A function that panics where an input breaks a promise.
@@ -17,6 +18,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("headers", headers::check),
     ("filter", filter::check),
     ("segment", segment::check),
+    ("pcap", pcap::check),
 ];
 
 /// Runs the target of that name; what the shims call.

@@ -166,6 +166,17 @@ pub(crate) fn full_fence() {
     unsafe { std::arch::asm!("lock or dword ptr [rsp], 0", options(nostack)) };
 }
 
+/// Copies a burst's worth of words in place, where the call and the dispatch of `memcpy` would
+/// cost more than the copy.
+///
+/// # Safety
+/// `from` is valid for reading and `to` for writing `len` words, and the two do not overlap.
+#[inline(always)]
+pub(crate) unsafe fn copy_words(to: *mut u32, from: *const u32, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { blocks::copy_words(to, from, len) }
+}
+
 /// Stores `len` words from `from` on into atomics, each relaxed.
 ///
 /// # Safety

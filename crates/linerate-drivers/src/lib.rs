@@ -35,8 +35,10 @@ pub mod pcap;
 pub mod ring;
 pub mod tap;
 mod vnet;
+mod wrap;
 
 pub use counters::Counters;
+pub use wrap::COMMON_OPTIONS;
 
 use linerate_core::port::{OptionHelp, Port, PortError, Spec};
 
@@ -49,7 +51,7 @@ pub struct Kind {
     pub summary: &'static str,
     /// A port of the kind, as one would write it.
     pub example: &'static str,
-    /// The options it takes besides those that every port takes.
+    /// The options it takes besides [`COMMON_OPTIONS`].
     pub options: &'static [OptionHelp],
     /// Makes a port; the options' names are checked already.
     pub open: Open,
@@ -61,8 +63,8 @@ pub type Open = fn(&Spec, &mut Drivers) -> Result<Box<dyn Port>, PortError>;
 /// Every kind of port: one row per driver.
 pub const KINDS: &[Kind] = &[
     null::KIND,
-    ring::KIND,
     pcap::KIND,
+    ring::KIND,
     tap::KIND,
     af_packet::KIND,
     af_xdp::KIND,
@@ -103,8 +105,8 @@ impl Drivers {
                 known,
             });
         };
-        spec.check_keys(kind.options)?;
-        (kind.open)(&spec, self)
+        spec.check_keys(&[kind.options, COMMON_OPTIONS].concat())?;
+        wrap::wrap(&spec, (kind.open)(&spec, self)?)
     }
 }
 

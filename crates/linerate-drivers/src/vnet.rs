@@ -109,3 +109,83 @@ fn unfinished(packet: &Packet, meta: &Meta) -> Header {
     header[1] = gso;
     header
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use linerate_core::packet::{Pool, PoolCache, PoolConfig};
+
+    fn packet(frame: &[u8]) -> Packet {
+        let pool = Pool::new(&PoolConfig::new("vnet", 4)).unwrap();
+        let mut packet = PoolCache::new(&[]).get(&pool).unwrap();
+        assert!(packet.set_data(frame));
+        packet
+    }
+
+    fn header(flags: u8, gso: u8, words: [u16; 4]) -> Header {
+        let mut header = [flags, gso, 0, 0, 0, 0, 0, 0, 0, 0];
+        for (to, word) in header[2..].chunks_exact_mut(2).zip(words) {
+            to.copy_from_slice(&word.to_ne_bytes());
+        }
+        header
+    }
+
+    #[test]
+    fn what_is_read_is_written_back() {
+        // Behind 34 bytes of Ethernet and IPv4: a TCP header of 32 bytes, with and without CWR.
+        let mut frame = [0; 100];
+        frame[34 + 12] = 0x80;
+        for (ecn, flags) in [(0, 0x10), (GSO_ECN, 0x90)] {
+            frame[34 + 13] = flags;
+            for (gso, l4_len) in [(GSO_TCPV4, 32), (GSO_TCPV6, 32), (GSO_UDP_L4, 8)] {
+                let ecn = if gso == GSO_UDP_L4 { 0 } else { ecn };
+                let sent = header(NEEDS_CSUM, gso | ecn, [34 + l4_len, 1448, 34, 16]);
+                let mut packet = packet(&frame);
+                assert!(read(&sent, packet.meta_mut(), 0));
+                assert_eq!(write(&packet), sent);
+            }
+        }
+        let sent = header(NEEDS_CSUM, GSO_NONE, [34 + 8, 0, 34, 6]);
+        let mut packet = packet(&frame);
+        assert!(read(&sent, packet.meta_mut(), 0));
+        assert_eq!(write(&packet), sent);
+    }
+
+    #[test]
+    fn a_tag_put_back_moves_the_checksum() {
+        let mut packet = packet(&[0; 60]);
+        assert!(read(
+            &header(NEEDS_CSUM, GSO_NONE, [0, 0, 34, 6]),
+            packet.meta_mut(),
+            4
+        ));
+        assert_eq!(
+            (packet.meta().csum_start, packet.meta().csum_offset),
+            (38, 6)
+        );
+    }
+
+    #[test]
+    fn nothing_to_do_is_all_zeros() {
+        let mut packet = packet(&[0; 60]);
+        assert!(read(
+            &header(DATA_VALID, GSO_NONE, [0; 4]),
+            packet.meta_mut(),
+            0
+        ));
+        assert!(packet.meta().offload.contains(Offload::CSUM_VALID));
+        assert_eq!(write(&packet), [0; LEN]);
+    }
+
+    #[test]
+    fn what_nobody_can_finish_is_refused() {
+        let mut packet = packet(&[0; 60]);
+        let unknown = header(0, 3, [0, 1000, 0, 0]); // UFO, which Linux gave up
+        let endless = header(0, GSO_TCPV4, [0, 0, 0, 0]);
+        let far = header(NEEDS_CSUM, GSO_NONE, [0, 0, 34, 256]);
+        for header in [unknown, endless, far] {
+            assert!(!read(&header, packet.meta_mut(), 0), "{header:?}");
+        }
+    }
+}

@@ -28,6 +28,7 @@ pub(crate) struct PlanStanza {
 
 /// `[[port]]`: a name and a specification `KIND:TARGET[,key=value...]`.
 #[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct PortStanza {
     pub(crate) name: Option<String>,
     pub(crate) spec: String,
@@ -35,15 +36,20 @@ pub(crate) struct PortStanza {
 
 impl Config {
     pub(crate) fn read(path: &Path) -> Result<Self, Error> {
-        let text = fs::read_to_string(path).map_err(|source| Error::File {
-            path: path.into(),
-            source,
-        })?;
-        toml::from_str(&text).map_err(|source| Error::Config {
-            path: path.into(),
-            source: Box::new(source),
-        })
+        read(path)
     }
+}
+
+/// Reads an appliance's file; the error shows the line.
+pub(crate) fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Error> {
+    let text = fs::read_to_string(path).map_err(|source| Error::File {
+        path: path.into(),
+        source,
+    })?;
+    toml::from_str(&text).map_err(|source| Error::Config {
+        path: path.into(),
+        source: Box::new(source),
+    })
 }
 
 impl From<PlanStanza> for PlanSpec {

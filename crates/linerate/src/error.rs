@@ -3,7 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
+use linerate_core::MemError;
 use linerate_core::env::EnvError;
+use linerate_core::port::PortError;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -22,10 +24,15 @@ pub(crate) enum Error {
         path: PathBuf,
         source: serde_json::Error,
     },
-    #[error(transparent)]
-    Memory(#[from] linerate_core::MemError),
-    #[error(transparent)]
-    Port(#[from] linerate_core::port::PortError),
+    #[error("{}", halves(.0).0)]
+    Port(#[from] PortError),
+    #[error("{}", halves(.0).0)]
+    Memory(#[from] MemError),
+    /// A demand that makes no sense, and one that would.
+    #[error("{problem}")]
+    Usage { problem: String, fix: String },
+    #[error("row `{row}` measures a port")]
+    RowWantsPort { row: &'static str },
     #[error("no benchmark row begins with `{rows}`")]
     NoSuchRow { rows: String },
     #[error("writing the output: {0}")]
@@ -42,9 +49,23 @@ impl Error {
             Self::Report { .. } => Some(
                 "give a JSON object with \"lcores\": [{\"name\", \"role\", \"cpu\", \"busy_share\"}], as `linerate l2fwd --json` prints".into(),
             ),
+            Self::Port(error) => Some(halves(error).1.unwrap_or_else(|| {
+                "correct the port; `linerate ports` lists the kinds and their options".into()
+            })),
+            Self::Memory(error) => halves(error).1,
+            Self::Usage { fix, .. } => Some(fix.clone()),
+            Self::RowWantsPort { .. } => Some("name it: `--port af_packet:eth0`".into()),
             Self::NoSuchRow { .. } => Some("`linerate bench micro --list` shows the rows".into()),
-            // Their messages end with the fix.
-            Self::Memory(_) | Self::Port(_) | Self::Output(_) => None,
+            Self::Output(_) => None,
         }
+    }
+}
+
+/// The crates below say what is wrong and what to do about it in one message, in this order.
+fn halves(error: &impl std::fmt::Display) -> (String, Option<String>) {
+    let text = error.to_string();
+    match text.rsplit_once("; ") {
+        Some((problem, fix)) => (problem.into(), Some(fix.into())),
+        None => (text, None),
     }
 }

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use apps::{bench, doctor, plan};
+use apps::{bench, demo, doctor, l2fwd, plan, ports};
 use error::Error;
 
 /// Packet-processing appliances, traffic generator and benchmarks in one binary.
@@ -25,17 +25,26 @@ struct Cli {
 enum Command {
     /// Measure the kit's own parts
     Bench(bench::Args),
+    /// Forward packets between ports of this process and show how fast; needs no root
+    Demo(demo::Args),
     /// Show what this machine can do, what is missing, and how to get it
     Doctor(doctor::Args),
+    /// Forward between ports, each to its neighbour
+    L2fwd(l2fwd::Args),
     /// Show roles and lcores as they would be placed, with warnings
     Plan(plan::Args),
+    /// Show kinds of port, their options, and the interfaces found
+    Ports(ports::Args),
 }
 
 fn run(command: Command) -> Result<(), Error> {
     match command {
         Command::Bench(args) => bench::run(&args),
+        Command::Demo(args) => demo::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::L2fwd(args) => l2fwd::run(&args),
         Command::Plan(args) => plan::run(&args),
+        Command::Ports(args) => ports::run(&args),
     }
 }
 

@@ -34,13 +34,13 @@ pub(super) unsafe fn load_words(from: *const AtomicU32, to: *mut u32, len: usize
     unsafe { copy_words(to, from.cast(), len) }
 }
 
-/// Copies `len` words, one of the two sides being atomics.
+/// Copies `len` words, of which one side may be atomics.
 ///
 /// # Safety
 /// `from` is valid for reading and `to` for writing `len` words; whoever else touches them at the
 /// same time does so by atomics.
 #[inline(always)]
-unsafe fn copy_words(to: *mut u32, from: *const u32, len: usize) {
+pub(super) unsafe fn copy_words(to: *mut u32, from: *const u32, len: usize) {
     if len >= 16 {
         let last = len - 16;
         let mut done = 0;

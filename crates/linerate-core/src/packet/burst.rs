@@ -21,12 +21,14 @@ use std::num::NonZeroU32;
 /// cache.free(&mut burst);
 /// # Ok::<(), linerate_core::MemError>(())
 /// ```
+#[repr(C, align(64))]
 pub struct Burst {
+    /// First, so that block copies do not straddle cache lines.
+    handles: [MaybeUninit<u32>; Self::CAPACITY],
     /// Ticks of the worker's clock when the burst was polled.
     pub now: u64,
     len: u32,
     limit: u32,
-    handles: [MaybeUninit<u32>; Self::CAPACITY],
 }
 
 impl Burst {
@@ -230,7 +232,10 @@ impl Burst {
     pub(crate) unsafe fn extend_from_handles(&mut self, handles: &[u32]) {
         debug_assert!(handles.len() <= self.room());
         let spare = &mut self.spare()[..handles.len()];
-        spare.write_copy_of_slice(handles);
+        // SAFETY: the spare part is as long as the handles, and exclusively borrowed.
+        unsafe {
+            crate::arch::copy_words(spare.as_mut_ptr().cast(), handles.as_ptr(), handles.len());
+        }
         self.len += handles.len() as u32;
     }
 

@@ -8,6 +8,7 @@ use super::depot::MAGAZINE;
 use super::meta::{Meta, Offload, meta_at, meta_of};
 use super::packet::Packet;
 use super::pool::{HEADROOM_BYTES, Pool, next_of, set_next};
+use crate::arch::copy_words;
 use crate::mem::space::base;
 use crate::sync::Ordering;
 use std::mem::offset_of;
@@ -35,6 +36,10 @@ pub struct PoolCache {
     bins: Vec<Bin>,
 }
 
+/// Aligned, so that block copies of whole bursts do not straddle cache lines.
+#[repr(align(64))]
+struct Stack([u32; CAPACITY]);
+
 struct Bin {
     /// The pool's slots are the handles that differ from `first` only in bits below `span`, a power
     /// of two.
@@ -46,7 +51,7 @@ struct Bin {
     limit: usize,
     /// Slots taken from the pool's shared part less those given to it: for the ledger.
     from_shared: i64,
-    stack: Box<[u32; CAPACITY]>,
+    stack: Box<Stack>,
     pool: Pool,
 }
 
@@ -66,7 +71,7 @@ impl PoolCache {
             return None;
         }
         bin.len -= 1;
-        let handle = NonZeroU32::new(bin.stack[bin.len]).expect("handles are never 0");
+        let handle = NonZeroU32::new(bin.stack.0[bin.len]).expect("handles are never 0");
         // SAFETY: the slot was free and in this cache's hands alone.
         unsafe { reset(meta_of(handle), Fresh::word(RxTemplate::default())) };
         // SAFETY: likewise, and its line was just set up.
@@ -125,7 +130,7 @@ impl PoolCache {
         }
         let count = wanted.min(bin.len);
         bin.len -= count;
-        let handles = &bin.stack[bin.len..bin.len + count];
+        let handles = &bin.stack.0[bin.len..bin.len + count];
         handles.iter().for_each(|&handle| set_up(handle));
         // SAFETY: the handles left the stack, so the burst is their only owner.
         unsafe { burst.extend_from_handles(handles) };
@@ -133,7 +138,7 @@ impl PoolCache {
     }
 
     /// Frees all packets of a burst.
-    #[inline]
+    #[inline(always)]
     pub fn free(&mut self, burst: &mut Burst) {
         self.free_front(burst, burst.len());
     }
@@ -142,7 +147,7 @@ impl PoolCache {
     ///
     /// # Panics
     /// If the burst has fewer.
-    #[inline]
+    #[inline(always)]
     pub fn free_front(&mut self, burst: &mut Burst, count: usize) {
         let handles = &burst.handles()[..count];
         match self.bins.first_mut() {
@@ -156,7 +161,11 @@ impl PoolCache {
     /// Frees one packet.
     #[inline]
     pub fn free_one(&mut self, packet: Packet) {
-        self.free_mixed(&[packet.into_handle().get()]);
+        let handle = packet.into_handle().get();
+        match self.bins.first_mut() {
+            Some(bin) if bin.owns(handle) => bin.put(&[handle]),
+            _ => self.free_mixed(&[handle]),
+        }
     }
 
     /// Free slots of a pool that the cache holds.
@@ -179,6 +188,7 @@ impl PoolCache {
     }
 
     /// Handles whose packets were consumed by the caller, of any pool.
+    #[cold]
     fn free_mixed(&mut self, handles: &[u32]) {
         for &handle in handles {
             match self.bins.iter_mut().find(|bin| bin.owns(handle)) {
@@ -208,17 +218,21 @@ impl PoolCache {
     #[inline(always)]
     fn bin(&mut self, pool: &Pool) -> &mut Bin {
         let first = pool.shared().first();
-        let index = match self.bins.iter().position(|bin| bin.first == first) {
-            Some(index) => index,
-            None => self.add(pool),
+        let index = match self.bins.first() {
+            // Nearly always the only one.
+            Some(bin) if bin.first == first => 0,
+            _ => self.find(pool),
         };
         &mut self.bins[index]
     }
 
     #[cold]
-    fn add(&mut self, pool: &Pool) -> usize {
-        self.bins.push(Bin::new(pool.clone()));
-        self.bins.len() - 1
+    fn find(&mut self, pool: &Pool) -> usize {
+        let known = self.bins.iter().position(|bin| bin.pool == *pool);
+        known.unwrap_or_else(|| {
+            self.bins.push(Bin::new(pool.clone()));
+            self.bins.len() - 1
+        })
     }
 }
 
@@ -283,7 +297,7 @@ impl Bin {
             len: 0,
             limit,
             from_shared: 0,
-            stack: Box::new([0; CAPACITY]),
+            stack: Box::new(Stack([0; CAPACITY])),
             pool,
         }
     }
@@ -306,7 +320,9 @@ impl Bin {
     /// Puts at most a burst of handles on the stack, whose packets were consumed.
     #[inline(always)]
     fn put(&mut self, handles: &[u32]) {
-        self.stack[self.len..self.len + handles.len()].copy_from_slice(handles);
+        let free = &mut self.stack.0[self.len..self.len + handles.len()];
+        // SAFETY: both are as long, and the stack is exclusively borrowed.
+        unsafe { copy_words(free.as_mut_ptr(), handles.as_ptr(), handles.len()) };
         self.len += handles.len();
         if self.len > self.limit {
             self.spill(self.limit / 2);
@@ -318,7 +334,7 @@ impl Bin {
     fn refill(&mut self, wanted: usize) -> bool {
         let shared = self.pool.shared();
         while self.len < wanted {
-            let (_, free) = self.stack.split_at_mut(self.len);
+            let (_, free) = self.stack.0.split_at_mut(self.len);
             let Some(magazine) = free.first_chunk_mut::<MAGAZINE>() else {
                 break;
             };
@@ -346,7 +362,7 @@ impl Bin {
             if self.len == CAPACITY {
                 self.spill(wanted);
             }
-            self.stack[self.len] = handle.get();
+            self.stack.0[self.len] = handle.get();
             self.len += 1;
             taken += 1;
         }
@@ -366,7 +382,7 @@ impl Bin {
     #[cold]
     fn spill(&mut self, keep: usize) {
         while self.len >= keep + MAGAZINE {
-            let Some(magazine) = self.stack[..self.len].last_chunk::<MAGAZINE>() else {
+            let Some(magazine) = self.stack.0[..self.len].last_chunk::<MAGAZINE>() else {
                 break;
             };
             if self.pool.shared().depot.put(magazine) {
@@ -384,7 +400,7 @@ impl Bin {
 
     /// Pushes the top `count` handles to the return list as one chain.
     fn push_strays(&mut self, count: usize) {
-        let chain = &self.stack[self.len - count..self.len];
+        let chain = &self.stack.0[self.len - count..self.len];
         let handle = |index: usize| NonZeroU32::new(chain[index]).expect("handles are never 0");
         let Some(last) = count.checked_sub(1) else {
             return;
@@ -411,7 +427,7 @@ impl Bin {
 
 impl Drop for Bin {
     fn drop(&mut self) {
-        while let Some(magazine) = self.stack[..self.len].last_chunk::<MAGAZINE>() {
+        while let Some(magazine) = self.stack.0[..self.len].last_chunk::<MAGAZINE>() {
             if !self.pool.shared().depot.put(magazine) {
                 break;
             }

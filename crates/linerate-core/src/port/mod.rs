@@ -2,16 +2,23 @@
 //!
 //! Two calls separate NIC from NIC: [`RxQueue::rx_burst`] and [`TxQueue::tx_burst`]. A queue is
 //! `Send` and polled through `&mut`, so that a second poller does not compile. Drivers live in
-//! `linerate-drivers`, one folder for each kind.
+//! `linerate-drivers`, one folder for each kind. [`Faulty`], [`Traced`] and [`Capture`] wrap any port.
 
+pub mod capture;
 mod error;
+pub mod faulty;
+pub mod observed;
 pub mod pcapng;
 mod spec;
 mod stats;
+pub mod traced;
 
+pub use capture::{Capture, CaptureConfig};
 pub use error::PortError;
+pub use faulty::{Faults, Faulty};
 pub use spec::{OptionHelp, Spec};
 pub use stats::{Counter, DropReason, PortStats, QueueStats};
+pub use traced::Traced;
 
 use crate::packet::{Burst, PoolCache, Pools};
 use crate::run::doorbell::Doorbell;

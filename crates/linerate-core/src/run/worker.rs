@@ -274,6 +274,15 @@ impl<S: Stage> Worker<S> {
         !self.inlets.is_empty() && self.inlets.iter().all(|inlet| inlet.ended)
     }
 
+    /// Asks every receive queue now whether no packet will come any more. Unlike
+    /// [`Worker::is_ended`] it leaves rings from other lcores aside and needs no sleep in between.
+    pub fn inputs_ended(&mut self) -> bool {
+        self.inlets.iter_mut().all(|inlet| {
+            let from_port = matches!(inlet.source, Source::Queue(_));
+            !from_port || matches!(inlet.sleep_on(), SleepOn::Ended)
+        })
+    }
+
     /// One round over all inlets; returns how many packets came.
     #[inline]
     pub fn round(&mut self) -> usize {

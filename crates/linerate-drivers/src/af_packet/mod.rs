@@ -3,23 +3,27 @@
 //! # Synopsis
 //! ```text
 //! af_packet:IFACE[,queues=N][,fanout=hash|cpu|lb|rnd|qm][,blocks=N][,block_kib=N]
-//!           [,qdisc_bypass=on|off][,promisc=on|off]
+//!           [,handover=block|frame][,qdisc_bypass=on|off][,promisc=on|off]
 //! ```
 //!
 //! # Description
 //! Works with every interface and every driver, and leaves the kernel its copy of what arrives.
 //! Needs CAP_NET_RAW. Frames that this port sends are not received by it again.
 //!
-//! *Receive*: a TPACKET_V3 ring for each queue ([`ring`]); with several queues the kernel spreads
-//! flows over them (`fanout`). The kernel hands frames over by the block: when one is full or, at
-//! low rates, after 1 ms, the shortest time there is. So a lone frame waits up to 1 ms (up to
-//! 8 ms on kernels before 6.18, whose timer counts jiffies), and a loaded port much less.
+//! *Receive*: a ring for each queue; with several queues the kernel spreads flows over them
+//! (`fanout`). With `handover=block` it is a TPACKET_V3 ring, whose frames the kernel hands over by
+//! the block: when one is full or, at low rates, after 1 ms, the shortest time there is. So a lone
+//! frame waits up to 1 ms (on kernels before 6.18, whose timer counts jiffies, up to 8 ms). With
+//! `handover=frame` it is a TPACKET_V2 ring, which hands over each frame at once: a ping through two
+//! such ports and back takes 0.03 ms at best, where blocks add about 1 ms each way. The price is
+//! room, for short frames fill 2 KiB each (packed in blocks, the same memory takes ten times
+//! as many), and a system call for each unsegmented frame.
 //!
-//! *Transmit*: `sendmmsg`, one call for a burst, and no ring. Measured side by side over veth
-//! (60-byte frames, kernel 6.18), it sends 1.05 to 1.2 times as many frames as TPACKET_V2 or V3
-//! transmit rings: the ring spares no copy for short frames, and hands drivers frames in fragments,
-//! which many have to join again. It also takes a frame of any length, and the packet is free
-//! when the call returns.
+//! *Transmit*: `sendmmsg`, one call for a burst, and no ring. Measured in turns over veth into an
+//! XDP drop (60-byte frames, kernel 6.18), it sends about 1.1 times as many frames for each second
+//! of CPU time as TPACKET_V2 and V3 transmit rings, which are equal: a ring spares no copy
+//! for short frames, and hands the device fragments, which many have to join again. It also
+//! takes frames of any length, and the packets are free when the call returns.
 //!
 //! *Correctness*: the kernel strips VLAN tags from frames; they are put back. It passes frames with
 //! unfinished checksums and of up to 64 KiB between local interfaces; both arrive as they are, with
@@ -45,6 +49,8 @@ use linerate_core::port::{
     Link, OptionHelp, Port, PortConfig, PortError, PortInfo, PortStats, Queues, Spec,
 };
 use linerate_wire::ethernet;
+use ring::HandOver;
+use rustix::net::sockopt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -81,6 +87,11 @@ pub const OPTIONS: &[OptionHelp] = &[
         help: "KiB of a block, a power of two from 4 to 4096; at least 128 for unsegmented frames; default 128",
     },
     OptionHelp {
+        key: "handover",
+        value: "block|frame",
+        help: "when received frames come: in blocks, full or after 1 ms (TPACKET_V3), or at once (TPACKET_V2); default block",
+    },
+    OptionHelp {
         key: "qdisc_bypass",
         value: "on|off",
         help: "send past the kernel's traffic control; default on",
@@ -95,6 +106,9 @@ pub const OPTIONS: &[OptionHelp] = &[
 /// Most transmit queues: each is but a socket.
 const MAX_TX_QUEUES: u16 = 64;
 
+/// Bytes, kernel overhead included, that may wait in a socket; less where the system says so.
+const BUFFER_BYTES: usize = 4 << 20;
+
 /// Reads the options and looks the interface up.
 ///
 /// # Errors
@@ -106,6 +120,11 @@ pub fn open(spec: &Spec) -> Result<AfPacket, PortError> {
     if !block_kib.is_power_of_two() {
         return Err(spec.bad("block_kib", "a power of two from 4 to 4096"));
     }
+    let hand_over = match spec.text("handover").unwrap_or("block") {
+        "block" => HandOver::Block,
+        "frame" => HandOver::Frame,
+        _ => return Err(spec.bad("handover", "block or frame")),
+    };
     let fanout = match spec.text("fanout").unwrap_or("hash") {
         "hash" => libc::PACKET_FANOUT_HASH,
         "cpu" => libc::PACKET_FANOUT_CPU,
@@ -115,7 +134,9 @@ pub fn open(spec: &Spec) -> Result<AfPacket, PortError> {
         _ => return Err(spec.bad("fanout", "hash, cpu, lb, rnd or qm")),
     };
     let port = spec.name();
-    let mac = interface.mac().map_err(|error| interface.failed(&port, "read the address", error))?;
+    let mac = interface
+        .mac()
+        .map_err(|error| interface.failed(&port, "read the address", error))?;
     if mac.is_none() {
         return Err(PortError::Unsupported {
             reason: format!("`{}` is no Ethernet device", interface.name()),
@@ -129,6 +150,7 @@ pub fn open(spec: &Spec) -> Result<AfPacket, PortError> {
             shape: ring::Shape {
                 block_bytes: block_kib << 10,
                 blocks: spec.number("blocks", 32_usize, 2..=1024)?,
+                hand_over,
             },
             fanout,
             qdisc_bypass: spec.switch("qdisc_bypass", true)?,
@@ -162,9 +184,13 @@ struct Shared {
 
 impl Port for AfPacket {
     fn info(&self) -> PortInfo {
-        let Shared { port, interface, shape, qdisc_bypass, .. } = &*self.shared;
+        let Shared {
+            port,
+            interface,
+            qdisc_bypass,
+            ..
+        } = &*self.shared;
         let mtu = interface.mtu().unwrap_or(1500) as usize;
-        let kib = shape.block_bytes >> 10;
         PortInfo {
             name: port.clone(),
             kind: KIND.name,
@@ -176,8 +202,14 @@ impl Port for AfPacket {
             tx_offloads: true,
             aligned_pool: false,
             facts: vec![
-                ("receive", format!("TPACKET_V3, {} blocks of {kib} KiB, each handed over full or after 1 ms", shape.blocks)),
-                ("transmit", format!("sendmmsg, {} traffic control", if *qdisc_bypass { "past" } else { "through" })),
+                ("receive", self.shared.shape.to_string()),
+                (
+                    "transmit",
+                    format!(
+                        "sendmmsg, {} traffic control",
+                        if *qdisc_bypass { "past" } else { "through" }
+                    ),
+                ),
             ],
         }
     }
@@ -199,7 +231,10 @@ impl Port for AfPacket {
         *group.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let mut queues = Queues::default();
         for index in 0..usize::from(config.rx_queues) {
-            let ring = self.shared.open_rx(config.rx_queues).map_err(|error| self.refused(error))?;
+            let ring = self
+                .shared
+                .open_rx(config.rx_queues)
+                .map_err(|error| self.refused(error))?;
             let shared = self.shared.clone();
             let queue = rx::Receiver::new(ring, shared, config, pools, self.counters.rx(index));
             queues.rx.push(Box::new(queue));
@@ -228,17 +263,25 @@ impl Port for AfPacket {
 impl AfPacket {
     /// Refuses an interface that is down, or whose frames fit no slot.
     fn check_interface(&self, pools: &Pools) -> Result<(), PortError> {
-        let Shared { port, interface, .. } = &*self.shared;
+        let Shared {
+            port, interface, ..
+        } = &*self.shared;
         let name = interface.name();
         let failed = |error| interface.failed(port, "read the state", error);
         if !interface.is_up().map_err(failed)? {
             return Err(PortError::Unsupported {
                 port: port.clone(),
-                reason: format!("interface `{name}` is down; bring it up with `ip link set {name} up`"),
+                reason: format!(
+                    "interface `{name}` is down; bring it up with `ip link set {name} up`"
+                ),
             });
         }
         let mtu = interface.mtu().map_err(failed)?;
-        let room = pools.iter().map(|pool| pool.room_bytes()).max().unwrap_or(0);
+        let room = pools
+            .iter()
+            .map(|pool| pool.room_bytes())
+            .max()
+            .unwrap_or(0);
         let header = ethernet::HEADER_LEN + linerate_wire::vlan::TAG_LEN;
         if mtu as usize + header > room {
             let most = room - header;
@@ -255,7 +298,9 @@ impl AfPacket {
 
     /// What the kernel refused when a queue was opened.
     fn refused(&self, error: Refused) -> PortError {
-        let Shared { port, interface, .. } = &*self.shared;
+        let Shared {
+            port, interface, ..
+        } = &*self.shared;
         let Refused(action, source) = error;
         match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => {
@@ -287,18 +332,28 @@ impl Shared {
         let step = |action| move |error| Refused(action, error);
         let index = self.interface.index().map_err(step("find the interface"))?;
         let socket = sys::socket().map_err(step("open a packet socket"))?;
-        let version = libc::tpacket_versions::TPACKET_V3 as libc::c_int;
-        sys::set_number(&socket, libc::PACKET_VERSION, version).map_err(step("choose TPACKET_V3"))?;
-        sys::set_number(&socket, libc::PACKET_VNET_HDR, 1).map_err(step("ask for offload headers"))?;
+        sys::set_number(&socket, libc::PACKET_VNET_HDR, 1)
+            .map_err(step("ask for offload headers"))?;
         // Kernels before 4.20 do not know it; what we send comes back there.
         let _ = sys::set_number(&socket, libc::PACKET_IGNORE_OUTGOING, 1);
-        let ring = ring::RxRing::new(socket, self.shape).map_err(step("set up a receive ring"))?;
+        let mtu = self.interface.mtu().map_err(step("read the MTU"))?;
+        let ring = ring::RxRing::new(socket, self.shape, mtu as usize)
+            .map_err(step("set up a receive ring"))?;
+        if self.shape.hand_over == HandOver::Frame {
+            // Holds the frames that are too long for the ring.
+            let socket = ring.socket();
+            if sockopt::set_socket_recv_buffer_size_force(socket, BUFFER_BYTES).is_err() {
+                let _ = sockopt::set_socket_recv_buffer_size(socket, BUFFER_BYTES);
+            }
+        }
         if self.promiscuous {
             sys::set_promiscuous(ring.socket(), index).map_err(step("listen promiscuously"))?;
         }
-        sys::bind(ring.socket(), index, libc::ETH_P_ALL as u16).map_err(step("bind to the interface"))?;
+        sys::bind(ring.socket(), index, libc::ETH_P_ALL as u16)
+            .map_err(step("bind to the interface"))?;
         if of > 1 {
-            self.join_group(ring.socket(), index).map_err(step("join a fan-out group"))?;
+            self.join_group(ring.socket(), index)
+                .map_err(step("join a fan-out group"))?;
         }
         Ok(ring)
     }
@@ -318,7 +373,10 @@ impl Shared {
 
     /// Opens a transmit queue.
     fn open_tx(&self) -> Result<tx::Sockets, Refused> {
-        let index = self.interface.index().map_err(|error| Refused("find the interface", error))?;
+        let index = self
+            .interface
+            .index()
+            .map_err(|error| Refused("find the interface", error))?;
         Ok(tx::Sockets {
             plain: self.open_tx_socket(index, false)?,
             offloads: self.open_tx_socket(index, true)?,
@@ -326,18 +384,16 @@ impl Shared {
     }
 
     fn open_tx_socket(&self, index: i32, offloads: bool) -> Result<OwnedFd, Refused> {
-        /// Bytes under way in the driver at most, if the system allows; kernel overhead counts.
-        const SEND_BUFFER_BYTES: usize = 4 << 20;
         let step = |action| move |error| Refused(action, error);
         let socket = sys::socket().map_err(step("open a packet socket"))?;
         if offloads {
-            sys::set_number(&socket, libc::PACKET_VNET_HDR, 1).map_err(step("ask for offload headers"))?;
+            sys::set_number(&socket, libc::PACKET_VNET_HDR, 1)
+                .map_err(step("ask for offload headers"))?;
         }
         sys::set_number(&socket, libc::PACKET_QDISC_BYPASS, self.qdisc_bypass.into())
             .map_err(step("bypass traffic control"))?;
-        use rustix::net::sockopt;
-        if sockopt::set_socket_send_buffer_size_force(&socket, SEND_BUFFER_BYTES).is_err() {
-            let _ = sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER_BYTES);
+        if sockopt::set_socket_send_buffer_size_force(&socket, BUFFER_BYTES).is_err() {
+            let _ = sockopt::set_socket_send_buffer_size(&socket, BUFFER_BYTES);
         }
         sys::bind(&socket, index, 0).map_err(step("bind to the interface"))?;
         Ok(socket)

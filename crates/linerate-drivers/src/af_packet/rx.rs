@@ -1,13 +1,17 @@
 //! A receive queue: copies frames from the ring into slots.
+//!
+//! A frame too long for a ring of V2 comes twice: cut, with its tag, in the ring, and whole, with its
+//! offload header, in the socket's queue, in the same order.
 
-use super::ring::{Frame, RxRing};
+use super::ring::{Frame, RxRing, Tag};
 use super::{Shared, sys};
 use crate::pace::Pace;
 use crate::vnet;
 use linerate_core::packet::{Burst, Packet, Pool, PoolCache, Pools};
 use linerate_core::port::{DropReason, PortConfig, QueueStats, RxQueue, SleepOn};
 use linerate_wire::{EtherType, ethernet, vlan};
-use std::os::fd::AsRawFd;
+use std::io::IoSliceMut;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 /// A receive queue.
@@ -72,9 +76,9 @@ impl Receiver {
     }
 }
 
-/// Copies a frame into a slot and puts a stripped tag back.
+/// Copies a frame into a slot.
 #[inline]
-fn receive(
+fn copy(
     frame: &Frame<'_>,
     pool: &Pool,
     cache: &mut PoolCache,
@@ -88,20 +92,64 @@ fn receive(
     }
     let mut packet = cache.get(pool).ok_or(DropReason::NoBuffer)?;
     packet.set_data(frame.data);
+    dress(packet, &frame.vnet, frame.tag, port, cache)
+}
+
+/// Reads a frame that was too long for its ring from the socket's queue.
+#[cold]
+fn take_queued(
+    socket: &OwnedFd,
+    (len, tag): (usize, Option<Tag>),
+    pools: &Pools,
+    cache: &mut PoolCache,
+    port: u16,
+) -> Result<Packet, DropReason> {
+    let mut header = [0; vnet::LEN];
+    let pool = pools.for_frame(len).ok_or(DropReason::Oversize);
+    let slot = pool.and_then(|pool| cache.get(pool).ok_or(DropReason::NoBuffer));
+    let mut packet = match slot {
+        Ok(packet) => packet,
+        Err(reason) => {
+            // The next one that was too long must find its own.
+            let _ = rustix::io::read(socket, &mut header);
+            return Err(reason);
+        }
+    };
+    packet.set_len(len);
+    let mut parts = [
+        IoSliceMut::new(&mut header),
+        IoSliceMut::new(packet.data_mut()),
+    ];
+    if rustix::io::readv(socket, &mut parts) != Ok(vnet::LEN + len) {
+        cache.free_one(packet);
+        return Err(DropReason::Malformed);
+    }
+    dress(packet, &header, tag, port, cache)
+}
+
+/// Puts a stripped tag back and notes what is left to do.
+#[inline]
+fn dress(
+    mut packet: Packet,
+    header: &vnet::Header,
+    tag: Option<Tag>,
+    port: u16,
+    cache: &mut PoolCache,
+) -> Result<Packet, DropReason> {
     packet.meta_mut().port = port;
     let mut shift = 0;
-    if let Some((tpid, tci)) = frame.tag {
+    if let Some(Tag { tpid, tci }) = tag {
         // A fresh packet has headroom for many tags, and the frame a whole header.
         shift = vlan::TAG_LEN as u16;
         let tagged = packet.prepend(vlan::TAG_LEN).is_some()
             && vlan::insert(packet.data_mut(), EtherType(tpid), tci);
         debug_assert!(tagged, "a fresh packet takes a tag");
     }
-    if !vnet::read(&frame.vnet, packet.meta_mut(), shift) {
-        cache.free_one(packet);
-        return Err(DropReason::Malformed);
+    if vnet::read(header, packet.meta_mut(), shift) {
+        return Ok(packet);
     }
-    Ok(packet)
+    cache.free_one(packet);
+    Err(DropReason::Malformed)
 }
 
 impl RxQueue for Receiver {
@@ -112,11 +160,15 @@ impl RxQueue for Receiver {
         if let Some(ring) = &mut self.ring {
             while burst.room() > 0 {
                 let Some(frame) = ring.next() else { break };
-                let fits = frame.data.len() <= self.room;
-                let pool = if fits { Some(&self.pool) } else { self.pools.for_frame(frame.data.len()) };
-                let received = match pool {
-                    Some(pool) => receive(&frame, pool, cache, self.index),
-                    None => Err(DropReason::Oversize),
+                let len = frame.data.len();
+                let received = if frame.queued && len < frame.len {
+                    let frame = (frame.len, frame.tag);
+                    take_queued(ring.socket(), frame, &self.pools, cache, self.index)
+                } else if len <= self.room {
+                    copy(&frame, &self.pool, cache, self.index)
+                } else {
+                    let pool = self.pools.for_frame(len).ok_or(DropReason::Oversize);
+                    pool.and_then(|pool| copy(&frame, pool, cache, self.index))
                 };
                 match received {
                     Ok(mut packet) => {
@@ -142,7 +194,9 @@ impl RxQueue for Receiver {
     }
 
     fn sleep_on(&mut self) -> SleepOn {
-        self.ring.as_ref().map_or(SleepOn::Nothing, |ring| SleepOn::Fd(ring.socket().as_raw_fd()))
+        self.ring.as_ref().map_or(SleepOn::Nothing, |ring| {
+            SleepOn::Fd(ring.socket().as_raw_fd())
+        })
     }
 }
 

@@ -12,7 +12,13 @@ pub(super) const SEND_MOST: usize = 64;
 /// Opens a packet socket that receives nothing until it is bound to a protocol.
 pub(super) fn socket() -> io::Result<OwnedFd> {
     // SAFETY: no pointers are passed.
-    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
+    let fd = unsafe {
+        libc::socket(
+            libc::AF_PACKET,
+            libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
+            0,
+        )
+    };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -21,13 +27,36 @@ pub(super) fn socket() -> io::Result<OwnedFd> {
 }
 
 /// Sets an option of `SOL_PACKET` to an integer.
-pub(super) fn set_number(socket: &OwnedFd, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
+pub(super) fn set_number(
+    socket: &OwnedFd,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
     set_option(socket, option, &value)
 }
 
-/// Asks for a receive ring.
-pub(super) fn set_rx_ring(socket: &OwnedFd, ring: &libc::tpacket_req3) -> io::Result<()> {
-    set_option(socket, libc::PACKET_RX_RING, ring)
+/// Asks for a receive ring of a version.
+pub(super) fn set_rx_ring(
+    socket: &OwnedFd,
+    version: libc::tpacket_versions,
+    ring: &libc::tpacket_req3,
+) -> io::Result<()> {
+    let number = match version {
+        libc::tpacket_versions::TPACKET_V1 => 0,
+        libc::tpacket_versions::TPACKET_V2 => 1,
+        libc::tpacket_versions::TPACKET_V3 => 2,
+    };
+    set_number(socket, libc::PACKET_VERSION, number)?;
+    if matches!(version, libc::tpacket_versions::TPACKET_V3) {
+        return set_option(socket, libc::PACKET_RX_RING, ring);
+    }
+    let ring = libc::tpacket_req {
+        tp_block_size: ring.tp_block_size,
+        tp_block_nr: ring.tp_block_nr,
+        tp_frame_size: ring.tp_frame_size,
+        tp_frame_nr: ring.tp_frame_nr,
+    };
+    set_option(socket, libc::PACKET_RX_RING, &ring)
 }
 
 /// Asks for all frames of an interface for as long as the socket lives.
@@ -45,14 +74,28 @@ fn set_option<T>(socket: &OwnedFd, option: libc::c_int, value: &T) -> io::Result
     let len = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel reads `len` bytes, which `value` has for the time of the call.
     let rc = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, option, std::ptr::from_ref(value).cast(), len)
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            option,
+            std::ptr::from_ref(value).cast(),
+            len,
+        )
     };
-    if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if rc < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 /// Frames that the ring had no room for since the last call.
 pub(super) fn take_drops(socket: &OwnedFd) -> u32 {
-    let mut stats = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
+    let mut stats = libc::tpacket_stats_v3 {
+        tp_packets: 0,
+        tp_drops: 0,
+        tp_freeze_q_cnt: 0,
+    };
     let mut len = size_of::<libc::tpacket_stats_v3>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes of plain integers to `stats`.
     let rc = unsafe {
@@ -81,7 +124,11 @@ pub(super) fn fanout_id(socket: &OwnedFd) -> io::Result<u16> {
             &mut len,
         )
     };
-    if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(value as u16) }
+    if rc < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(value as u16)
+    }
 }
 
 /// Binds to an interface; `protocol` 0 receives nothing, `ETH_P_ALL` everything.
@@ -98,7 +145,11 @@ pub(super) fn bind(socket: &OwnedFd, interface: i32, protocol: u16) -> io::Resul
     let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: the kernel reads `len` bytes, which `address` has.
     let rc = unsafe { libc::bind(socket.as_raw_fd(), std::ptr::from_ref(&address).cast(), len) };
-    if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if rc < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 /// The interface that a socket is bound to; negative once it was deleted.
@@ -107,8 +158,18 @@ pub(super) fn bound_to(socket: &OwnedFd) -> io::Result<i32> {
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes of plain integers to `address`.
-    let rc = unsafe { libc::getsockname(socket.as_raw_fd(), std::ptr::from_mut(&mut address).cast(), &mut len) };
-    if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(address.sll_ifindex) }
+    let rc = unsafe {
+        libc::getsockname(
+            socket.as_raw_fd(),
+            std::ptr::from_mut(&mut address).cast(),
+            &mut len,
+        )
+    };
+    if rc < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(address.sll_ifindex)
+    }
 }
 
 /// Sends up to [`SEND_MOST`] packets on a socket without offload headers and returns how many
@@ -134,7 +195,10 @@ pub(super) fn send_offloads(socket: &OwnedFd, packets: &[Packet]) -> io::Result<
     let room = headers.iter_mut().zip(&mut parts).zip(&mut messages);
     for (packet, ((header, part), message)) in packets.iter().zip(room) {
         *header = vnet::write(packet);
-        let before = libc::iovec { iov_base: header.as_mut_ptr().cast(), iov_len: vnet::LEN };
+        let before = libc::iovec {
+            iov_base: header.as_mut_ptr().cast(),
+            iov_len: vnet::LEN,
+        };
         *part = [before, data_of(packet)];
         message.msg_hdr.msg_iov = part.as_mut_ptr();
         message.msg_hdr.msg_iovlen = 2;
@@ -144,13 +208,19 @@ pub(super) fn send_offloads(socket: &OwnedFd, packets: &[Packet]) -> io::Result<
     unsafe { send(socket, &mut messages[..count]) }
 }
 
-const NO_PART: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+const NO_PART: libc::iovec = libc::iovec {
+    iov_base: std::ptr::null_mut(),
+    iov_len: 0,
+};
 // SAFETY: `mmsghdr` is integers and pointers; all zeros are a value of it.
 const NO_MESSAGE: libc::mmsghdr = unsafe { std::mem::zeroed() };
 
 fn data_of(packet: &Packet) -> libc::iovec {
     let data = packet.data();
-    libc::iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() }
+    libc::iovec {
+        iov_base: data.as_ptr().cast_mut().cast(),
+        iov_len: data.len(),
+    }
 }
 
 /// # Safety
@@ -159,7 +229,16 @@ unsafe fn send(socket: &OwnedFd, messages: &mut [libc::mmsghdr]) -> io::Result<u
     let count = messages.len() as libc::c_uint;
     // SAFETY: the caller's promise; the kernel writes only lengths, into the messages.
     let sent = unsafe {
-        libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), count, libc::MSG_DONTWAIT)
+        libc::sendmmsg(
+            socket.as_raw_fd(),
+            messages.as_mut_ptr(),
+            count,
+            libc::MSG_DONTWAIT,
+        )
     };
-    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
+    if sent < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(sent as usize)
+    }
 }

@@ -38,7 +38,9 @@ impl Sockets {
         if !offload::any(burst, duties) {
             return sys::send_plain(&self.plain, packets);
         }
-        let mut unfinished = packets.iter().map(|packet| packet.meta().offload.intersects(duties));
+        let mut unfinished = packets
+            .iter()
+            .map(|packet| packet.meta().offload.intersects(duties));
         let first = unfinished.next().unwrap_or(false);
         let run = 1 + unfinished.take_while(|&duty| duty == first).count();
         if first {
@@ -51,11 +53,22 @@ impl Sockets {
 
 impl Sender {
     pub(super) fn new(sockets: Sockets, shared: Arc<Shared>, stats: Arc<QueueStats>) -> Self {
-        Self { sockets: Some(sockets), shared, pace: Pace::new(), stats }
+        Self {
+            sockets: Some(sockets),
+            shared,
+            pace: Pace::new(),
+            stats,
+        }
     }
 
     /// Takes `count` packets that will not be sent.
-    fn drop_front(&self, burst: &mut Burst, cache: &mut PoolCache, count: usize, reason: DropReason) -> usize {
+    fn drop_front(
+        &self,
+        burst: &mut Burst,
+        cache: &mut PoolCache,
+        count: usize,
+        reason: DropReason,
+    ) -> usize {
         self.stats.dropped(reason, count as u64);
         cache.free_front(burst, count);
         count
@@ -64,7 +77,12 @@ impl Sender {
     /// What becomes of the first packet after the kernel refused it: how many packets were taken,
     /// or `None` to keep them for later.
     #[cold]
-    fn refused(&mut self, error: &io::Error, burst: &mut Burst, cache: &mut PoolCache) -> Option<usize> {
+    fn refused(
+        &mut self,
+        error: &io::Error,
+        burst: &mut Burst,
+        cache: &mut PoolCache,
+    ) -> Option<usize> {
         let (count, reason) = match error.raw_os_error() {
             // The socket's or the device's queue is full.
             Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR | libc::ENOMEM) => return None,

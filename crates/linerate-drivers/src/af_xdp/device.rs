@@ -4,8 +4,10 @@
 
 use super::options::{Mode, Options};
 use super::program::{self, Verdict};
-use super::sys::{self, Control, Interface};
-use linerate_core::port::{Link, PortError};
+use super::sys;
+use crate::link::{Interface, is_gone};
+use linerate_core::port::{Link, PortError, Spec};
+use linerate_wire::MacAddr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,9 +15,25 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Most queues that the map of sockets has room for.
 const MAX_QUEUES: u32 = 256;
 
+/// The interface as it was at one moment.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) index: u32,
+    pub(super) mac: Option<MacAddr>,
+    pub(super) mtu: u32,
+    pub(super) is_up: bool,
+    pub(super) driver: String,
+    /// Not on any bus: a veth or the like, whose peer leaves checksums unfinished.
+    pub(super) is_virtual: bool,
+    pub(super) rx_queues: u16,
+    pub(super) tx_queues: u16,
+    pub(super) merges: bool,
+    pub(super) strips_vlan: bool,
+}
+
 pub(super) struct Device {
     pub(super) options: Options,
-    control: Control,
+    interface: Interface,
     attachment: Mutex<Option<Attachment>>,
 }
 
@@ -32,54 +50,57 @@ struct Attachment {
 }
 
 impl Device {
-    pub(super) fn new(options: Options) -> Result<Self, PortError> {
-        let control = Control::new()
-            .map_err(|source| options.system("open a socket", source, "raise `ulimit -n`"))?;
+    pub(super) fn new(spec: &Spec) -> Result<Self, PortError> {
         Ok(Self {
-            options,
-            control,
+            interface: Interface::named_by(spec)?,
+            options: Options::parse(spec)?,
             attachment: Mutex::new(None),
         })
     }
 
     /// The interface as it is now.
-    pub(super) fn interface(&self) -> Result<Interface, PortError> {
-        let name = &self.options.interface;
-        self.control
-            .interface(name)
-            .map_err(|source| match source.raw_os_error() {
-                Some(libc::ENODEV) => PortError::NoInterface {
-                    port: self.options.port.clone(),
-                    interface: name.clone(),
-                    fix: "`ip link` lists those there are".into(),
-                },
-                _ => self.options.system(
-                    &format!("ask about interface `{name}`"),
-                    source,
-                    "see `ip link`",
-                ),
+    pub(super) fn find(&self) -> Result<Found, PortError> {
+        let look = || {
+            let interface = &self.interface;
+            let (driver, is_virtual) = interface.driver();
+            let (rx_queues, tx_queues) = interface.channels();
+            Ok(Found {
+                index: interface.index()?.cast_unsigned(),
+                mac: interface.mac()?,
+                mtu: interface.mtu()?,
+                is_up: interface.is_up()?,
+                driver,
+                is_virtual,
+                rx_queues,
+                tx_queues,
+                merges: interface.merges(),
+                strips_vlan: interface.strips_vlan(),
             })
+        };
+        look().map_err(|error: io::Error| match is_gone(&error) {
+            true => self.interface.missing(&self.options.port),
+            false => self
+                .interface
+                .failed(&self.options.port, "read the state", error),
+        })
     }
 
     pub(super) fn link(&self) -> Link {
-        let name = &self.options.interface;
-        match self.control.interface(name) {
-            Err(_) => Link::Down(format!("interface {name} was deleted")),
-            Ok(found) if !found.is_up => {
-                Link::Down(format!("interface {name} is down: `ip link set {name} up`"))
+        let Link::Up = self.interface.link() else {
+            return self.interface.link();
+        };
+        let index = self.interface.index().map_or(0, i32::cast_unsigned);
+        match &*self.lock() {
+            Some(attachment) if attachment.ifindex == index && attachment.link.is_some() => {
+                Link::Up
             }
-            Ok(found) if !found.is_running => {
-                Link::Down(format!("interface {name} has no carrier"))
+            Some(_) => {
+                let name = self.interface.name();
+                Link::Down(format!(
+                    "interface `{name}` came back and is being attached"
+                ))
             }
-            Ok(found) => match &*self.lock() {
-                Some(attachment)
-                    if attachment.ifindex == found.index && attachment.link.is_some() =>
-                {
-                    Link::Up
-                }
-                Some(_) => Link::Down(format!("interface {name} came back and is being attached")),
-                None => Link::Down("not started".into()),
-            },
+            None => Link::Down("not started".into()),
         }
     }
 
@@ -91,7 +112,7 @@ impl Device {
 
     /// Loads the program if need be, and attaches it if it is not attached to this interface.
     /// Whether the mode is native.
-    pub(super) fn attach(&self, interface: &Interface) -> Result<bool, PortError> {
+    pub(super) fn attach(&self, interface: &Found) -> Result<bool, PortError> {
         let mut guard = self.lock();
         if guard.is_none() {
             *guard = Some(self.load()?);
@@ -151,7 +172,7 @@ impl Device {
     fn attach_best(
         &self,
         program: BorrowedFd<'_>,
-        interface: &Interface,
+        interface: &Found,
     ) -> Result<(OwnedFd, bool, Option<String>), PortError> {
         let mode = self.options.mode;
         if mode != Mode::Generic {
@@ -176,7 +197,7 @@ impl Device {
         ))
     }
 
-    fn explain_attach(&self, error: io::Error, interface: &Interface, mode: &str) -> PortError {
+    fn explain_attach(&self, error: io::Error, interface: &Found, mode: &str) -> PortError {
         let options = &self.options;
         let name = &options.interface;
         let action = format!("attach an XDP program to `{name}` in {mode} mode");
@@ -241,7 +262,7 @@ fn is_final(error: &io::Error) -> bool {
 }
 
 /// What a driver means by its error.
-fn refusal(error: &io::Error, interface: &Interface) -> String {
+fn refusal(error: &io::Error, interface: &Found) -> String {
     match error.raw_os_error() {
         Some(libc::EOPNOTSUPP) => format!("the driver `{}` has no native XDP", interface.driver),
         Some(libc::ERANGE) => {

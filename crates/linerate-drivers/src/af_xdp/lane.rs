@@ -4,7 +4,9 @@
 //! take only when the socket dies with its interface, or a new one is there: then each hands back
 //! its part of the old socket and fetches its part of the new one. Slots that a half had lent
 //! return to the pool once the kernel cannot use them any more: when the socket is unbound, or
-//! closed by the last holder of the lane.
+//! closed by the last holder of the lane. Each socket registers the pool for itself, so that one
+//! can die and come back without the others; the same pages under two ports are one memory, and
+//! packets pass from port to port in place.
 
 use super::device::Device;
 use super::options::Choice;
@@ -151,6 +153,12 @@ impl Lane {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The socket, if there is one.
+    #[cfg(test)]
+    pub(super) fn socket(&self) -> Option<Arc<OwnedFd>> {
+        self.lock().socket.clone()
+    }
+
     /// Whether the socket is still the one that a part is of.
     #[inline(always)]
     pub(super) fn is_current(&self, generation: u64) -> bool {
@@ -279,7 +287,7 @@ impl Lane {
     /// Makes, binds and registers a socket, and leaves its parts for the halves.
     fn connect(&self, state: &mut State) -> Result<(), PortError> {
         let options = &self.device.options;
-        let interface = self.device.interface()?;
+        let interface = self.device.find()?;
         if !interface.is_up {
             let name = &options.interface;
             return Err(options.unsupported(format!(
@@ -292,7 +300,7 @@ impl Lane {
         let rings =
             |source| options.system("set up the rings", source, "use smaller ones: `ring=512`");
 
-        let socket = Arc::new(self.socket()?);
+        let socket = Arc::new(self.new_socket()?);
         let fd = socket.as_fd();
         self.register(fd)?;
         sockopt::set_xdp_umem_fill_ring_size(fd, ring).map_err(|error| rings(error.into()))?;
@@ -355,7 +363,7 @@ impl Lane {
         Ok(())
     }
 
-    fn socket(&self) -> Result<OwnedFd, PortError> {
+    fn new_socket(&self) -> Result<OwnedFd, PortError> {
         let options = &self.device.options;
         rustix::net::socket_with(
             AddressFamily::XDP,

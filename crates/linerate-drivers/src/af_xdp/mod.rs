@@ -34,17 +34,15 @@ mod tests;
 pub use options::OPTIONS;
 
 use crate::{Counters, Kind};
-use device::Device;
+use device::{Device, Found};
 use lane::{Lane, Shape};
 use linerate_core::packet::{Pool, Pools};
 use linerate_core::port::{
     Link, Port, PortConfig, PortError, PortInfo, PortStats, QueueStats, Queues, Spec,
 };
-use linerate_wire::MacAddr;
 use options::{Choice, Options};
 use queue::{Rx, Tx};
 use std::sync::Arc;
-use sys::Interface;
 
 /// The row of this driver in [`KINDS`](crate::KINDS).
 pub const KIND: Kind = Kind {
@@ -65,11 +63,11 @@ const MIN_RING: u32 = 64;
 /// # Errors
 /// [`PortError`] names a wrong option, or why the interface is not to be had.
 pub fn open(spec: &Spec) -> Result<AfXdpPort, PortError> {
-    let device = Device::new(Options::parse(spec)?)?;
-    let interface = device.interface()?;
+    let device = Device::new(spec)?;
+    let found = device.find()?;
     let port = AfXdpPort {
         device: Arc::new(device),
-        opened: interface,
+        opened: found,
         running: None,
         counters: Counters::default(),
     };
@@ -85,7 +83,7 @@ pub fn open(spec: &Spec) -> Result<AfXdpPort, PortError> {
 pub struct AfXdpPort {
     device: Arc<Device>,
     /// The interface as it was when last looked at.
-    opened: Interface,
+    opened: Found,
     running: Option<Running>,
     counters: Counters,
 }
@@ -258,11 +256,11 @@ impl Port for AfXdpPort {
         PortInfo {
             name: self.options().port.clone(),
             kind: "af_xdp",
-            mac: Some(MacAddr(self.opened.mac)),
+            mac: self.opened.mac,
             max_frame_bytes: self.opened.mtu as usize + linerate_wire::ethernet::HEADER_LEN,
             max_rx_queues: self.max_queues(self.opened.rx_queues),
             max_tx_queues: self.max_queues(self.opened.tx_queues),
-            numa_node: None,
+            numa_node: numa_node(&self.options().interface),
             tx_offloads: false,
             aligned_pool: false,
             facts,
@@ -275,7 +273,7 @@ impl Port for AfXdpPort {
                 .options()
                 .unsupported("it is started already: stop it first".into()));
         }
-        self.opened = self.device.interface()?;
+        self.opened = self.device.find()?;
         self.check_queues(config.rx_queues, "receive", self.opened.rx_queues)?;
         self.check_queues(config.tx_queues, "transmit", self.opened.tx_queues)?;
         let pool = pools.primary();
@@ -319,7 +317,7 @@ impl Port for AfXdpPort {
         for (lane, stats) in lanes.iter().zip(&tx) {
             queues
                 .tx
-                .push(Box::new(Tx::new(lane.clone(), stats.clone())));
+                .push(Box::new(Tx::new(lane.clone(), stats.clone(), pools)));
         }
         self.running = Some(Running {
             lanes,
@@ -361,4 +359,10 @@ impl Drop for AfXdpPort {
     fn drop(&mut self) {
         self.device.detach();
     }
+}
+
+/// Of the device below an interface; virtual ones have none.
+fn numa_node(interface: &str) -> Option<u32> {
+    let path = format!("/sys/class/net/{interface}/device/numa_node");
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }

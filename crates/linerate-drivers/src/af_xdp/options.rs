@@ -49,7 +49,7 @@ pub const OPTIONS: &[OptionHelp] = &[
     OptionHelp {
         key: "busy_poll",
         value: "US",
-        help: "drive the interface from the polling lcore, for so many microseconds; default 0: off",
+        help: "drive the interface from the polling lcore, for so many microseconds (a NIC's latency gains, a veth loses); default 0: off",
     },
 ];
 
@@ -126,9 +126,7 @@ impl Options {
         };
         Ok(Self {
             port: spec.name(),
-            interface: spec
-                .required_target("an interface, as in `af_xdp:eth0`")?
-                .into(),
+            interface: spec.target().into(),
             queues,
             start_queue: spec.number("start_queue", 0, 0..=255)?,
             mode,

@@ -1,10 +1,11 @@
 //! The two halves of a queue, each polled by one lcore: where packets come and go.
 
 use super::lane::{Lane, RxPart, TxPart};
-use linerate_core::packet::{Burst, Offload, Packet, Pool, PoolCache};
+use crate::offload::Finisher;
+use linerate_core::packet::{Burst, Packet, Pool, PoolCache, Pools};
 use linerate_core::port::{DropReason, QueueStats, RxQueue, SleepOn, TxQueue};
-use linerate_wire::offload::{Segments, complete_partial, looks_partial};
-use linerate_wire::{EtherType, ethernet};
+use linerate_wire::offload::{complete_partial, looks_partial};
+use linerate_wire::{EtherType, ethernet, vlan};
 use rustix::io::Errno;
 use rustix::net::xdp::{XdpDesc, XdpDescOptions};
 use rustix::net::{RecvFlags, SendFlags};
@@ -184,26 +185,36 @@ fn complete(packet: &mut Packet) -> bool {
 
 /// The sending half.
 pub(super) struct Tx {
+    sender: Sender,
+    finisher: Finisher,
+    stats: Arc<QueueStats>,
+}
+
+/// Sends what is finished; apart from [`Tx`], which finishes what is not.
+struct Sender {
     lane: Arc<Lane>,
     part: Option<TxPart>,
     stats: Arc<QueueStats>,
-    /// Frames that wait for room in the ring: segments of one that was cut.
-    segments: Vec<Packet>,
     dead_calls: u32,
 }
 
 impl Tx {
-    pub(super) fn new(lane: Arc<Lane>, stats: Arc<QueueStats>) -> Self {
+    pub(super) fn new(lane: Arc<Lane>, stats: Arc<QueueStats>, pools: &Pools) -> Self {
         let part = lane.fetch_tx();
         Self {
-            lane,
-            part,
+            sender: Sender {
+                lane,
+                part,
+                stats: stats.clone(),
+                dead_calls: 0,
+            },
             stats,
-            segments: Vec::new(),
-            dead_calls: 0,
+            finisher: Finisher::new(pools),
         }
     }
+}
 
+impl Sender {
     #[inline(always)]
     fn connected(&mut self) -> bool {
         match &self.part {
@@ -225,120 +236,55 @@ impl Tx {
         self.part.is_some()
     }
 
-    /// Makes a packet one that the wire takes: right length, nothing left to do, in the port's pool.
-    /// `None` where it was dropped, or cut into [`Tx::segments`].
-    #[inline(always)]
-    fn prepare(
-        &mut self,
-        packet: Packet,
-        max_frame_bytes: usize,
-        cache: &mut PoolCache,
-    ) -> Option<Packet> {
-        let duties = Offload::GSO | Offload::CSUM_PARTIAL | Offload::VLAN;
-        let fits = packet.len() <= max_frame_bytes && packet.len() >= ethernet::HEADER_LEN;
-        if fits && !packet.meta().offload.intersects(duties) && self.lane.pool.owns(&packet) {
-            return Some(packet);
+    /// Puts packets into the ring, as many as fit, or drops those that the wire does not take.
+    #[inline]
+    fn tx(&mut self, burst: &mut Burst, cache: &mut PoolCache) -> usize {
+        if !self.connected() {
+            return 0;
         }
-        self.finish(packet, max_frame_bytes, cache)
-    }
-
-    #[cold]
-    fn finish(
-        &mut self,
-        mut packet: Packet,
-        max_frame_bytes: usize,
-        cache: &mut PoolCache,
-    ) -> Option<Packet> {
-        let offload = packet.meta().offload;
-        if packet.len() < ethernet::HEADER_LEN {
-            return self.discard(packet, DropReason::Malformed, cache);
-        }
-        if offload.contains(Offload::VLAN) && !insert_tag(&mut packet) {
-            return self.discard(packet, DropReason::Oversize, cache);
-        }
-        if offload.intersects(Offload::GSO) {
-            self.cut(packet, max_frame_bytes, cache);
-            return None;
-        }
-        let tag_bytes = if ethertype(&packet).is_vlan() { 4 } else { 0 };
-        if packet.len() > max_frame_bytes + tag_bytes {
-            return self.discard(packet, DropReason::Oversize, cache);
-        }
-        if offload.contains(Offload::CSUM_PARTIAL) {
-            let (start, offset) = (packet.meta().csum_start, packet.meta().csum_offset);
-            let shift = if offload.contains(Offload::VLAN) {
-                4
-            } else {
-                0
-            };
-            if !complete_partial(packet.data_mut(), start + shift, offset.into()) {
-                return self.discard(packet, DropReason::Malformed, cache);
-            }
-            packet.meta_mut().offload.remove(Offload::CSUM_PARTIAL);
-            self.stats.checksums_completed.add(1);
-        }
-        if self.lane.pool.owns(&packet) {
-            return Some(packet);
-        }
-        let copy = copy_to(&self.lane.pool, packet.data(), cache);
-        match copy {
-            Some(copy) => {
-                self.stats.copied.add(1);
-                cache.free_one(packet);
-                Some(copy)
-            }
-            None => self.discard(packet, DropReason::NoBuffer, cache),
-        }
-    }
-
-    fn discard(&self, packet: Packet, reason: DropReason, cache: &mut PoolCache) -> Option<Packet> {
-        self.stats.dropped(reason, 1);
-        cache.free_one(packet);
-        None
-    }
-
-    /// Cuts an oversized frame into segments.
-    fn cut(&mut self, packet: Packet, max_frame_bytes: usize, cache: &mut PoolCache) {
-        let reason = match Segments::new(packet.data(), packet.meta().gso_size) {
-            Err(_) => Some(DropReason::Malformed),
-            Ok(segments) if segments.max_len() > max_frame_bytes + 4 => Some(DropReason::Oversize),
-            Ok(mut segments) => {
-                self.stats.segmented.add(1);
-                while segments.remaining() > 0 {
-                    let Some(mut slot) = cache.get(&self.lane.pool) else {
-                        self.stats
-                            .dropped(DropReason::NoBuffer, segments.remaining() as u64);
-                        break;
-                    };
-                    slot.set_len(self.lane.pool.room_bytes());
-                    let len = segments.write_next(slot.data_mut()).unwrap_or(0);
-                    slot.truncate(len);
-                    self.segments.push(slot);
+        self.reclaim_if(RECLAIM_AT, burst.len(), cache);
+        let Some(part) = &mut self.part else { return 0 };
+        // The completion ring has as many entries as there may be frames under way.
+        let under_way = (self.lane.shape.ring as usize).saturating_sub(part.lent.count());
+        let count = part.tx.room(burst.len()).min(under_way).min(burst.len());
+        let pool = &self.lane.pool;
+        let mut front = Burst::new();
+        burst.move_front(count, &mut front);
+        front.prefetch();
+        let (mut packets, mut bytes) = (0, 0);
+        for mut packet in front.drain() {
+            let len = packet.len();
+            if !(ethernet::HEADER_LEN..=part.max_frame_bytes).contains(&len) || !pool.owns(&packet)
+            {
+                match admit(packet, part.max_frame_bytes, pool, &self.stats, cache) {
+                    Some(admitted) => packet = admitted,
+                    None => continue,
                 }
-                self.segments.reverse();
-                None
             }
-        };
-        match reason {
-            Some(reason) => drop(self.discard(packet, reason, cache)),
-            None => cache.free_one(packet),
+            let start = packet.headroom() as u64;
+            match part.lent.give(packet) {
+                Ok(slot) => part.tx.push(XdpDesc {
+                    addr: slot + start,
+                    len: len as u32,
+                    options: XdpDescOptions::empty(),
+                }),
+                Err(stranger) => drop(stranger), // never: it is the pool's
+            }
+            packets += 1;
+            bytes += len as u64;
         }
+        part.tx.publish();
+        self.stats.passed(packets, bytes);
+        count
     }
 
-    /// Segments first; whether all of them went into the ring.
-    #[cold]
-    fn push_segments(&mut self) -> bool {
-        let Some(part) = &mut self.part else {
-            return false;
-        };
-        while part.tx.room(1) > 0 {
-            let Some(segment) = self.segments.pop() else {
-                return true;
-            };
-            self.stats.passed(1, segment.len() as u64);
-            push(part, segment);
+    /// Takes back what was sent, where much is under way or the ring lacks room.
+    #[inline]
+    fn reclaim_if(&mut self, many: usize, wanted: usize, cache: &mut PoolCache) {
+        let part = self.part.as_mut();
+        if part.is_some_and(|part| part.lent.count() >= many || part.tx.room(wanted) < wanted) {
+            self.reclaim(cache);
         }
-        self.segments.is_empty()
     }
 
     /// Takes back what was sent.
@@ -384,96 +330,35 @@ impl Tx {
     }
 }
 
-impl TxQueue for Tx {
-    #[inline]
-    fn tx_burst(&mut self, burst: &mut Burst, cache: &mut PoolCache) -> usize {
-        if !self.connected() || !self.segments.is_empty() && !self.push_segments() {
-            return 0;
-        }
-        let Some(part) = &mut self.part else { return 0 };
-        if part.tx.room(burst.len()) < burst.len() || part.lent.count() >= RECLAIM_AT {
-            self.reclaim(cache);
-        }
-        let Some(part) = &mut self.part else { return 0 };
-        // The completion ring has as many entries as there may be frames under way.
-        let under_way = (self.lane.shape.ring as usize).saturating_sub(part.lent.count());
-        let count = part.tx.room(burst.len()).min(under_way).min(burst.len());
-        let max_frame_bytes = part.max_frame_bytes;
-        let mut front = Burst::new();
-        burst.move_front(count, &mut front);
-        front.prefetch();
-        let (mut packets, mut bytes) = (0, 0);
-        for packet in front.drain() {
-            let packet = self.prepare(packet, max_frame_bytes, cache);
-            if !self.segments.is_empty() {
-                self.push_segments();
-            }
-            if let (Some(packet), Some(part)) = (packet, &mut self.part) {
-                packets += 1;
-                bytes += packet.len() as u64;
-                push(part, packet);
-            }
-        }
-        if let Some(part) = &self.part {
-            part.tx.publish();
-        }
-        self.stats.passed(packets, bytes);
-        count
-    }
-
-    fn flush(&mut self, cache: &mut PoolCache) {
-        if !self.connected() {
-            return;
-        }
-        if !self.segments.is_empty() {
-            self.push_segments();
-            if let Some(part) = &self.part {
-                part.tx.publish();
-            }
-        }
-        if self.part.as_ref().is_some_and(|part| part.lent.count() > 0) {
-            self.kick();
-            self.reclaim(cache);
-        }
-    }
-
-    fn held(&self) -> i64 {
-        (self.segments.len() + self.part.as_ref().map_or(0, |part| part.lent.count())) as i64
-    }
-}
-
-impl Drop for Tx {
-    /// Sends what waits, and waits a little for what is under way, so that no slot gets another
-    /// packet while its old one is being sent.
-    fn drop(&mut self) {
-        let mut cache = PoolCache::new(std::slice::from_ref(&self.lane.pool));
-        let end = Instant::now() + Duration::from_millis(50);
-        while self.connected()
-            && self.part.as_ref().is_some_and(|part| part.lent.count() > 0)
-            && Instant::now() < end
-        {
-            self.flush(&mut cache);
-            std::thread::yield_now();
-        }
-        let Some(part) = self.part.take() else { return };
-        let (lent, generation) = (part.lent, part.generation);
-        drop((part.tx, part.completion, part.socket));
-        self.lane.retire(lent, generation);
-    }
-}
-
-/// Puts a packet of the port's pool into the ring; there is room.
-#[inline(always)]
-fn push(part: &mut TxPart, packet: Packet) {
-    let (start, len) = (packet.headroom() as u64, packet.len() as u32);
-    match part.lent.give(packet) {
-        Ok(slot) => part.tx.push(XdpDesc {
-            addr: slot + start,
-            len,
-            options: XdpDescOptions::empty(),
-        }),
-        Err(stranger) => drop(stranger),
-    }
+/// What to do with a packet that is not simply sent: too short or long, or of another pool.
+/// `None` where it was dropped.
+#[cold]
+fn admit(
+    packet: Packet,
+    max_frame_bytes: usize,
+    pool: &Pool,
+    stats: &QueueStats,
+    cache: &mut PoolCache,
+) -> Option<Packet> {
+    let (len, bytes) = (packet.len(), packet.data());
+    let is_tagged = |bytes: &[u8]| EtherType(u16::from_be_bytes([bytes[12], bytes[13]])).is_vlan();
+    let reason = if len < ethernet::HEADER_LEN {
+        DropReason::Malformed
+    } else if len > max_frame_bytes && !(is_tagged(bytes) && len <= max_frame_bytes + vlan::TAG_LEN)
+    {
+        DropReason::Oversize
+    } else if pool.owns(&packet) {
+        return Some(packet);
+    } else if let Some(copy) = copy_to(pool, bytes, cache) {
+        stats.copied.add(1);
+        cache.free_one(packet);
+        return Some(copy);
+    } else {
+        DropReason::NoBuffer
+    };
+    stats.dropped(reason, 1);
+    cache.free_one(packet);
+    None
 }
 
 fn copy_to(pool: &Pool, bytes: &[u8], cache: &mut PoolCache) -> Option<Packet> {
@@ -485,27 +370,54 @@ fn copy_to(pool: &Pool, bytes: &[u8], cache: &mut PoolCache) -> Option<Packet> {
     None
 }
 
-fn ethertype(packet: &Packet) -> EtherType {
-    let bytes = packet.data();
-    EtherType(u16::from_be_bytes([bytes[12], bytes[13]]))
+impl TxQueue for Tx {
+    #[inline]
+    fn tx_burst(&mut self, burst: &mut Burst, cache: &mut PoolCache) -> usize {
+        let (stats, sender) = (&self.stats, &mut self.sender);
+        self.finisher
+            .tx(burst, cache, stats, |burst, cache| sender.tx(burst, cache))
+    }
+
+    fn flush(&mut self, cache: &mut PoolCache) {
+        if self.finisher.held() > 0 {
+            self.tx_burst(&mut Burst::new(), cache);
+        }
+        self.sender.flush(cache);
+    }
+
+    fn held(&self) -> i64 {
+        self.finisher.held() + self.sender.under_way() as i64
+    }
 }
 
-/// Puts the tag back that stands in the metadata.
-fn insert_tag(packet: &mut Packet) -> bool {
-    let meta = packet.meta_mut();
-    let tci = meta.vlan_tci.to_be_bytes();
-    let tpid = if meta.offload.contains(Offload::VLAN_8021AD) {
-        EtherType::SERVICE_VLAN
-    } else {
-        EtherType::VLAN
-    };
-    meta.offload.remove(Offload::VLAN | Offload::VLAN_8021AD);
-    if packet.prepend(4).is_none() {
-        return false;
+impl Sender {
+    fn flush(&mut self, cache: &mut PoolCache) {
+        if self.connected() && self.under_way() > 0 {
+            self.kick();
+            self.reclaim(cache);
+        }
     }
-    let bytes = packet.data_mut();
-    bytes.copy_within(4..16, 0);
-    bytes[12..14].copy_from_slice(&tpid.0.to_be_bytes());
-    bytes[14..16].copy_from_slice(&tci);
-    true
+
+    fn under_way(&self) -> usize {
+        self.part.as_ref().map_or(0, |part| part.lent.count())
+    }
+}
+
+impl Drop for Sender {
+    /// Sends what waits, and waits a little for what is under way, so that no slot gets another
+    /// packet while its old one is being sent.
+    fn drop(&mut self) {
+        let mut cache = PoolCache::new(std::slice::from_ref(&self.lane.pool));
+        let end = Instant::now() + Duration::from_millis(50);
+        while self.under_way() > 0 && Instant::now() < end {
+            self.flush(&mut cache);
+            std::thread::yield_now();
+        }
+        let Some(part) = self.part.take() else {
+            return;
+        };
+        let (lent, generation) = (part.lent, part.generation);
+        drop((part.tx, part.completion, part.socket));
+        self.lane.retire(lent, generation);
+    }
 }

@@ -1,4 +1,4 @@
-//! The system calls below `af_xdp`: `bpf(2)`, interface ioctls, ring mappings, socket options.
+//! The system calls below `af_xdp`: `bpf(2)`, ring mappings, socket options.
 //!
 //! Everything here is safe to call with any arguments; what the kernel refuses is an error.
 
@@ -6,7 +6,7 @@ use super::program::Insn;
 use rustix::mm::{MapFlags, ProtFlags};
 use std::ffi::c_int;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
 const MAP_CREATE: c_int = 0;
@@ -288,163 +288,6 @@ pub(super) fn set_option(
     } else {
         Ok(())
     }
-}
-
-/// What the kernel says of an interface.
-#[derive(Clone, Debug)]
-pub(super) struct Interface {
-    pub(super) index: u32,
-    pub(super) mac: [u8; 6],
-    pub(super) mtu: u32,
-    pub(super) is_up: bool,
-    pub(super) is_running: bool,
-    pub(super) driver: String,
-    /// Not on any bus: a veth or the like, whose peer leaves checksums unfinished.
-    pub(super) is_virtual: bool,
-    pub(super) rx_queues: u16,
-    pub(super) tx_queues: u16,
-    /// Whether it merges received frames (GRO) before a generic program sees them.
-    pub(super) merges: bool,
-    /// Whether it takes VLAN tags off received frames.
-    pub(super) strips_vlan: bool,
-}
-
-/// Asks for interfaces of the network name space in which it was made.
-pub(super) struct Control(OwnedFd);
-
-impl Control {
-    pub(super) fn new() -> io::Result<Self> {
-        use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-        Ok(Self(socket_with(
-            AddressFamily::INET,
-            SocketType::DGRAM,
-            SocketFlags::CLOEXEC,
-            None,
-        )?))
-    }
-
-    /// The interface of that name.
-    pub(super) fn interface(&self, name: &str) -> io::Result<Interface> {
-        let index = rustix::net::netdevice::name_to_index(self.0.as_fd(), name)?;
-        let flags = self.request(name, libc::SIOCGIFFLAGS)?;
-        // SAFETY: SIOCGIFFLAGS fills in the flags.
-        let flags = c_int::from(unsafe { flags.ifr_ifru.ifru_flags });
-        let mtu = self.request(name, libc::SIOCGIFMTU)?;
-        // SAFETY: SIOCGIFMTU fills in the MTU.
-        let mtu = unsafe { mtu.ifr_ifru.ifru_mtu } as u32;
-        let address = self.request(name, libc::SIOCGIFHWADDR)?;
-        // SAFETY: SIOCGIFHWADDR fills in the address.
-        let address = unsafe { address.ifr_ifru.ifru_hwaddr };
-        let mac = std::array::from_fn(|i| address.sa_data[i] as u8);
-        let (driver, is_virtual) = self.driver(name);
-        let (rx_queues, tx_queues) = self.channels(name);
-        Ok(Interface {
-            index,
-            mac,
-            mtu,
-            is_up: flags & libc::IFF_UP != 0,
-            is_running: flags & libc::IFF_RUNNING != 0,
-            driver,
-            is_virtual,
-            rx_queues,
-            tx_queues,
-            merges: self.value(name, ETHTOOL_GGRO).is_some_and(|on| on != 0),
-            strips_vlan: self
-                .value(name, ETHTOOL_GFLAGS)
-                .is_some_and(|flags| flags & ETH_FLAG_RXVLAN != 0),
-        })
-    }
-
-    fn request(&self, name: &str, request: libc::Ioctl) -> io::Result<libc::ifreq> {
-        let mut ifreq = named(name)?;
-        self.ioctl(request, &mut ifreq)?;
-        Ok(ifreq)
-    }
-
-    /// Runs an interface ioctl that reads and writes an `ifreq`.
-    fn ioctl(&self, request: libc::Ioctl, ifreq: &mut libc::ifreq) -> io::Result<()> {
-        // SAFETY: the interface ioctls read and write the `ifreq`, and through its data pointer
-        // (ethtool only) the buffer that `ethtool` made as long as the command wants.
-        let result = unsafe { libc::ioctl(self.0.as_raw_fd(), request, std::ptr::from_mut(ifreq)) };
-        if result < 0 {
-            Err(io::Error::last_os_error())
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Runs an ethtool command on a zeroed buffer of `N` words that starts with it.
-    fn ethtool<const N: usize>(&self, name: &str, command: u32) -> io::Result<[u32; N]> {
-        let mut words = [0; N];
-        words[0] = command;
-        let mut ifreq = named(name)?;
-        ifreq.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
-        self.ioctl(SIOCETHTOOL, &mut ifreq)?;
-        Ok(words)
-    }
-
-    /// A `struct ethtool_value`: the command and its value.
-    fn value(&self, name: &str, command: u32) -> Option<u32> {
-        self.ethtool::<2>(name, command).ok().map(|words| words[1])
-    }
-
-    /// The driver's name, and whether the device is on no bus: `struct ethtool_drvinfo`, 196 bytes.
-    fn driver(&self, name: &str) -> (String, bool) {
-        let words = self
-            .ethtool::<49>(name, ETHTOOL_GDRVINFO)
-            .unwrap_or([0; 49]);
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        let text = |at: usize| {
-            let field = &bytes[at..at + 32];
-            let end = field.iter().position(|&byte| byte == 0).unwrap_or(32);
-            String::from_utf8_lossy(&field[..end]).into_owned()
-        };
-        let bus = text(4 + 3 * 32);
-        (text(4), bus.is_empty() || bus == "N/A" || bus == "tap")
-    }
-
-    /// Receive and transmit queues in use: `struct ethtool_channels`.
-    fn channels(&self, name: &str) -> (u16, u16) {
-        let [_, _, _, _, _, rx, tx, _, combined] = self
-            .ethtool::<9>(name, ETHTOOL_GCHANNELS)
-            .unwrap_or_default();
-        let clamp = |count: u32| count.clamp(1, u32::from(u16::MAX)) as u16;
-        if rx + combined > 0 {
-            return (clamp(rx + combined), clamp(tx + combined));
-        }
-        let count = |prefix: &str| {
-            let queues = std::fs::read_dir(format!("/sys/class/net/{name}/queues"))
-                .into_iter()
-                .flatten()
-                .flatten();
-            clamp(
-                queues
-                    .filter(|queue| queue.file_name().to_string_lossy().starts_with(prefix))
-                    .count() as u32,
-            )
-        };
-        (count("rx-"), count("tx-"))
-    }
-}
-
-const SIOCETHTOOL: libc::Ioctl = 0x8946;
-const ETHTOOL_GDRVINFO: u32 = 0x03;
-const ETHTOOL_GFLAGS: u32 = 0x25;
-const ETHTOOL_GGRO: u32 = 0x2b;
-const ETHTOOL_GCHANNELS: u32 = 0x3c;
-const ETH_FLAG_RXVLAN: u32 = 1 << 8;
-
-/// An `ifreq` that names an interface; all else is zero.
-fn named(name: &str) -> io::Result<libc::ifreq> {
-    if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains('\0') {
-        return Err(io::Error::from_raw_os_error(libc::ENODEV));
-    }
-    // SAFETY: zero is a value of every field.
-    let mut ifreq: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in ifreq.ifr_name.iter_mut().zip(name.bytes()) {
-        *to = from as libc::c_char;
-    }
-    Ok(ifreq)
 }
 
 /// Runs a loaded program once over a frame and returns its verdict.

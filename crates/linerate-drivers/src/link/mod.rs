@@ -89,6 +89,51 @@ impl Interface {
         sys::set_flags(&self.socket, &self.name, flags)
     }
 
+    /// The driver's name, and whether the device is on no bus: a veth or the like.
+    pub(crate) fn driver(&self) -> (String, bool) {
+        let words = sys::ethtool_driver(&self.socket, &self.name).unwrap_or([0; 49]);
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let text = |at: usize| {
+            let field = bytes[at..at + 32].split(|&byte| byte == 0).next();
+            String::from_utf8_lossy(field.unwrap_or_default()).into_owned()
+        };
+        let bus = text(4 + 3 * 32);
+        (text(4), bus.is_empty() || bus == "N/A" || bus == "tap")
+    }
+
+    /// Receive and transmit queues in use.
+    pub(crate) fn channels(&self) -> (u16, u16) {
+        let words = sys::ethtool_channels(&self.socket, &self.name).unwrap_or_default();
+        let [_, _, _, _, _, rx, tx, _, combined] = words;
+        let clamp = |count: u32| count.clamp(1, u32::from(u16::MAX)) as u16;
+        if rx + combined > 0 {
+            return (clamp(rx + combined), clamp(tx + combined));
+        }
+        // Not every driver says; sysfs does, in the name space that it shows.
+        let count = |prefix: &str| {
+            let path = format!("/sys/class/net/{}/queues", self.name);
+            let queues = std::fs::read_dir(path).into_iter().flatten().flatten();
+            let counted =
+                queues.filter(|queue| queue.file_name().to_string_lossy().starts_with(prefix));
+            clamp(counted.count() as u32)
+        };
+        (count("rx-"), count("tx-"))
+    }
+
+    /// Whether it merges received frames (GRO).
+    pub(crate) fn merges(&self) -> bool {
+        const ETHTOOL_GGRO: u32 = 0x2b;
+        sys::ethtool_value(&self.socket, &self.name, ETHTOOL_GGRO).is_ok_and(|on| on != 0)
+    }
+
+    /// Whether it takes VLAN tags off received frames.
+    pub(crate) fn strips_vlan(&self) -> bool {
+        const ETHTOOL_GFLAGS: u32 = 0x25;
+        const ETH_FLAG_RXVLAN: u32 = 1 << 8;
+        let flags = sys::ethtool_value(&self.socket, &self.name, ETHTOOL_GFLAGS);
+        flags.is_ok_and(|flags| flags & ETH_FLAG_RXVLAN != 0)
+    }
+
     /// Whether frames can come and go.
     pub(crate) fn link(&self) -> Link {
         let name = &self.name;

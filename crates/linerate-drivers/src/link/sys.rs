@@ -97,3 +97,35 @@ pub(super) fn set_mac(socket: &OwnedFd, name: &str, mac: [u8; 6]) -> io::Result<
     request.ifr_ifru.ifru_hwaddr = address;
     ioctl(socket, libc::SIOCSIFHWADDR as c_ulong, &mut request)
 }
+
+/// `struct ethtool_value`: a command and its value.
+pub(super) fn ethtool_value(socket: &OwnedFd, name: &str, command: u32) -> io::Result<u32> {
+    ethtool::<2>(socket, name, command).map(|words| words[1])
+}
+
+/// `struct ethtool_drvinfo`: texts of 32 bytes from the second word on.
+pub(super) fn ethtool_driver(socket: &OwnedFd, name: &str) -> io::Result<[u32; 49]> {
+    const ETHTOOL_GDRVINFO: u32 = 0x03;
+    ethtool(socket, name, ETHTOOL_GDRVINFO)
+}
+
+/// `struct ethtool_channels`: maxima, and then counts, of receive, transmit, other and combined.
+pub(super) fn ethtool_channels(socket: &OwnedFd, name: &str) -> io::Result<[u32; 9]> {
+    const ETHTOOL_GCHANNELS: u32 = 0x3c;
+    ethtool(socket, name, ETHTOOL_GCHANNELS)
+}
+
+/// Runs an ethtool command on a structure of `N` words; its callers above know how many it has.
+fn ethtool<const N: usize>(socket: &OwnedFd, name: &str, command: u32) -> io::Result<[u32; N]> {
+    const SIOCETHTOOL: libc::Ioctl = 0x8946;
+    let mut words = [0; N];
+    words[0] = command;
+    let mut request = request(name);
+    request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
+    // SAFETY: the request outlives the call, and the command writes the words it points to.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(words)
+}

@@ -12,6 +12,8 @@ use std::ops::Range;
 const BUFFER_BYTES: usize = 1 << 18;
 /// Longest record: what is longer is taken for damage.
 const LONGEST_RECORD_BYTES: usize = 16 << 20;
+/// In the link type field of a pcap file: its four top bits count the 16-bit words of check sequence.
+const HAS_CHECK_SEQUENCE: u32 = 1 << 26;
 const NS_PER_SECOND: u64 = 1_000_000_000;
 
 /// Why a capture cannot be read, or not any further.
@@ -77,8 +79,13 @@ pub struct Reader {
 
 enum Kind {
     Unknown,
-    Legacy { nanoseconds: bool },
-    Ng { interfaces: Vec<Interface> },
+    Legacy {
+        nanoseconds: bool,
+        check_bytes: usize,
+    },
+    Ng {
+        interfaces: Vec<Interface>,
+    },
 }
 
 #[derive(Clone, Copy)]
@@ -213,15 +220,36 @@ impl Reader {
         };
         let (timestamp_ns, at) = match (content, &mut self.kind) {
             (PcapBlockOwned::LegacyHeader(header), kind) => {
-                check_link_type(header.network)?;
+                // draft-ietf-opsawg-pcap 4: the upper bits tell of frame check sequences.
+                let field = header.network.0.cast_unsigned();
+                check_link_type(Linktype((field & 0xffff).cast_signed()))?;
+                let has_check = field & HAS_CHECK_SEQUENCE != 0;
                 *kind = Kind::Legacy {
                     nanoseconds: header.is_nanosecond_precision(),
+                    check_bytes: if has_check {
+                        (field >> 28) as usize * 2
+                    } else {
+                        0
+                    },
                 };
                 return Ok(Ok(Step::Other { block }));
             }
-            (PcapBlockOwned::Legacy(packet), Kind::Legacy { nanoseconds }) => {
+            (
+                PcapBlockOwned::Legacy(packet),
+                Kind::Legacy {
+                    nanoseconds,
+                    check_bytes,
+                },
+            ) => {
                 let fraction = u64::from(packet.ts_usec) * if *nanoseconds { 1 } else { 1000 };
                 let captured = packet.data.len().min(packet.caplen as usize);
+                // Ports carry frames without their check sequence, so what there is of it goes.
+                let whole = (packet.origlen as usize).saturating_sub(*check_bytes);
+                let captured = if *check_bytes > 0 {
+                    captured.min(whole)
+                } else {
+                    captured
+                };
                 (
                     u64::from(packet.ts_sec) * NS_PER_SECOND + fraction,
                     span(&packet.data[..captured]),
@@ -303,7 +331,14 @@ fn check_link_type(found: Linktype) -> Result<(), ReadError> {
     if found == Linktype::ETHERNET {
         Ok(())
     } else {
-        Err(ReadError::LinkType(found.to_string()))
+        let name = found.to_string();
+        let has_name = !name.starts_with("Linktype(");
+        let number = found.0;
+        Err(ReadError::LinkType(if has_name {
+            format!("{number} ({name})")
+        } else {
+            number.to_string()
+        }))
     }
 }
 

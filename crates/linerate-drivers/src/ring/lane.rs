@@ -2,8 +2,9 @@
 
 use linerate_core::arch::CachePadded;
 use linerate_core::packet::{Burst, Packet, PoolCache};
-use linerate_core::port::{DropReason, QueueStats, RxQueue, TxQueue};
+use linerate_core::port::{DropReason, QueueStats, RxQueue, SleepOn, TxQueue};
 use linerate_core::ring::{Pop, Push, RingMeter, spsc};
+use linerate_core::run::doorbell::Doorbell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,6 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(super) struct Lane {
     /// Whether a receive queue has the ring's end: read with each transmit.
     heard: CachePadded<AtomicBool>,
+    /// Rung with each transmit. None in a loop, whose sender is mostly the receiver, and where the
+    /// process is out of descriptors: then the receiver naps instead.
+    bell: Option<Arc<Doorbell>>,
     meter: RingMeter,
     home: Mutex<Home>,
 }
@@ -20,8 +24,8 @@ struct Home {
     taker: Option<spsc::Consumer<Packet>>,
 }
 
-/// `count` lanes of `size` packets each.
-pub(super) fn lanes(count: u16, size: usize) -> Vec<Arc<Lane>> {
+/// `count` lanes of `size` packets each; with `bells` a sender wakes its receiver.
+pub(super) fn lanes(count: u16, size: usize, bells: bool) -> Vec<Arc<Lane>> {
     let lane = |_| {
         let (putter, taker) = spsc::ring(size);
         let meter = taker.meter();
@@ -31,6 +35,7 @@ pub(super) fn lanes(count: u16, size: usize) -> Vec<Arc<Lane>> {
         });
         Arc::new(Lane {
             heard: CachePadded::new(AtomicBool::new(false)),
+            bell: bells.then(|| Doorbell::new().ok().map(Arc::new)).flatten(),
             meter,
             home,
         })
@@ -125,6 +130,13 @@ impl RxQueue for Receiver {
         count
     }
 
+    fn sleep_on(&mut self) -> SleepOn {
+        match &self.lane.bell {
+            Some(bell) => SleepOn::Doorbell(bell.clone()),
+            None => SleepOn::Nothing,
+        }
+    }
+
     fn held(&self) -> i64 {
         -(self.taken as i64)
     }
@@ -165,6 +177,11 @@ impl TxQueue for Sender {
         let count = putter.push_burst(burst);
         self.stats.passed(count as u64, bytes - burst.bytes());
         self.given += count as u64;
+        if let Some(bell) = &self.lane.bell
+            && count > 0
+        {
+            bell.ring();
+        }
         count
     }
 

@@ -82,7 +82,10 @@ pub struct RingPort {
 /// # Panics
 /// If `size` is 0 or above [`linerate_core::ring::MAX_CAPACITY`].
 pub fn pair(name: &str, queues: u16, size: usize) -> (RingPort, RingPort) {
-    let (there, back) = (lane::lanes(queues, size), lane::lanes(queues, size));
+    let (there, back) = (
+        lane::lanes(queues, size, true),
+        lane::lanes(queues, size, true),
+    );
     (
         RingPort::new(name, &there, &back),
         RingPort::new(name, &back, &there),
@@ -94,7 +97,7 @@ pub fn pair(name: &str, queues: u16, size: usize) -> (RingPort, RingPort) {
 /// # Panics
 /// As [`pair`].
 pub fn looped(name: &str, queues: u16, size: usize) -> RingPort {
-    let lanes = lane::lanes(queues, size);
+    let lanes = lane::lanes(queues, size, false);
     RingPort::new(name, &lanes, &lanes)
 }
 

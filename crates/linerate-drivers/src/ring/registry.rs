@@ -50,7 +50,7 @@ impl Registry {
             return Ok(port);
         }
         let wire = self.0.entry(name.into()).or_insert_with(|| {
-            let lanes = [lanes(queues, size), lanes(queues, size)];
+            let lanes = [lanes(queues, size, true), lanes(queues, size, true)];
             Wire {
                 size,
                 queues,

@@ -36,6 +36,7 @@ fn af_packet_conforms() {
         ..wire("af_packet, small blocks", ",block_kib=4,blocks=64")
     }
     .conforms();
+    wire("af_packet, V2", ",handover=frame").conforms();
     Wire {
         queues: 3,
         ..wire("af_packet, 3 queues", ",queues=3")

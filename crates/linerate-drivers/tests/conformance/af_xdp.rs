@@ -1,65 +1,28 @@
-//! af_xdp: over a veth pair, in each mode.
+//! af_xdp: over a veth pair in a network name space of its own, in each mode.
 
+use crate::netns::Namespace;
 use crate::suite::{Pair, Wire};
 use linerate_core::port::Port;
 use linerate_drivers::Drivers;
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-
-static NEXT: AtomicU32 = AtomicU32::new(0);
-
-fn run(command: &str) -> bool {
-    let mut words = command.split_whitespace();
-    let mut command = Command::new(words.next().unwrap());
-    command
-        .args(words)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
-}
-
-/// A veth pair, gone with the value.
-struct Veth([String; 2]);
-
-impl Veth {
-    fn new(queues: u16) -> Result<Self, String> {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let ends = ["a", "b"].map(|end| format!("lc{}{end}{number}", std::process::id()));
-        let [a, b] = &ends;
-        let many = format!("numrxqueues {queues} numtxqueues {queues}");
-        if !run(&format!(
-            "ip link add {a} {many} type veth peer name {b} {many}"
-        )) {
-            return Err("needs CAP_NET_ADMIN to make a veth pair".into());
-        }
-        for end in &ends {
-            run(&format!("sysctl -qw net.ipv6.conf.{end}.disable_ipv6=1"));
-            run(&format!("ip link set {end} up"));
-        }
-        Ok(Self(ends))
-    }
-}
-
-impl Drop for Veth {
-    fn drop(&mut self) {
-        run(&format!("ip link del {}", self.0[0]));
-    }
-}
 
 fn over_veth(options: &'static str, queues: u16) -> impl Fn() -> Result<Pair, String> {
     move || {
-        let veth = Veth::new(queues)?;
-        let open = |end: &str| -> Box<dyn Port> {
-            Drivers::new()
-                .open(&format!("af_xdp:{end}{options}"))
-                .unwrap()
+        let namespace = Namespace::new()?;
+        let many = format!("numrxqueues {queues} numtxqueues {queues}");
+        namespace.ip(&format!("link add x0 {many} type veth peer name x1 {many}"));
+        for name in ["x0", "x1"] {
+            namespace.quiet(name);
+            namespace.ip(&format!("link set {name} up"));
+        }
+        let inside = namespace.enter();
+        let open = |name: &str| -> Box<dyn Port> {
+            let spec = format!("af_xdp:{name}{options}");
+            Drivers::new().open(&spec).unwrap()
         };
-        let [a, b] = [&veth.0[0], &veth.0[1]].map(|end| open(end));
         Ok(Pair {
-            a,
-            b,
-            guard: Box::new(veth),
+            a: open("x0"),
+            b: open("x1"),
+            guard: Box::new((inside, namespace)),
         })
     }
 }

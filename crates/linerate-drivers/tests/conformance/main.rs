@@ -7,6 +7,7 @@ mod suite;
 
 mod af_packet;
 mod af_xdp;
+mod middleware;
 mod null;
 mod pcap;
 mod ring;

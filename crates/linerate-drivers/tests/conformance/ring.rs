@@ -1,7 +1,8 @@
 //! ring: by name, programmatically, with several queues, and looped.
 
 use crate::suite::{self, Pair, Wire};
-use linerate_core::port::{DropReason, Port};
+use linerate_core::packet::{Burst, PoolCache};
+use linerate_core::port::{DropReason, Port, PortConfig, SleepOn};
 use linerate_drivers::{Drivers, ring};
 
 fn named(spec: &'static str) -> impl Fn() -> Result<Pair, String> {
@@ -80,4 +81,26 @@ fn frames_for_nobody_are_counted_by_reason() {
     let name = DropReason::ALL[DropReason::NoPeer as usize].1;
     assert_eq!(a.port.stats().tx_drops, [(name, 10)]);
     assert!(b.stop().is_ok());
+}
+
+#[test]
+fn a_sender_wakes_a_receiver_that_sleeps() {
+    let pools = suite::pools(false);
+    let (mut a, mut b) = ring::pair("w", 1, 64);
+    let mut queue = b
+        .start(&PortConfig::default(), &pools)
+        .unwrap()
+        .rx
+        .remove(0);
+    a.start(&PortConfig::default(), &pools).map(drop).unwrap();
+    let SleepOn::Doorbell(bell) = queue.sleep_on() else {
+        panic!("no doorbell")
+    };
+    bell.prepare_sleep();
+    let mut a = suite::End::new(Box::new(a), &pools);
+    a.start(0, 1, &pools);
+    assert!(a.send(0, 60, &pools));
+    assert!(bell.nap(suite::PATIENCE).unwrap(), "woken, not timed out");
+    let mut cache = PoolCache::new(pools.as_slice());
+    assert_eq!(queue.rx_burst(&mut Burst::new(), &mut cache), 1);
 }

@@ -8,13 +8,19 @@ use linerate_wire::ipv4::Ipv4;
 
 #[test]
 fn stripped_tags_come_back_byte_for_byte() {
+    ["", ",handover=frame"]
+        .iter()
+        .for_each(|options| tags_come_back(options));
+}
+
+fn tags_come_back(options: &str) {
     let Some(namespace) = namespace() else { return };
     namespace.veth("g0", "d0");
     let _inside = namespace.enter();
     let pools = pools(false);
     let (mut g0, mut d0) = (
         End::new("af_packet:g0", 1, &pools),
-        End::new("af_packet:d0", 1, &pools),
+        End::new(&format!("af_packet:d0{options}"), 1, &pools),
     );
     let stacks: [&[(u16, u16)]; 5] = [
         &[],
@@ -195,13 +201,19 @@ fn unsegmented(tags: &[(u16, u16)]) -> (Vec<u8>, u16) {
 
 #[test]
 fn unsegmented_frames_pass_whole_also_with_tags() {
+    ["", ",handover=frame"]
+        .iter()
+        .for_each(|options| unsegmented_frames_pass(options));
+}
+
+fn unsegmented_frames_pass(options: &str) {
     let Some(namespace) = namespace() else { return };
     namespace.veth("g0", "d0");
     let _inside = namespace.enter();
     let pools = pools(true);
     let (mut g0, mut d0) = (
         End::new("af_packet:g0", 1, &pools),
-        End::new("af_packet:d0", 1, &pools),
+        End::new(&format!("af_packet:d0{options}"), 1, &pools),
     );
     for tags in [&[][..], &[(0x8100, 5)], &[(0x88a8, 5)]] {
         let (sent, csum_start) = unsegmented(tags);
@@ -256,13 +268,19 @@ fn unsegmented_frames_pass_whole_also_with_tags() {
 
 #[test]
 fn unsegmented_frames_without_large_slots_are_counted() {
+    ["", ",handover=frame"]
+        .iter()
+        .for_each(|options| unsegmented_frames_are_counted(options));
+}
+
+fn unsegmented_frames_are_counted(options: &str) {
     let Some(namespace) = namespace() else { return };
     namespace.veth("g0", "d0");
     let _inside = namespace.enter();
     let (small, both) = (pools(false), pools(true));
     let (mut g0, mut d0) = (
         End::new("af_packet:g0", 1, &both),
-        End::new("af_packet:d0", 1, &small),
+        End::new(&format!("af_packet:d0{options}"), 1, &small),
     );
     let (sent, csum_start) = unsegmented(&[]);
     let mut burst = Burst::new();

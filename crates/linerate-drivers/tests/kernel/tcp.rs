@@ -162,6 +162,9 @@ fn over_packet_sockets() {
         let seen = through(&middle, &left, &right, specs, finish, "10.0.0.2");
         assert!(seen.partial > 0 && seen.gso > 0, "{seen:?}");
     }
+    let at_once = ["af_packet:d0,handover=frame", "af_packet:d1,handover=frame"];
+    let seen = through(&middle, &left, &right, at_once, false, "10.0.0.2");
+    assert!(seen.partial > 0 && seen.gso > 0, "{seen:?}");
     // The same in a VLAN, whose tag the kernel strips from every frame.
     if !left
         .run("ip", "link add link g0 name g0.5 type vlan id 5")

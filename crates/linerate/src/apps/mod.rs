@@ -1,5 +1,9 @@
 //! The subcommands, one file or folder each.
 
 pub(crate) mod bench;
+pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod l2fwd;
 pub(crate) mod plan;
+pub(crate) mod ports;
+mod runtime;

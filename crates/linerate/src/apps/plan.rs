@@ -4,9 +4,10 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use linerate_core::env::{Clock, EnvError, Plan, PlanSpec, PortPlace, Suggestion, Topology};
+use linerate_core::env::{Clock, EnvError, Plan, PortPlace, Suggestion, Topology};
 use serde::Serialize;
 
+use super::runtime::PlanArgs;
 use crate::config::{Config, PlanStanza, PortStanza};
 use crate::error::Error;
 use crate::report::{self, Cell, Column, LcoreReport, MachineFacts, RunReport, Table, Tone};
@@ -20,18 +21,8 @@ pub(crate) struct Args {
     /// Read [plan] and [[port]] from this TOML file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Slots of the background role, such as 0
-    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
-    bg: Option<String>,
-    /// Slots that poll ports, such as 1-2
-    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
-    io: Option<String>,
-    /// Slots that process packets, such as 3-7
-    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
-    eu: Option<String>,
-    /// The CPU behind each slot, such as 2,4,6-9: slot n is the n-th
-    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
-    cpus: Option<String>,
+    #[command(flatten)]
+    plan: PlanArgs,
     /// A port that will be polled, such as af_xdp:eth0; may be repeated
     #[arg(long, value_name = "SPEC")]
     port: Vec<String>,
@@ -57,7 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         .map(Config::read)
         .transpose()?
         .unwrap_or_default();
-    let spec = overridden(config.plan.unwrap_or_default(), args);
+    let spec = args.plan.over(config.plan.unwrap_or_default());
     let stated = args.port.iter().map(|spec| PortStanza {
         name: None,
         spec: spec.clone(),
@@ -78,18 +69,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     report::print_json(&Report::new(machine, &plan, &topology, &places))
 }
 
-/// The file's stanza, where the command line does not say otherwise.
-fn overridden(stanza: PlanStanza, args: &Args) -> PlanSpec {
-    PlanSpec {
-        bg: args.bg.clone().or(stanza.bg),
-        io: args.io.clone().or(stanza.io),
-        eu: args.eu.clone().or(stanza.eu),
-        cpus: args.cpus.clone().or(stanza.cpus),
-    }
-}
-
 /// Where a port is: `KIND:TARGET,...` of the kinds that stand on a device.
-fn place(port: &PortStanza, topology: &Topology) -> Result<PortPlace, EnvError> {
+pub(crate) fn place(port: &PortStanza, topology: &Topology) -> Result<PortPlace, EnvError> {
     let (kind, rest) = port.spec.split_once(':').unwrap_or((&port.spec, ""));
     let target = rest.split(',').next().unwrap_or_default();
     let node = match kind {

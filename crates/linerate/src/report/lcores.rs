@@ -34,10 +34,15 @@ impl RunReport {
             path: path.into(),
             source,
         })?;
-        serde_json::from_str(&text).map_err(|source| Error::Report {
-            path: path.into(),
-            source,
-        })
+        // Of JSON lines the last one holds the totals.
+        let last = text.trim_end().lines().last().unwrap_or_default();
+        let whole = serde_json::from_str(&text);
+        whole
+            .or_else(|error| serde_json::from_str(last).map_err(|_| error))
+            .map_err(|source| Error::Report {
+                path: path.into(),
+                source,
+            })
     }
 
     /// The loads as the planner takes them.

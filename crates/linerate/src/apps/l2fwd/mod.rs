@@ -1,0 +1,261 @@
+//! `linerate l2fwd`: forward between ports, each to its neighbour, as DPDK's l2fwd does.
+//!
+//! Ports 0 and 1 are neighbours, 2 and 3, and so on; an odd last port forwards to itself, or
+//! `--pairs` says otherwise. Each io lcore of the plan runs to completion: it polls its share of
+//! the queues, rewrites and sends. The rest is [`runtime`](super::runtime)'s.
+
+mod pairs;
+mod show;
+pub(crate) mod stage;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use linerate_core::env::{Clock, Placement, Plan, PlanSpec, PortPlace, Role, Topology};
+use linerate_core::run::{Egress, Stage};
+use linerate_wire::ethernet::MacAddr;
+use serde::Deserialize;
+
+use super::plan;
+use super::runtime::{Interrupts, OpenPort, Options, PlanArgs, Rig, Running, Sample};
+use crate::config::{self, PlanStanza, PortStanza};
+use crate::error::Error;
+use crate::report::MachineFacts;
+use stage::{L2fwd, Route};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Ports, each KIND:TARGET[,key=value...]: two or more, forwarded in pairs
+    #[arg(value_name = "PORT", required_unless_present = "config")]
+    ports: Vec<String>,
+    /// Read [plan], [[port]] and [l2fwd] from this TOML file
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Who forwards to whom, by name or number: a:b,c:d. Default: 0:1,2:3, an odd last to itself
+    #[arg(long, value_name = "A:B,...")]
+    pairs: Option<String>,
+    /// Leave the MAC addresses as they are
+    #[arg(long)]
+    no_mac_update: bool,
+    /// Seconds between two tables of statistics; 0 prints only the totals
+    #[arg(long, value_name = "SECONDS")]
+    period: Option<f64>,
+    /// Seconds after which to end; default: on Ctrl-C, or when every input has ended
+    #[arg(long, value_name = "SECONDS")]
+    duration: Option<f64>,
+    /// Receive queues of each port
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    queues: Option<u16>,
+    /// Packets polled at once
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    burst: Option<u16>,
+    /// Packets alive at once; default: by ports and queues
+    #[arg(long, value_name = "N")]
+    pool_slots: Option<u32>,
+    /// Poll without ever sleeping
+    #[arg(long)]
+    no_sleep: bool,
+    #[command(flatten)]
+    plan: PlanArgs,
+    /// Print JSON: one line each period, and one with the totals
+    #[arg(long)]
+    json: bool,
+}
+
+/// A configuration file of this command.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    plan: Option<PlanStanza>,
+    #[serde(default)]
+    port: Vec<PortStanza>,
+    #[serde(default)]
+    l2fwd: Stanza,
+}
+
+/// `[l2fwd]`: the options under their own names; the command line goes before.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Stanza {
+    pairs: Option<String>,
+    mac_update: Option<bool>,
+    period: Option<f64>,
+    duration: Option<f64>,
+    queues: Option<u16>,
+    burst: Option<u16>,
+    pool_slots: Option<u32>,
+    sleep: Option<bool>,
+}
+
+/// What was asked for, from both places, checked.
+struct Settings {
+    ports: Vec<PortStanza>,
+    plan: PlanSpec,
+    outs: Vec<u16>,
+    mac_update: bool,
+    period: Option<Duration>,
+    duration: Option<Duration>,
+    options: Options,
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    let settings = Settings::read(args)?;
+    let topology = Topology::machine()?;
+    let plan = Plan::build(
+        &settings.plan,
+        &topology,
+        &places(&settings.ports, &topology),
+    )?;
+    let interrupts = Interrupts::catch()?;
+    let specs: Vec<_> = settings
+        .ports
+        .iter()
+        .map(|port| (port.name.clone(), port.spec.clone()))
+        .collect();
+    let rig = Rig::open(&specs, Clock::calibrate())?;
+    // Before anything runs that would look like stolen time.
+    let machine = MachineFacts::gather(&rig.clock)?;
+    let routes = routes(&rig.ports, &settings.outs);
+    let lcores: Vec<&Placement> = plan.role(Role::Io).collect();
+    if settings.mac_update {
+        let stage = |egress: &mut Egress| L2fwd::<true>::new(&routes, egress);
+        forward(
+            rig.start(&settings.outs, &lcores, &settings.options, stage)?,
+            &settings,
+            &machine,
+            &interrupts,
+        )
+    } else {
+        let stage = |egress: &mut Egress| L2fwd::<false>::new(&routes, egress);
+        forward(
+            rig.start(&settings.outs, &lcores, &settings.options, stage)?,
+            &settings,
+            &machine,
+            &interrupts,
+        )
+    }
+}
+
+/// How often to look whether every input has ended.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Watches the workers until the end, and shows what they did.
+fn forward<S: Stage>(
+    running: Running<S>,
+    settings: &Settings,
+    machine: &MachineFacts,
+    interrupts: &Interrupts,
+) -> Result<(), Error> {
+    show::started(&running, &settings.outs, settings.json)?;
+    let began = Instant::now();
+    let first = Sample::take(&running);
+    let end = settings.duration.map(|duration| began + duration);
+    let mut previous = first.clone();
+    let mut table = settings.period.map(|period| began + period);
+    let mut received = u64::MAX;
+    loop {
+        let events = [Some(Instant::now() + LOOK), end, table];
+        let next = events.into_iter().flatten().min().unwrap_or(began);
+        if interrupts.wait_until(next) {
+            break;
+        }
+        let now = Instant::now();
+        let sample = Sample::take(&running);
+        if let Some((due, period)) = table.zip(settings.period).filter(|(due, _)| now >= *due) {
+            show::period(&sample.since(&previous), began.elapsed(), settings.json)?;
+            previous = sample.clone();
+            table = Some(due.max(now - period) + period);
+        }
+        // Inputs that ended bring nothing more, so only then are the workers asked.
+        let quiet = sample.received() == received;
+        received = sample.received();
+        if end.is_some_and(|end| now >= end) || (quiet && running.is_ended()) {
+            break;
+        }
+    }
+    let memory = running.memory.clone();
+    let (last, complaints) = running.stop();
+    show::totals(&last.since(&first), machine, &memory, settings.json)?;
+    for complaint in complaints {
+        eprintln!("warning: {complaint}");
+    }
+    Ok(())
+}
+
+/// Source and destination addresses as DPDK's l2fwd: the sending port's own, or one made up for
+/// it, and 02:00:00:00:00:NN with its number.
+fn routes(ports: &[OpenPort], outs: &[u16]) -> Vec<Route> {
+    let route = |&out: &u16| {
+        let number = out as u8;
+        Route {
+            out,
+            src: ports[usize::from(out)]
+                .info
+                .mac
+                .unwrap_or(MacAddr([2, 0, 0, 0, 1, number])),
+            dst: MacAddr::local(number),
+        }
+    };
+    outs.iter().map(route).collect()
+}
+
+/// Where the ports are; the drivers say best what is wrong with one.
+fn places(ports: &[PortStanza], topology: &Topology) -> Vec<PortPlace> {
+    let unknown = |port: &PortStanza| PortPlace {
+        name: port.spec.clone(),
+        node: None,
+    };
+    ports
+        .iter()
+        .map(|port| plan::place(port, topology).unwrap_or_else(|_| unknown(port)))
+        .collect()
+}
+
+impl Settings {
+    fn read(args: &Args) -> Result<Self, Error> {
+        let file: File = args
+            .config
+            .as_deref()
+            .map(config::read)
+            .transpose()?
+            .unwrap_or_default();
+        let stated = args.ports.iter().map(|spec| PortStanza {
+            name: None,
+            spec: spec.clone(),
+        });
+        let ports: Vec<PortStanza> = file.port.into_iter().chain(stated).collect();
+        let stanza = file.l2fwd;
+        let names = pairs::names(&ports)?;
+        let outs = pairs::outs(&names, args.pairs.as_deref().or(stanza.pairs.as_deref()))?;
+        let period = seconds("period", args.period.or(stanza.period).unwrap_or(10.0))?;
+        let duration = args
+            .duration
+            .or(stanza.duration)
+            .map(|value| seconds("duration", value))
+            .transpose()?;
+        Ok(Self {
+            ports,
+            plan: args.plan.over(file.plan.unwrap_or_default()),
+            outs,
+            mac_update: !args.no_mac_update && stanza.mac_update.unwrap_or(true),
+            period: Some(period).filter(|period| !period.is_zero()),
+            duration,
+            options: Options {
+                queues: args.queues.or(stanza.queues).unwrap_or(1).clamp(1, 64),
+                burst: args.burst.or(stanza.burst).unwrap_or(64).into(),
+                pool_slots: args.pool_slots.or(stanza.pool_slots),
+                sleep: !args.no_sleep && stanza.sleep.unwrap_or(true),
+            },
+            json: args.json,
+        })
+    }
+}
+
+/// A time in seconds as a duration.
+fn seconds(key: &str, value: f64) -> Result<Duration, Error> {
+    Duration::try_from_secs_f64(value).map_err(|_| Error::Usage {
+        problem: format!("{key} is {value}, which is no time"),
+        fix: format!("give {key} in seconds, such as 2.5"),
+    })
+}

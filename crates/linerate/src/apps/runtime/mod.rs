@@ -1,0 +1,359 @@
+//! What every forwarding app does around its stage: open the ports, make pools that suit them,
+//! start them, place workers by the plan, run, and take it all down again without losing what is
+//! under way.
+//!
+//! Read [`wiring`] for who polls what. [`Rig`] is opened ports; [`Running`] is workers at work.
+
+mod observe;
+mod signals;
+pub(crate) mod wiring;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use linerate_core::env::{Clock, Lcore, LcoreHandle, Placement, PlanSpec};
+use linerate_core::packet::{Layout, Pool, PoolCache, PoolConfig, Pools, SlotClass};
+use linerate_core::port::{Port, PortConfig, PortInfo, Queues};
+use linerate_core::ring::spsc;
+use linerate_core::run::{Egress, Idle, Inlet, Stage, Way, Worker, WorkerHandle, WorkerStats};
+use linerate_drivers::Drivers;
+
+use crate::config::PlanStanza;
+use crate::error::Error;
+use wiring::{PortShape, Share};
+
+pub(crate) use observe::{Reading, Sample};
+pub(crate) use signals::Interrupts;
+
+/// Slots of the main pool for each queue, and for what is in caches and bursts besides.
+const SLOTS_PER_QUEUE: u32 = 4096;
+/// Slots of 64 KiB for each port from which oversized frames may come: the kernel, or a capture of it.
+const LARGE_SLOTS: u32 = 256;
+/// Packets that a ring between two workers holds.
+const HAND_OFF: usize = 1024;
+/// Inlets from rings are numbered from here, apart from those of receive queues.
+const HAND_OFF_INLET: u16 = 1 << 15;
+/// How long packets between two workers may take to leave when all ends.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// The plan's keys as options.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct PlanArgs {
+    /// Slots of the background role, such as 0
+    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
+    pub(crate) bg: Option<String>,
+    /// Slots that poll ports, such as 1-2
+    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
+    pub(crate) io: Option<String>,
+    /// Slots that process packets, such as 3-7
+    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
+    pub(crate) eu: Option<String>,
+    /// The CPU behind each slot, such as 2,4,6-9: slot n is the n-th
+    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
+    pub(crate) cpus: Option<String>,
+}
+
+impl PlanArgs {
+    /// The file's stanza, where the command line does not say otherwise.
+    pub(crate) fn over(&self, stanza: PlanStanza) -> PlanSpec {
+        PlanSpec {
+            bg: self.bg.clone().or(stanza.bg),
+            io: self.io.clone().or(stanza.io),
+            eu: self.eu.clone().or(stanza.eu),
+            cpus: self.cpus.clone().or(stanza.cpus),
+        }
+    }
+}
+
+/// One port, opened.
+pub(crate) struct OpenPort {
+    /// What the user calls it.
+    pub(crate) name: String,
+    pub(crate) port: Box<dyn Port>,
+    pub(crate) info: PortInfo,
+}
+
+/// How workers are to run.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// Receive queues of each port.
+    pub(crate) queues: u16,
+    /// Largest burst.
+    pub(crate) burst: usize,
+    /// Slots of the main pool; chosen by the ports where absent.
+    pub(crate) pool_slots: Option<u32>,
+    /// Whether idle lcores sleep.
+    pub(crate) sleep: bool,
+}
+
+/// Opened ports, and the drivers that know the rings among them.
+pub(crate) struct Rig {
+    pub(crate) ports: Vec<OpenPort>,
+    pub(crate) clock: Clock,
+}
+
+impl Rig {
+    /// Opens ports given as name and specification. The first that fails closes the others.
+    pub(crate) fn open(specs: &[(Option<String>, String)], clock: Clock) -> Result<Self, Error> {
+        let mut drivers = Drivers::new();
+        let mut ports = Vec::with_capacity(specs.len());
+        for (name, spec) in specs {
+            let port = drivers.open(spec)?;
+            let info = port.info();
+            let name = name.clone().unwrap_or_else(|| info.name.clone());
+            ports.push(OpenPort { name, port, info });
+        }
+        Ok(Self { ports, clock })
+    }
+
+    /// Starts ports and workers. `outs` says for each port where its packets go, `lcores` where
+    /// workers may run, `stage` makes the pipeline of each.
+    pub(crate) fn start<S: Stage + 'static>(
+        mut self,
+        outs: &[u16],
+        lcores: &[&Placement],
+        options: &Options,
+        stage: impl Fn(&mut Egress) -> S,
+    ) -> Result<Running<S>, Error> {
+        let shapes: Vec<PortShape> = outs
+            .iter()
+            .zip(&self.ports)
+            .map(|(&out, port)| PortShape {
+                rx_queues: options.queues,
+                max_tx_queues: port.info.max_tx_queues,
+                out,
+            })
+            .collect();
+        let shares = wiring::spread(&shapes, lcores.len());
+        let pools = self.pools(options)?;
+        let mut queues = self.start_ports(&shares, &pools, options)?;
+        let mut workers = Vec::with_capacity(shares.len());
+        for lcore in lcores.iter().take(shares.len()) {
+            let mut egress = Egress::new(PoolCache::new(pools.as_slice()));
+            let stage = stage(&mut egress);
+            let (mut worker, handle) = Worker::new(&lcore.name, stage, egress, self.clock)?;
+            worker.set_burst(options.burst);
+            worker.set_idle(Idle {
+                sleep: options.sleep,
+                ..Idle::default()
+            });
+            workers.push((worker, handle));
+        }
+        hand_out(&shares, &mut queues, &mut workers);
+        let mut running = Running {
+            rig: self,
+            workers: Vec::with_capacity(shares.len()),
+            memory: pools.iter().map(Pool::describe).collect(),
+        };
+        for (((worker, handle), lcore), share) in workers.into_iter().zip(lcores).zip(shares) {
+            let thread = Lcore::spawn(&lcore.name, Some(lcore.cpu), move || worker.run(false))?;
+            running.workers.push(Member {
+                name: lcore.name.clone(),
+                cpu: Some(lcore.cpu),
+                handle,
+                share,
+                lcore: Some(thread),
+            });
+        }
+        Ok(running)
+    }
+
+    /// The pools that these ports want: one that they receive into, and one of 64 KiB slots
+    /// where the kernel hands over frames that it has not cut yet.
+    fn pools(&self, options: &Options) -> Result<Pools, Error> {
+        let count = self.ports.len() as u32;
+        let chosen = (1 + count * u32::from(options.queues)).saturating_mul(SLOTS_PER_QUEUE);
+        let aligned = self.ports.iter().any(|port| port.info.aligned_pool);
+        let numa_node = self.ports.iter().find_map(|port| port.info.numa_node);
+        let main = PoolConfig {
+            layout: if aligned {
+                Layout::Aligned
+            } else {
+                Layout::Staggered
+            },
+            numa_node,
+            ..PoolConfig::new("packets", options.pool_slots.unwrap_or(chosen))
+        };
+        let mut pools = vec![Pool::new(&main)?];
+        let oversized = |port: &&OpenPort| matches!(port.info.kind, "af_packet" | "tap" | "pcap");
+        let kernel_ports = self.ports.iter().filter(oversized).count() as u32;
+        if kernel_ports > 0 {
+            pools.push(Pool::new(&PoolConfig {
+                class: SlotClass::Large,
+                numa_node,
+                ..PoolConfig::new("oversized", LARGE_SLOTS * kernel_ports)
+            })?);
+        }
+        Ok(Pools::new(pools))
+    }
+
+    /// Starts all ports or none.
+    fn start_ports(
+        &mut self,
+        shares: &[Share],
+        pools: &Pools,
+        options: &Options,
+    ) -> Result<Vec<Queues>, Error> {
+        let mut started = Vec::with_capacity(self.ports.len());
+        for (index, open) in (0..).zip(&mut self.ports) {
+            let config = PortConfig {
+                index,
+                rx_queues: options.queues,
+                tx_queues: wiring::tx_queues(shares, index).max(1),
+            };
+            match open.port.start(&config, pools) {
+                Ok(queues) => started.push(queues),
+                Err(error) => {
+                    drop(started);
+                    self.stop_ports();
+                    return Err(error.into());
+                }
+            }
+            open.info = open.port.info();
+        }
+        Ok(started)
+    }
+
+    /// Stops all ports; says which could not be left as they were found.
+    fn stop_ports(&mut self) -> Vec<String> {
+        let stop = |open: &mut OpenPort| open.port.stop().err().map(|error| error.to_string());
+        self.ports.iter_mut().filter_map(stop).collect()
+    }
+}
+
+/// Gives each worker its queues, and rings to the queues of others.
+fn hand_out<S: Stage>(
+    shares: &[Share],
+    queues: &mut [Queues],
+    workers: &mut [(Worker<S>, WorkerHandle<S>)],
+) {
+    let mut rx: Vec<Vec<_>> = queues
+        .iter_mut()
+        .map(|queues| queues.rx.drain(..).map(Some).collect())
+        .collect();
+    let mut tx: Vec<Vec<_>> = queues
+        .iter_mut()
+        .map(|queues| queues.tx.drain(..).map(Some).collect())
+        .collect();
+    for (index, share) in shares.iter().enumerate() {
+        for &(port, queue) in &share.polls {
+            if let Some(taken) = rx[usize::from(port)]
+                .get_mut(usize::from(queue))
+                .and_then(Option::take)
+            {
+                workers[index].0.add_inlet(Inlet::queue(port, queue, taken));
+            }
+        }
+        for &(port, queue) in &share.sends {
+            if let Some(taken) = tx[usize::from(port)]
+                .get_mut(usize::from(queue))
+                .and_then(Option::take)
+            {
+                workers[index].0.set_outlet(port, Some(Way::Queue(taken)));
+            }
+        }
+        for &(port, owner) in &share.hands {
+            let (putter, taker) = spsc::ring(HAND_OFF);
+            let doorbell = workers[owner].1.doorbell().clone();
+            workers[owner]
+                .0
+                .add_inlet(Inlet::hand_off(port, HAND_OFF_INLET + index as u16, taker));
+            workers[index]
+                .0
+                .set_outlet(port, Some(Way::Ring(putter, doorbell)));
+        }
+    }
+}
+
+/// One worker at work.
+struct Member<S> {
+    name: String,
+    cpu: Option<u32>,
+    handle: WorkerHandle<S>,
+    share: Share,
+    /// Until it is joined.
+    lcore: Option<LcoreHandle<Worker<S>>>,
+}
+
+/// Started ports and workers at work. Dropping it stops both.
+pub(crate) struct Running<S: Stage + 'static> {
+    rig: Rig,
+    workers: Vec<Member<S>>,
+    /// Sizes and pages of the pools, one line each.
+    pub(crate) memory: Vec<String>,
+}
+
+impl<S: Stage + 'static> Running<S> {
+    /// All ports.
+    pub(crate) fn ports(&self) -> &[OpenPort] {
+        &self.rig.ports
+    }
+
+    /// The clock of all ticks.
+    pub(crate) fn clock(&self) -> Clock {
+        self.rig.clock
+    }
+
+    /// Name, CPU and counters of each worker.
+    pub(crate) fn lcores(&self) -> impl Iterator<Item = (&str, Option<u32>, &Arc<WorkerStats>)> {
+        self.workers
+            .iter()
+            .map(|worker| (worker.name.as_str(), worker.cpu, worker.handle.stats()))
+    }
+
+    /// Whether no worker expects another packet: its input files are at their ends, or it has
+    /// panicked.
+    pub(crate) fn is_ended(&self) -> bool {
+        let ended = |worker: &Member<S>| worker.handle.call(Worker::inputs_ended).unwrap_or(true);
+        self.workers.iter().all(ended)
+    }
+
+    /// Ends in order: no more receiving, hand-overs let through, workers joined, ports stopped.
+    /// Returns the last counters, and what went wrong on the way.
+    pub(crate) fn stop(mut self) -> (Sample, Vec<String>) {
+        let before = Sample::take(&self);
+        let mut complaints = self.stop_workers();
+        let sample = Sample::take(&self).with_links_of(before);
+        complaints.extend(self.rig.stop_ports());
+        self.rig.ports.clear();
+        (sample, complaints)
+    }
+
+    fn stop_workers(&mut self) -> Vec<String> {
+        let mut inlets = Vec::new();
+        for worker in &self.workers {
+            for &(port, queue) in &worker.share.polls {
+                inlets.push(
+                    worker
+                        .handle
+                        .call(move |worker| worker.take_inlet(port, queue)),
+                );
+            }
+        }
+        let drained = |worker: &Member<S>| {
+            let rings_empty = worker.handle.call(|worker| worker.egress.is_drained());
+            rings_empty.unwrap_or(true)
+        };
+        let deadline = Instant::now() + DRAIN;
+        while !self.workers.iter().all(drained) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        self.workers.iter().for_each(|worker| worker.handle.stop());
+        let lcores = self
+            .workers
+            .iter_mut()
+            .filter_map(|worker| worker.lcore.take());
+        let outcomes: Vec<_> = lcores.map(LcoreHandle::join).collect();
+        outcomes
+            .into_iter()
+            .filter_map(|outcome| outcome.err().map(|error| error.to_string()))
+            .collect()
+    }
+}
+
+impl<S: Stage + 'static> Drop for Running<S> {
+    fn drop(&mut self) {
+        self.stop_workers();
+        self.rig.stop_ports();
+    }
+}

@@ -1,0 +1,265 @@
+//! What a run did: counters read at one moment, and what passed between two of them.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use linerate_core::env::Clock;
+use linerate_core::port::{Link, PortStats};
+use linerate_core::run::{HistogramSnapshot, Stage};
+use serde::Serialize;
+
+use super::Running;
+use crate::report::LcoreReport;
+
+/// All counters at one moment.
+#[derive(Clone)]
+pub(crate) struct Sample {
+    at: Instant,
+    clock: Clock,
+    ports: Vec<PortSample>,
+    lcores: Vec<LcoreSample>,
+}
+
+#[derive(Clone)]
+struct PortSample {
+    name: String,
+    kind: &'static str,
+    link: Link,
+    facts: Vec<(&'static str, String)>,
+    stats: PortStats,
+}
+
+#[derive(Clone, Default)]
+struct LcoreSample {
+    name: String,
+    cpu: Option<u32>,
+    packets: u64,
+    rounds: u64,
+    busy: u64,
+    idle: u64,
+    asleep: u64,
+    sleeps: u64,
+    residence: HistogramSnapshot,
+    wake_up_ns: HistogramSnapshot,
+    gaps: HistogramSnapshot,
+    drops: BTreeMap<String, u64>,
+}
+
+impl Sample {
+    pub(crate) fn take<S: Stage + 'static>(running: &Running<S>) -> Self {
+        let ports = running.ports().iter().map(|open| PortSample {
+            name: open.name.clone(),
+            kind: open.info.kind,
+            link: open.port.link(),
+            facts: open.info.facts.clone(),
+            stats: open.port.stats(),
+        });
+        let lcores = running.lcores().map(|(name, cpu, stats)| LcoreSample {
+            name: name.into(),
+            cpu,
+            packets: stats.packets.read(),
+            rounds: stats.rounds.read(),
+            busy: stats.busy_ticks.read(),
+            idle: stats.idle_ticks.read(),
+            asleep: stats.asleep_ticks.read(),
+            sleeps: stats.sleeps.read(),
+            residence: stats.residence.snapshot(),
+            wake_up_ns: stats.wake_up_ns.snapshot(),
+            gaps: stats.gaps.snapshot(),
+            drops: stats.drops().into_iter().collect(),
+        });
+        Self {
+            at: Instant::now(),
+            clock: running.clock(),
+            ports: ports.collect(),
+            lcores: lcores.collect(),
+        }
+    }
+
+    /// The links as an earlier sample saw them: a stopped port's own is down.
+    pub(super) fn with_links_of(mut self, earlier: Self) -> Self {
+        for (port, before) in self.ports.iter_mut().zip(earlier.ports) {
+            port.link = before.link;
+        }
+        self
+    }
+
+    /// Packets that came in through all ports.
+    pub(crate) fn received(&self) -> u64 {
+        self.ports.iter().map(|port| port.stats.rx_packets).sum()
+    }
+
+    /// Counters as they are now, rates and percentiles of the time since `earlier`, a sample of
+    /// the same run.
+    pub(crate) fn since(&self, earlier: &Self) -> Reading {
+        let seconds = self.at.duration_since(earlier.at).as_secs_f64().max(1e-9);
+        let ports = self.ports.iter().zip(&earlier.ports);
+        let lcores = self.lcores.iter().zip(&earlier.lcores);
+        let mut residence = HistogramSnapshot::default();
+        for (now, before) in lcores.clone() {
+            residence.merge(&now.residence.since(&before.residence));
+        }
+        Reading {
+            seconds,
+            ports: ports
+                .enumerate()
+                .map(|(index, (now, before))| PortRow::new(index, now, before, seconds))
+                .collect(),
+            lcores: lcores
+                .map(|(now, before)| LcoreRow::new(now, before, &self.clock))
+                .collect(),
+            residence: Percentiles::new(&residence, &self.clock),
+        }
+    }
+}
+
+/// What passed between two samples.
+#[derive(Debug, Serialize)]
+pub(crate) struct Reading {
+    /// Time between the samples.
+    pub(crate) seconds: f64,
+    pub(crate) ports: Vec<PortRow>,
+    pub(crate) lcores: Vec<LcoreRow>,
+    /// From each packet's receive burst to the end of its round.
+    pub(crate) residence: Percentiles,
+}
+
+/// One port. Packets, bytes and drops since the start, rates of the interval. Bytes are counted
+/// without frame check sequence.
+#[derive(Debug, Serialize)]
+pub(crate) struct PortRow {
+    pub(crate) port: usize,
+    pub(crate) name: String,
+    kind: &'static str,
+    /// `up`, or why not.
+    pub(crate) link: String,
+    pub(crate) rx_packets: u64,
+    pub(crate) rx_bytes: u64,
+    pub(crate) rx_pps: f64,
+    pub(crate) rx_gbps: f64,
+    pub(crate) tx_packets: u64,
+    pub(crate) tx_bytes: u64,
+    pub(crate) tx_pps: f64,
+    pub(crate) tx_gbps: f64,
+    tx_copied: u64,
+    checksums_completed: u64,
+    segmented: u64,
+    pub(crate) rx_drops: BTreeMap<&'static str, u64>,
+    pub(crate) tx_drops: BTreeMap<&'static str, u64>,
+    facts: BTreeMap<&'static str, String>,
+}
+
+impl PortRow {
+    fn new(port: usize, now: &PortSample, before: &PortSample, seconds: f64) -> Self {
+        let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
+        let (stats, old) = (&now.stats, &before.stats);
+        Self {
+            port,
+            name: now.name.clone(),
+            kind: now.kind,
+            link: match &now.link {
+                Link::Up => "up".into(),
+                Link::Down(reason) => format!("down: {reason}"),
+            },
+            rx_packets: stats.rx_packets,
+            rx_bytes: stats.rx_bytes,
+            rx_pps: rate(stats.rx_packets, old.rx_packets),
+            rx_gbps: rate(stats.rx_bytes, old.rx_bytes) * 8e-9,
+            tx_packets: stats.tx_packets,
+            tx_bytes: stats.tx_bytes,
+            tx_pps: rate(stats.tx_packets, old.tx_packets),
+            tx_gbps: rate(stats.tx_bytes, old.tx_bytes) * 8e-9,
+            tx_copied: stats.tx_copied,
+            checksums_completed: stats.checksums_completed,
+            segmented: stats.segmented,
+            rx_drops: stats.rx_drops.iter().copied().collect(),
+            tx_drops: stats.tx_drops.iter().copied().collect(),
+            facts: now.facts.iter().cloned().collect(),
+        }
+    }
+}
+
+/// One lcore over the interval; drops since the start.
+#[derive(Debug, Serialize)]
+pub(crate) struct LcoreRow {
+    #[serde(flatten)]
+    pub(crate) load: LcoreReport,
+    asleep_share: f64,
+    packets: u64,
+    rounds: u64,
+    pub(crate) sleeps: u64,
+    /// From the ring of a doorbell to the end of the nap.
+    pub(crate) wake_up_p50_ns: u64,
+    wake_up_p99_ns: u64,
+    /// Rounds so long that somebody else must have had the CPU (or a stage took that long).
+    pub(crate) gaps: u64,
+    pub(crate) gaps_ns: u64,
+    pub(crate) longest_gap_ns: u64,
+    residence: Percentiles,
+    pub(crate) drops: BTreeMap<String, u64>,
+}
+
+impl LcoreRow {
+    fn new(now: &LcoreSample, before: &LcoreSample, clock: &Clock) -> Self {
+        let (busy, idle) = (now.busy - before.busy, now.idle - before.idle);
+        let asleep = now.asleep - before.asleep;
+        let share = |ticks: u64| ticks as f64 / (busy + idle + asleep).max(1) as f64;
+        let gaps = now.gaps.since(&before.gaps);
+        let wake_up = now.wake_up_ns.since(&before.wake_up_ns);
+        Self {
+            load: LcoreReport {
+                name: now.name.clone(),
+                role: now
+                    .name
+                    .trim_end_matches(|c: char| c.is_ascii_digit())
+                    .into(),
+                cpu: now.cpu,
+                busy_share: share(busy),
+            },
+            asleep_share: share(asleep),
+            packets: now.packets - before.packets,
+            rounds: now.rounds - before.rounds,
+            sleeps: now.sleeps - before.sleeps,
+            wake_up_p50_ns: wake_up.percentile(50.0),
+            wake_up_p99_ns: wake_up.percentile(99.0),
+            gaps: gaps.total,
+            gaps_ns: clock.ns(gaps.sum),
+            longest_gap_ns: clock.ns(if gaps.total > 0 { gaps.max } else { 0 }),
+            residence: Percentiles::new(&now.residence.since(&before.residence), clock),
+            drops: now.drops.clone(),
+        }
+    }
+}
+
+/// Percentiles of a duration, in ticks of the clock and in nanoseconds; of a bucket its upper end.
+#[derive(Debug, Serialize)]
+pub(crate) struct Percentiles {
+    pub(crate) count: u64,
+    pub(crate) p50_ticks: u64,
+    pub(crate) p99_ticks: u64,
+    pub(crate) p999_ticks: u64,
+    pub(crate) p50_ns: u64,
+    pub(crate) p99_ns: u64,
+    pub(crate) p999_ns: u64,
+}
+
+impl Percentiles {
+    pub(crate) fn new(values: &HistogramSnapshot, clock: &Clock) -> Self {
+        let [p50, p99, p999] = [50.0, 99.0, 99.9].map(|percent| {
+            if values.total == 0 {
+                0
+            } else {
+                values.percentile(percent)
+            }
+        });
+        Self {
+            count: values.total,
+            p50_ticks: p50,
+            p99_ticks: p99,
+            p999_ticks: p999,
+            p50_ns: clock.ns(p50),
+            p99_ns: clock.ns(p99),
+            p999_ns: clock.ns(p999),
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! `linerate l2fwd` and `linerate demo` from outside: what they forward, print, refuse and exit with.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use linerate_drivers::pcap::Reader;
+use serde_json::Value;
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
+    command.args(args);
+    command
+}
+
+fn output(args: &[&str]) -> Output {
+    command(args).output().expect("the binary runs")
+}
+
+/// The JSON lines of a run that must succeed without a word on stderr.
+fn lines(args: &[&str]) -> Vec<Value> {
+    let output = output(args);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && stderr.is_empty(),
+        "{args:?}: {stderr}"
+    );
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// Runs a command that must fail with exit code 1 before it prints anything; what follows
+/// `error: ` and `fix: `.
+fn refused(args: &[&str]) -> (String, String) {
+    let output = output(args);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
+    assert!(
+        output.stdout.is_empty(),
+        "{args:?} printed something before it failed"
+    );
+    let text = stderr
+        .strip_prefix("error: ")
+        .unwrap_or_else(|| panic!("{args:?}: {stderr}"));
+    let (error, fix) = text
+        .split_once("\nfix: ")
+        .unwrap_or_else(|| panic!("{args:?}: no fix: {stderr}"));
+    (error.into(), fix.into())
+}
+
+/// A directory that goes away with the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path =
+            std::env::temp_dir().join(format!("linerate-forward-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().into()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A classic pcap file (microseconds, little endian) with these frames.
+fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut put = |words: &[u32]| {
+        words
+            .iter()
+            .for_each(|word| file.extend(word.to_le_bytes()))
+    };
+    put(&[0xa1b2_c3d4, 0x0004_0002, 0, 0, 262_144, 1]);
+    for (second, frame) in (1..).zip(frames) {
+        let header = [second, 0, frame.len() as u32, frame.len() as u32];
+        header
+            .iter()
+            .for_each(|word: &u32| file.extend(word.to_le_bytes()));
+        file.extend(frame);
+    }
+    file
+}
+
+fn frames_of(path: &str) -> Vec<Vec<u8>> {
+    let mut reader = Reader::new(std::fs::File::open(path).unwrap()).unwrap();
+    let mut frames = Vec::new();
+    while let Some(frame) = reader.next().unwrap() {
+        frames.push(frame.data.to_vec());
+    }
+    frames
+}
+
+/// Frames of many lengths, each byte its own.
+fn frames() -> Vec<Vec<u8>> {
+    let lengths = (60..1515).step_by(7).chain([14, 9000, 40_000]);
+    lengths
+        .map(|len: usize| (0..len).map(|at| (at * 31 + len) as u8).collect())
+        .collect()
+}
+
+/// Replays a capture through l2fwd; the frames that were written, and the totals.
+fn replay(name: &str, extra: &[&str]) -> (Vec<Vec<u8>>, Value) {
+    let scratch = Scratch::new(name);
+    let (input, output) = (scratch.path("in.pcap"), scratch.path("out.pcapng"));
+    std::fs::write(&input, pcap(&frames())).unwrap();
+    let [rx, tx] = [format!("pcap:rx={input}"), format!("pcap:tx={output}")];
+    let args = [&["l2fwd", &rx, &tx, "--json"], extra].concat();
+    let totals = lines(&args).pop().unwrap();
+    (frames_of(&output), totals)
+}
+
+#[test]
+fn a_replayed_capture_comes_out_the_same_but_for_its_addresses_and_ends_the_run() {
+    let (out, totals) = replay("macs", &[]);
+    let expected: Vec<_> = frames()
+        .into_iter()
+        .map(|mut frame| {
+            // To 02:00:00:00:00:<port>, from the port's own or, for want of one, 02:00:00:00:01:<port>.
+            frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 1, 1]);
+            frame
+        })
+        .collect();
+    assert_eq!(out, expected);
+    let ports = &totals["ports"];
+    assert_eq!(totals["totals"], true);
+    assert_eq!(ports[0]["rx_packets"], expected.len());
+    assert_eq!(ports[1]["tx_packets"], expected.len());
+    let bytes: usize = expected.iter().map(Vec::len).sum();
+    assert_eq!(ports[1]["tx_bytes"], bytes);
+}
+
+#[test]
+fn without_mac_update_not_a_byte_changes() {
+    let (out, _) = replay("plain", &["--no-mac-update", "--burst", "7", "--no-sleep"]);
+    assert_eq!(out, frames());
+}
+
+#[test]
+fn two_lcores_hand_over_what_only_one_can_send() {
+    // Both queues play the whole file; the writing port has one transmit queue for both lcores.
+    let scratch = Scratch::new("handover");
+    let (input, output) = (scratch.path("in.pcap"), scratch.path("out.pcapng"));
+    std::fs::write(&input, pcap(&frames())).unwrap();
+    let [rx, tx] = [
+        format!("pcap:rx={input},queues=2"),
+        format!("pcap:tx={output},queues=2"),
+    ];
+    let args = [
+        "l2fwd",
+        &rx,
+        &tx,
+        "--queues",
+        "2",
+        "--io",
+        "0-1",
+        "--cpus",
+        "0,0,0,0",
+        "--json",
+        "--no-mac-update",
+    ];
+    let totals = lines(&args).pop().unwrap();
+    assert_eq!(totals["lcores"].as_array().unwrap().len(), 2);
+    let seen: BTreeSet<_> = frames_of(&output).into_iter().collect();
+    assert_eq!(seen, frames().into_iter().collect());
+    assert_eq!(totals["ports"][1]["tx_packets"], 2 * frames().len());
+}
+
+#[test]
+fn duration_ends_with_totals_that_plan_suggest_takes() {
+    let scratch = Scratch::new("suggest");
+    let all = lines(&[
+        "l2fwd",
+        "null",
+        "null",
+        "--duration",
+        "0.5",
+        "--period",
+        "0.1",
+        "--json",
+    ]);
+    let (totals, periods) = all.split_last().unwrap();
+    assert!(!periods.is_empty() && periods.iter().all(|line| line["totals"] == false));
+    assert_eq!(totals["totals"], true);
+    assert!(totals["ports"][1]["tx_packets"].as_u64() > Some(0));
+    assert!(totals["residence"]["p50_ticks"].as_u64() > Some(0));
+    assert!(totals["machine"]["cpus"].as_u64() > Some(0));
+    let text: String = all.iter().map(|line| format!("{line}\n")).collect();
+    let report = scratch.path("report.json");
+    std::fs::write(&report, text).unwrap();
+    let suggestion = output(&["plan", "--suggest", &report]);
+    assert!(
+        suggestion.status.success(),
+        "{}",
+        String::from_utf8_lossy(&suggestion.stderr)
+    );
+}
+
+#[test]
+fn people_get_a_table_and_totals() {
+    let run = output(&[
+        "l2fwd",
+        "null",
+        "ring:a",
+        "ring:a",
+        "--duration",
+        "0.3",
+        "--period",
+        "0.1",
+    ]);
+    let text = String::from_utf8(run.stdout).unwrap();
+    assert!(run.status.success());
+    // An odd last port forwards to itself.
+    for line in [
+        "port 0 null -> port 1",
+        "port 2 ring:a -> port 2",
+        "lcore io0",
+        "totals after",
+    ] {
+        assert!(text.contains(line), "no `{line}` in:\n{text}");
+    }
+}
+
+#[test]
+fn both_signals_end_a_run_with_totals_and_success() {
+    for signal in ["INT", "TERM"] {
+        let mut command = command(&["l2fwd", "null,rx=off", "null,rx=off"]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        // It has caught signals before it says what it forwards.
+        let mut stdout = std::io::BufReader::new(child.stdout.take().unwrap());
+        let mut first = String::new();
+        std::io::BufRead::read_line(&mut stdout, &mut first).unwrap();
+        assert!(first.starts_with("port 0"), "{first}");
+        let kill = format!("kill -{signal} {}", child.id());
+        assert!(
+            Command::new("sh")
+                .args(["-c", &kill])
+                .status()
+                .unwrap()
+                .success()
+        );
+        let mut rest = String::new();
+        std::io::Read::read_to_string(&mut stdout, &mut rest).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0), "SIG{signal}");
+        assert!(rest.contains("totals after"), "SIG{signal}: {rest}");
+    }
+}
+
+#[test]
+fn wrong_ports_pairs_and_plans_are_named_with_a_fix() {
+    for (args, problem, way_out) in [
+        (
+            &["nul:", "null"][..],
+            "unknown port kind `nul`",
+            "null, ring",
+        ),
+        (&["null,sise=64", "null"], "unknown option `sise`", "size"),
+        (&["null,size=9", "null"], "size is `9`", "linerate ports"),
+        (
+            &["null", "null", "--pairs", "0:2"],
+            "`0:2` is no pair",
+            "0 null, 1 null",
+        ),
+        (
+            &["null", "null", "null", "--pairs", "0:1"],
+            "port 2 stands in no pair",
+            "a:b,c:d",
+        ),
+        (
+            &["null", "null", "--io", "0", "--eu", "0"],
+            "slot 0",
+            "each slot to one role",
+        ),
+        (
+            &["null", "null", "--cpus", "8000"],
+            "CPU 8000",
+            "choose from",
+        ),
+        (
+            &["ring:a", "ring:a", "--queues", "2"],
+            "2 receive queues asked for",
+            "at most 1",
+        ),
+        (
+            &["null", "null", "--duration=-1"],
+            "duration is -1",
+            "seconds",
+        ),
+        (&["pcap:rx=/no/such.pcap", "null"], "/no/such.pcap", ""),
+        (&["--config", "/no/such.toml"], "/no/such.toml", "path"),
+    ] {
+        let (error, fix) = refused(&[&["l2fwd"], args].concat());
+        assert!(
+            error.contains(problem) && fix.contains(way_out),
+            "{args:?}: {error}\n{fix}"
+        );
+    }
+}
+
+#[test]
+fn a_file_says_the_same_as_options() {
+    let scratch = Scratch::new("config");
+    let path = scratch.path("l2fwd.toml");
+    let text = "[[port]]\nname = \"wan\"\nspec = \"null\"\n[[port]]\nname = \"lan\"\nspec = \"null,rx=off\"\n\
+                [plan]\nio = \"0\"\n[l2fwd]\npairs = \"wan:lan\"\nduration = 0.2\nperiod = 0\n";
+    std::fs::write(&path, text).unwrap();
+    let all = lines(&["l2fwd", "--config", &path, "--json"]);
+    assert_eq!(all.len(), 1);
+    assert_eq!(
+        (&all[0]["ports"][0]["name"], &all[0]["ports"][1]["name"]),
+        (&"wan".into(), &"lan".into())
+    );
+    std::fs::write(&path, text.replace("pairs", "pear")).unwrap();
+    let (error, _) = refused(&["l2fwd", "--config", &path]);
+    assert!(error.contains("pear"), "{error}");
+}
+
+#[test]
+fn demo_loses_nothing_at_any_size() {
+    let report = &document(&["demo", "--json", "--seconds-per-size", "0.05"]);
+    let rows = report["rows"].as_array().unwrap();
+    let sizes: Vec<_> = rows
+        .iter()
+        .map(|row| row["frame_bytes"].as_u64().unwrap())
+        .collect();
+    assert_eq!(sizes, [64, 128, 256, 512, 1024, 1280, 1518]);
+    for row in rows {
+        assert_eq!(
+            (&row["lost"], &row["corrupt"]),
+            (&0.into(), &0.into()),
+            "{row}"
+        );
+        assert!(
+            row["sent"].as_u64() > Some(0) && row["sent"] == row["received"],
+            "{row}"
+        );
+        for key in [
+            "mpps",
+            "gbps_l2",
+            "gbps_l1",
+            "cycles_per_packet",
+            "ns_per_packet",
+        ] {
+            assert!(row[key].as_f64() > Some(0.0), "{key}: {row}");
+        }
+        assert!(
+            row["p50_ns"].as_u64() <= row["p99_ns"].as_u64()
+                && row["p99_ns"].as_u64() <= row["p999_ns"].as_u64()
+        );
+    }
+    assert!(report["machine"]["cpu_model"].is_string());
+}
+
+/// The one JSON document that a command prints.
+fn document(args: &[&str]) -> Value {
+    let output = output(args);
+    assert!(
+        output.status.success(),
+        "{args:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn demo_prints_a_table_and_says_what_it_left_out() {
+    let run = output(&[
+        "demo",
+        "--frames",
+        "64,1518",
+        "--seconds-per-size",
+        "0.05",
+        "--headers-only",
+    ]);
+    let text = String::from_utf8(run.stdout).unwrap();
+    assert!(run.status.success());
+    assert!(
+        text.contains("p99.9 ns") && text.contains("headers only"),
+        "{text}"
+    );
+    let refused = output(&["demo", "--frames", "63"]);
+    assert_eq!(refused.status.code(), Some(2));
+}

@@ -1,0 +1,81 @@
+//! tcpdump beside our counters: both count the same frames and bytes, each way.
+
+use crate::capture::Tcpdump;
+use crate::linerate::L2fwd;
+use crate::scratch::Scratch;
+use crate::stand::Stand;
+use crate::{has, traffic};
+use rustix::process::Signal;
+
+/// Which frames are to have crossed whole.
+#[derive(Clone, Copy, PartialEq)]
+enum Offloads {
+    /// What the hosts' stacks did not cut arrives uncut.
+    On,
+    Off,
+}
+
+fn tcpdump_agrees(ports: &str, offloads: Offloads) {
+    if !has(&["tcpdump", "ping", "ethtool", "sha256sum"]) {
+        return;
+    }
+    let Some(stand) = Stand::new() else { return };
+    let stand = if offloads == Offloads::Off { stand.plain() } else { stand };
+    let scratch = Scratch::new();
+    let mut l2fwd = L2fwd::start(&stand.mid, &format!("{ports} --no-mac-update"));
+    if ports.contains("tap:") {
+        stand.bridge_taps();
+    }
+    let arriving = Tcpdump::start(&stand.right, "veth1", "in", &scratch);
+    let leaving = Tcpdump::start(&stand.right, "veth1", "out", &scratch);
+    traffic::ping(&stand, 100);
+    traffic::file(&stand, 1, &scratch);
+    quiet(&mut l2fwd);
+    let totals = l2fwd.stop(Signal::INT);
+    let counted = |way: &str| (totals.count(1, &format!("{way}_packets")), totals.count(1, &format!("{way}_bytes")));
+    for (onlooker, way) in [(arriving, "tx"), (leaving, "rx")] {
+        let (packets, bytes) = counted(way);
+        let seen = onlooker.expect(packets as usize);
+        let sum: usize = seen.iter().map(Vec::len).sum();
+        assert_eq!((packets, bytes), (seen.len() as u64, sum as u64), "{way}: {totals}");
+        let uncut = seen.iter().any(|frame| frame.len() > 1514);
+        assert!(uncut == (offloads == Offloads::On && !ports.contains("xdp") && way == "tx") || way == "rx", "{way}");
+    }
+}
+
+/// Waits until nothing has come for a while: TCP says its goodbyes after the file is through.
+fn quiet(l2fwd: &mut L2fwd) {
+    let (mut last, mut since) = (None, std::time::Instant::now());
+    l2fwd.wait("the traffic to end", |report| {
+        let now = Some((report.count(0, "rx_packets"), report.count(1, "rx_packets")));
+        if now != last {
+            (last, since) = (now, std::time::Instant::now());
+        }
+        since.elapsed().as_secs() >= 2
+    });
+}
+
+#[test]
+fn of_af_packet() {
+    tcpdump_agrees("af_packet:vethA af_packet:vethB", Offloads::On);
+}
+
+#[test]
+fn of_af_packet_without_offloads() {
+    tcpdump_agrees("af_packet:vethA af_packet:vethB", Offloads::Off);
+}
+
+#[test]
+fn of_af_xdp() {
+    tcpdump_agrees("af_xdp:vethA af_xdp:vethB", Offloads::On);
+}
+
+#[test]
+fn of_af_packet_and_af_xdp() {
+    tcpdump_agrees("af_packet:vethA af_xdp:vethB", Offloads::On);
+}
+
+#[test]
+fn of_taps() {
+    tcpdump_agrees("tap:tap0 tap:tap1", Offloads::On);
+}

@@ -1,0 +1,112 @@
+//! Captures through `pcap -> l2fwd -> pcap` come out byte-identical but for MACs; libpcap reads both.
+
+use crate::capture::{self, Tcpdump};
+use crate::linerate::binary;
+use crate::scratch::Scratch;
+use crate::stand::{LEFT, Namespace, RIGHT};
+use crate::has;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The directory of real captures, which is no part of the repository.
+fn data(file: &str) -> Option<PathBuf> {
+    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data");
+    let directory = std::env::var_os("LINERATE_DATA").map_or(beside.into(), PathBuf::from);
+    let path = directory.join(file);
+    if !path.is_file() {
+        eprintln!("SKIP no {file}: set LINERATE_DATA to the directory of real captures");
+        return None;
+    }
+    has(&["tcpdump", "tar"]).then_some(path)
+}
+
+/// Replays a capture into another, which must hold what libpcap finds in the first.
+#[track_caller]
+fn comes_out_identical(file: &str, scratch: &Scratch) {
+    let mut expected = capture::frames(file, scratch);
+    // What is too short for Ethernet is no frame; the port counts it as malformed.
+    expected.retain(|frame| frame.len() >= 14);
+    assert!(!expected.is_empty(), "{file}");
+    for update in [false, true] {
+        let out = scratch.file("out.pcapng");
+        let mut command = Command::new(binary());
+        command.args(["l2fwd", "--json", &format!("pcap:rx={file}"), &format!("pcap:tx={out}")]);
+        if !update {
+            command.arg("--no-mac-update");
+        }
+        let output = command.output().unwrap();
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{file}: {}{stdout}", String::from_utf8_lossy(&output.stderr));
+        let arrived = capture::frames(&out, scratch);
+        assert_eq!(arrived.len(), expected.len(), "{file}: {stdout}");
+        for (number, (arrived, expected)) in arrived.iter().zip(&expected).enumerate() {
+            let skip = if update { 12 } else { 0 };
+            assert!(arrived[skip..] == expected[skip..], "frame {number} of {file}: {arrived:02x?}, not {expected:02x?}");
+            // A file has no address of its own, so one is made up.
+            let macs = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 1, 1];
+            assert!(!update || arrived[..12] == macs, "frame {number} of {file}: {arrived:02x?}");
+        }
+    }
+}
+
+#[test]
+fn an_access_network() {
+    let Some(file) = data("access-mix-4k.pcap") else { return };
+    comes_out_identical(&file.display().to_string(), &Scratch::new());
+}
+
+/// Hundreds of protocols, many frames deliberately malformed. All Ethernet ones in one file; the
+/// formats that are not plain pcap, also each as it is.
+#[test]
+fn protocols() {
+    let Some(archive) = data("protocol-captures.tar.gz") else { return };
+    let scratch = Scratch::new();
+    let status = Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(scratch.path()).status().unwrap();
+    assert!(status.success());
+    let files = std::fs::read_dir(scratch.path().join("tests")).unwrap();
+    let mut files: Vec<String> = files.map(|entry| entry.unwrap().path().display().to_string()).collect();
+    files.sort();
+    let (mut all, mut alone) = (Vec::new(), 0);
+    for file in files.iter().filter(|file| capture::is_ethernet(file)) {
+        let frames = capture::frames(file, &scratch);
+        let magic = std::fs::read(file).unwrap()[..4].to_vec();
+        let is_plain = magic == 0xa1b2_c3d4_u32.to_le_bytes();
+        if !is_plain && frames.iter().any(|frame| frame.len() >= 14) {
+            comes_out_identical(file, &scratch);
+            alone += 1;
+        }
+        all.extend(frames);
+    }
+    assert!(all.len() > 5000 && alone > 3, "{} frames, {alone} files of other formats", all.len());
+    let file = scratch.file("all.pcap");
+    std::fs::write(&file, capture::pcap(&all)).unwrap();
+    comes_out_identical(&file, &scratch);
+}
+
+/// Recorded here from live programs, unsegmented frames included.
+#[test]
+fn live_programs() {
+    if !has(&["tcpdump", "ping", "iperf3"]) {
+        return;
+    }
+    let (Some(left), Some(right)) = (Namespace::new("l"), Namespace::new("r")) else { return };
+    left.wire("veth0", &right, "veth1", "");
+    left.ip(&format!("addr add {LEFT}/24 dev veth0"));
+    right.ip(&format!("addr add {RIGHT}/24 dev veth1"));
+    let scratch = Scratch::new();
+    let onlooker = Tcpdump::start(&left, "veth0", "inout", &scratch);
+    assert!(left.run("ping", &format!("-c 5 -i 0.01 {RIGHT}")).status.success());
+    for options in ["--bytes 2M", "--bytes 2M --reverse", "--udp --bytes 200K --bandwidth 10M"] {
+        let mut server = right.start("iperf3", "--server --one-off --forceflush");
+        server.wait("iperf3 to listen", |stdout, _| stdout.text().contains("Server listening"));
+        assert!(left.run("iperf3", &format!("--client {RIGHT} {options}")).status.success());
+        server.end();
+    }
+    let frames = onlooker.end();
+    assert!(frames.iter().any(|frame| frame.len() > 1514), "the hosts cut all their frames");
+    let ethertypes = |ethertype: [u8; 2]| frames.iter().filter(|frame| frame[12..14] == ethertype).count();
+    assert!(ethertypes([8, 6]) > 0 && ethertypes([8, 0]) > 100);
+    let file = scratch.file("live.pcap");
+    std::fs::write(&file, capture::pcap(&frames)).unwrap();
+    comes_out_identical(&file, &scratch);
+}

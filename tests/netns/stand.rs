@@ -1,0 +1,183 @@
+//! Network namespaces and wires: what a test stands on. All of it goes with the values here.
+//!
+//! ```text
+//! left: veth0 ---- vethA :mid: vethB ---- veth1 :right
+//! ```
+
+use crate::child::Running;
+use crate::scratch;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::process::{Command, Output};
+
+/// A named network namespace without IPv6, so that the kernel sends nothing of its own accord.
+pub(crate) struct Namespace {
+    name: String,
+}
+
+impl Namespace {
+    /// Makes one, or says why the test is skipped.
+    pub(crate) fn new(role: &str) -> Option<Self> {
+        sweep();
+        let name = format!("lr-{}-{}{role}", std::process::id(), scratch::number());
+        match Command::new("ip").args(["netns", "add", &name]).output() {
+            Ok(output) if output.status.success() => {}
+            Ok(output) => {
+                let reason = String::from_utf8_lossy(&output.stderr);
+                eprintln!("SKIP needs root for network namespaces: {}", reason.lines().next().unwrap_or(""));
+                return None;
+            }
+            Err(error) => {
+                eprintln!("SKIP needs the program ip: {error}");
+                return None;
+            }
+        }
+        let namespace = Self { name };
+        namespace.inside(|| {
+            for which in ["all", "default"] {
+                // Absent where the kernel has no IPv6.
+                let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1");
+            }
+        });
+        namespace.ip("link set lo up");
+        Some(namespace)
+    }
+
+    /// A command that will run in it, and be killed if the test's thread ends.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name, "setpriv", "--pdeathsig", "KILL", program]);
+        command
+    }
+
+    /// Starts a program with these words in it.
+    pub(crate) fn start(&self, program: &str, words: &str) -> Running {
+        Running::start(self.command(program).args(words.split_whitespace()))
+    }
+
+    /// Runs a program with these words in it to its end.
+    pub(crate) fn run(&self, program: &str, words: &str) -> Output {
+        self.command(program).args(words.split_whitespace()).output().unwrap()
+    }
+
+    /// Runs `ip` with these words, which must succeed, and returns what it says.
+    #[track_caller]
+    pub(crate) fn ip(&self, words: &str) -> String {
+        let mut command = Command::new("ip");
+        let output = command.args(["-n", &self.name]).args(words.split_whitespace()).output().unwrap();
+        assert!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Whether an interface of that name is in it.
+    pub(crate) fn has(&self, interface: &str) -> bool {
+        let mut command = Command::new("ip");
+        command.args(["-n", &self.name, "link", "show", interface]).output().unwrap().status.success()
+    }
+
+    /// The hardware address of an interface.
+    pub(crate) fn mac(&self, interface: &str) -> [u8; 6] {
+        let text = self.ip(&format!("-json link show {interface}"));
+        let links: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let mut bytes = links[0]["address"].as_str().unwrap().split(':');
+        std::array::from_fn(|_| u8::from_str_radix(bytes.next().unwrap(), 16).unwrap())
+    }
+
+    /// Runs a function in it, on a thread of its own.
+    pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        let namespace = File::open(format!("/run/netns/{}", self.name)).unwrap();
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(move || {
+                move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+                work()
+            });
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// Joins `here` in this namespace to `there` in another, both up.
+    pub(crate) fn wire(&self, here: &str, other: &Self, there: &str, options: &str) {
+        self.ip(&format!(
+            "link add {here} {options} type veth peer name {there} {options} netns {}",
+            other.name
+        ));
+        self.ip(&format!("link set {here} up"));
+        other.ip(&format!("link set {there} up"));
+    }
+
+    /// Turns the offloads of an interface off: frames cross the wire cut and with checksums.
+    pub(crate) fn plain(&self, interface: &str) {
+        for feature in ["tx", "tso", "gso", "gro", "rxvlan", "txvlan"] {
+            // What is fixed already makes ethtool complain.
+            self.run("ethtool", &format!("-K {interface} {feature} off"));
+        }
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let deleted = Command::new("ip").args(["netns", "del", &self.name]).output();
+        if !std::thread::panicking() {
+            assert!(deleted.is_ok_and(|output| output.status.success()), "{} stayed behind", self.name);
+        }
+    }
+}
+
+/// Removes what a test process that was killed could not.
+fn sweep() {
+    for entry in std::fs::read_dir("/run/netns").into_iter().flatten().flatten() {
+        let name = entry.file_name().into_string().unwrap_or_default();
+        let owner = name.strip_prefix("lr-").and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+        if owner.is_some_and(|pid| !std::path::Path::new(&format!("/proc/{pid}")).exists()) {
+            let _ = Command::new("ip").args(["netns", "del", &name]).output();
+        }
+    }
+}
+
+/// Two hosts that only linerate, running in the middle, can join.
+pub(crate) struct Stand {
+    pub(crate) left: Namespace,
+    pub(crate) mid: Namespace,
+    pub(crate) right: Namespace,
+}
+
+/// Addresses of the hosts.
+pub(crate) const LEFT: &str = "10.7.0.1";
+pub(crate) const RIGHT: &str = "10.7.0.2";
+
+impl Stand {
+    /// Hosts on `veth0` and `veth1`; their wires' other ends are `vethA` and `vethB` in the middle.
+    pub(crate) fn new() -> Option<Self> {
+        let stand = Self {
+            left: Namespace::new("l")?,
+            mid: Namespace::new("m")?,
+            right: Namespace::new("r")?,
+        };
+        stand.left.wire("veth0", &stand.mid, "vethA", "");
+        stand.right.wire("veth1", &stand.mid, "vethB", "");
+        stand.left.ip(&format!("addr add {LEFT}/24 dev veth0"));
+        stand.right.ip(&format!("addr add {RIGHT}/24 dev veth1"));
+        Some(stand)
+    }
+
+    /// The same without any offload on the way.
+    pub(crate) fn plain(self) -> Self {
+        self.left.plain("veth0");
+        self.right.plain("veth1");
+        self.mid.plain("vethA");
+        self.mid.plain("vethB");
+        self
+    }
+
+    /// Joins the wires to the kernel's ends of the TAPs `tap0` and `tap1` with a bridge each.
+    pub(crate) fn bridge_taps(&self) {
+        for (at, wire) in ["vethA", "vethB"].into_iter().enumerate() {
+            self.mid.ip(&format!("link add br{at} type bridge forward_delay 0 mcast_snooping 0"));
+            for part in [wire, &format!("tap{at}")] {
+                self.mid.ip(&format!("link set {part} master br{at}"));
+            }
+            self.mid.ip(&format!("link set br{at} up"));
+        }
+    }
+}

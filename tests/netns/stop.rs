@@ -1,0 +1,69 @@
+//! How linerate ends: with totals and exit code 0 on either signal, or without a chance to tidy up;
+//! and what then is left, which is nothing.
+
+use crate::linerate::L2fwd;
+use crate::stand::Stand;
+use crate::{has, traffic, wait};
+use rustix::process::Signal;
+
+const PORTS: &str = "af_packet:vethA af_packet:vethB tap:tap0 tap:tap1";
+
+/// Nothing of linerate is attached to anything.
+#[track_caller]
+fn nothing_left(stand: &Stand) {
+    // The kernel may take a moment to take a dead process apart.
+    wait("the TAPs to go", || !stand.mid.has("tap0") && !stand.mid.has("tap1"));
+    wait("the XDP programs to go", || !stand.mid.ip("-details link show").contains("xdp"));
+    wait("promiscuous mode to end", || !stand.mid.ip("-details link show").contains("promiscuity 1"));
+}
+
+fn ends_cleanly(signal: Signal) {
+    if !has(&["ping"]) {
+        return;
+    }
+    let Some(stand) = Stand::new() else { return };
+    for ports in [PORTS, "af_xdp:vethA af_xdp:vethB tap:tap0 tap:tap1"] {
+        let l2fwd = L2fwd::start(&stand.mid, &format!("{ports} --no-mac-update"));
+        assert!(stand.mid.has("tap0"));
+        traffic::ping(&stand, 10);
+        let totals = l2fwd.stop(signal);
+        assert!(totals.count(0, "rx_packets") >= 10 && totals.count(0, "tx_packets") >= 10, "{totals}");
+        nothing_left(&stand);
+    }
+}
+
+#[test]
+fn sigint_ends_with_totals() {
+    ends_cleanly(Signal::INT);
+}
+
+#[test]
+fn sigterm_ends_with_totals() {
+    ends_cleanly(Signal::TERM);
+}
+
+#[test]
+fn a_duration_ends_with_totals() {
+    let Some(stand) = Stand::new() else { return };
+    let mut l2fwd = L2fwd::start(&stand.mid, &format!("{PORTS} --duration 1"));
+    l2fwd.totals();
+    nothing_left(&stand);
+}
+
+/// Twice: the second start must not stumble over what the first one left.
+#[test]
+fn kill_leaves_nothing_and_a_restart_works() {
+    if !has(&["ping"]) {
+        return;
+    }
+    let Some(stand) = Stand::new() else { return };
+    for ports in ["af_xdp:vethA af_xdp:vethB tap:tap0 tap:tap1", PORTS] {
+        for _ in 0..2 {
+            let l2fwd = L2fwd::start(&stand.mid, &format!("{ports} --no-mac-update"));
+            assert!(!ports.contains("xdp") || stand.mid.ip("-details link show vethA").contains("xdp"));
+            traffic::ping(&stand, 10);
+            l2fwd.kill();
+            nothing_left(&stand);
+        }
+    }
+}

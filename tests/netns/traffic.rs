@@ -1,0 +1,105 @@
+//! What goes through linerate: ping, iperf3, and a file over the kernel's own TCP.
+
+use crate::PATIENCE;
+use crate::scratch::Scratch;
+use crate::stand::{LEFT, Namespace, RIGHT, Stand};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Pings the right host from the left, and loses nothing.
+#[track_caller]
+pub(crate) fn ping(stand: &Stand, count: u32) {
+    ping_sized(stand, count, 56);
+}
+
+/// The same with so many bytes of payload.
+#[track_caller]
+pub(crate) fn ping_sized(stand: &Stand, count: u32, bytes: u32) {
+    let output = stand.left.run("ping", &format!("-q -n -c {count} -i 0.01 -W 20 -s {bytes} {RIGHT}"));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains(&format!(" {count} received, 0% packet loss")), "{said}");
+}
+
+/// Whether one ping comes back.
+pub(crate) fn reaches(from: &Namespace, address: &str) -> bool {
+    from.run("ping", &format!("-q -n -c 1 -W 1 {address}")).status.success()
+}
+
+/// TCP from the left host for so many seconds, or to it with `-R`: the connection lives to the end and carries data.
+#[track_caller]
+pub(crate) fn iperf3(stand: &Stand, seconds: u32, options: &str) {
+    let mut server = stand.right.start("iperf3", "--server --one-off --forceflush");
+    server.wait("iperf3 to listen", |stdout, _| stdout.text().contains("Server listening"));
+    let output = stand.left.run("iperf3", &format!("--client {RIGHT} --time {seconds} --json {options}"));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "iperf3 {options}: {said}");
+    let report: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let received = report["end"]["sum_received"]["bytes"].as_u64().unwrap();
+    assert!(received > 1 << 20, "iperf3 {options}: {received} bytes in {seconds} s\n{said}");
+    server.end();
+}
+
+/// Sends a file of so many MB from left to right; both ends have the same SHA-256.
+#[track_caller]
+pub(crate) fn file(stand: &Stand, megabytes: usize, scratch: &Scratch) {
+    let (sent, received) = (scratch.file("sent"), scratch.file("received"));
+    std::fs::write(&sent, noise(megabytes * 1_000_000)).unwrap();
+    let listener = stand.right.inside(|| TcpListener::bind((RIGHT, 0)).unwrap());
+    let address = listener.local_addr().unwrap();
+    listener.set_nonblocking(true).unwrap();
+    std::thread::scope(|scope| {
+        // Sockets stay in the namespace that they were made in.
+        let receiver = scope.spawn(|| {
+            let mut stream = accept(&listener);
+            let mut file = std::fs::File::create(&received).unwrap();
+            copy(&mut stream, &mut file)
+        });
+        let mut stream = stand.left.inside(|| TcpStream::connect_timeout(&address, PATIENCE).unwrap());
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        let count = copy(&mut std::fs::File::open(&sent).unwrap(), &mut stream);
+        drop(stream);
+        assert_eq!(receiver.join().unwrap(), count);
+    });
+    assert_eq!(sha256(&sent), sha256(&received), "the file from {LEFT} arrived changed");
+}
+
+fn accept(listener: &TcpListener) -> TcpStream {
+    let start = Instant::now();
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false).unwrap();
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                return stream;
+            }
+            Err(error) => assert!(start.elapsed() < PATIENCE, "nobody connected: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn copy(from: &mut impl Read, to: &mut impl Write) -> u64 {
+    std::io::copy(from, to).expect("the connection stalled or broke")
+}
+
+fn sha256(file: &str) -> String {
+    let output = Command::new("sha256sum").arg(file).output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap().split(' ').next().unwrap().to_owned()
+}
+
+/// Bytes without a pattern (xorshift64), the same in every run.
+pub(crate) fn noise(len: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let words = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    });
+    let mut bytes: Vec<u8> = words.take(len.div_ceil(8)).flat_map(u64::to_le_bytes).collect();
+    bytes.truncate(len);
+    bytes
+}

@@ -2,22 +2,20 @@
 //! cache lines between slots, no further padding for memory channels.
 //!
 //! Each table puts alternatives in turns, slice by slice of a few milliseconds and in the same
-//! memory, so that a busy machine disturbs all alike; a round counts the slice at
-//! the lower quarter. Shown are the median time of the rounds and the ratio to the first row, which
+//! memory, so that a busy machine disturbs all alike; a round counts the slice at the lower
+//! quarter. Shown are the median time of the rounds and the ratio to the first row, which
 //! is what the kit does (above 1: slower than it), with the smallest and the largest round. Run it
 //! with `cargo bench -p linerate-core --bench packet_layout`; `-- metadata` and the like runs one
 //! part. Two-core rows mean something only while both CPUs are free.
 
-use linerate_core::mem::{PageKind, PagePolicy, Region, RegionConfig};
+mod layout;
+mod turns;
+
+use layout::{HEADROOM, LINE, Layout, Meta, memory, pools, shuffled};
 use linerate_core::ring::{Pop, Push, spsc};
 use std::hint::black_box;
-use std::time::{Duration, Instant};
-
-const ROUNDS: usize = 7;
-const SLICES: usize = 13;
-const LINE: usize = 64;
-/// Bytes before the data of a packet, in every alternative.
-const HEADROOM: usize = 256;
+use std::time::Duration;
+use turns::{Case, compare};
 
 const PARTS: [(&str, fn()); 4] = [
     ("handles", handles),
@@ -38,85 +36,6 @@ fn main() {
         if all || named(name) {
             part();
         }
-    }
-}
-
-/// One alternative: its name, and what does a number of steps, each of so many packets.
-struct Case<'a> {
-    name: String,
-    packets_per_step: usize,
-    /// Before each slice, untimed.
-    prepare: Box<dyn FnMut() + 'a>,
-    run: Box<dyn FnMut(usize) + 'a>,
-}
-
-impl<'a> Case<'a> {
-    fn new(name: impl Into<String>, packets: usize, run: impl FnMut(usize) + 'a) -> Self {
-        Self {
-            name: name.into(),
-            packets_per_step: packets,
-            prepare: Box::new(|| ()),
-            run: Box::new(run),
-        }
-    }
-
-    fn prepared(mut self, prepare: impl FnMut() + 'a) -> Self {
-        self.prepare = Box::new(prepare);
-        self
-    }
-
-    fn time(&mut self, steps: usize) -> Duration {
-        (self.prepare)();
-        let began = Instant::now();
-        (self.run)(steps);
-        began.elapsed()
-    }
-
-    /// Steps that take about as long as a slice should. The best of three, or a case that was
-    /// disturbed here would measure nothing but cold caches ever after.
-    fn steps_of(&mut self, slice: Duration) -> usize {
-        let mut steps = 1;
-        while (0..3).any(|_| self.time(steps) < slice) {
-            steps *= 2;
-        }
-        steps
-    }
-}
-
-/// The value below which one part in `parts` of the values lie.
-fn quantile(values: &mut [f64], parts: usize) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / parts]
-}
-
-/// Runs the cases in turns and prints a line for each.
-fn compare(title: &str, slice: Duration, mut cases: Vec<Case<'_>>) {
-    let steps: Vec<usize> = cases.iter_mut().map(|case| case.steps_of(slice)).collect();
-    let mut rounds = vec![Vec::new(); cases.len()];
-    for _ in 0..ROUNDS {
-        let mut slices = vec![Vec::new(); cases.len()];
-        for turn in 0..SLICES * cases.len() {
-            // Whoever begins changes from turn to turn.
-            let index = (turn + turn / cases.len()) % cases.len();
-            let case = &mut cases[index];
-            let packets = (steps[index] * case.packets_per_step) as f64;
-            slices[index].push(case.time(steps[index]).as_nanos() as f64 / packets);
-        }
-        for (round, slices) in rounds.iter_mut().zip(&mut slices) {
-            round.push(quantile(slices, 4));
-        }
-    }
-    println!("\n{title}");
-    let first = rounds[0].clone();
-    for (case, round) in cases.iter().zip(&mut rounds) {
-        let mut ratios: Vec<f64> = round.iter().zip(&first).map(|(a, b)| a / b).collect();
-        let ratio = quantile(&mut ratios, 2);
-        let (low, high) = (ratios[0], ratios[ROUNDS - 1]);
-        let ns = quantile(round, 2);
-        println!(
-            "  {:<34} {ns:>8.2} ns   {ratio:>5.2}   [{low:.2}, {high:.2}]",
-            case.name
-        );
     }
 }
 
@@ -266,10 +185,7 @@ fn strides() {
         let (memory, order_of) = (memory(slots, 38), order.1(slots));
         let even = Layout::apart(&memory, slots, 32);
         // Four starts, one for each pair of slots: neighbours lie half of the sets apart anyway.
-        let varied = Layout {
-            skew: |index| index / 2 % 4 * LINE,
-            ..even
-        };
+        let varied = even.skewed(|index| index / 2 % 4 * LINE);
         let layouts = [
             ("37 lines", Layout::apart(&memory, slots, 37)),
             ("32 lines", even),
@@ -283,152 +199,6 @@ fn strides() {
             layouts.map(case).into(),
         );
     }
-}
-
-// (d) Memory channels.
-
-/// Touches slots all over a pool far beyond the caches.
-fn channels() {
-    const SLOTS: u32 = 65_536;
-    let (memory, order) = (memory(SLOTS, 42), shuffled(SLOTS));
-    let touch = |lines_touched: usize| {
-        let case = |lines: usize| {
-            let data = Layout::apart(&memory, SLOTS, lines).data();
-            let (order, mut at) = (&order, 0);
-            Case::new(format!("{lines} lines"), 32, move |steps| {
-                for _ in 0..steps {
-                    for &index in &order[at..at + 32] {
-                        let slot = data.wrapping_add(index as usize * lines * LINE);
-                        for line in 0..lines_touched {
-                            let word = slot.wrapping_add(line * LINE).cast::<u64>();
-                            // SAFETY: one of the first lines of a slot, in the benchmark's memory.
-                            let value = unsafe { word.read_volatile() };
-                            // SAFETY: as above.
-                            unsafe { word.write_volatile(value + 1) };
-                        }
-                    }
-                    at = (at + 32) % order.len();
-                }
-            })
-        };
-        let title = format!("{SLOTS} slots one after the other, {lines_touched} line(s) of each");
-        compare(&title, LONG, [37, 32, 33, 36, 40, 41].map(case).into());
-    };
-    touch(1);
-    touch(24);
-}
-
-// The pools.
-
-/// As the kit's metadata line, in what the loop touches.
-#[repr(C, align(64))]
-struct Meta {
-    slot: *mut u8,
-    pool: *const u8,
-    len: u32,
-    start: u16,
-    rest: [u8; 10],
-    more: [u64; 4],
-}
-
-/// Where metadata and data of a pool's slots lie. Several share one memory, in turns.
-#[derive(Clone, Copy)]
-struct Layout {
-    base: *mut u8,
-    slots: usize,
-    meta_stride: usize,
-    data_offset: usize,
-    stride: usize,
-    /// What to add to the start of a slot.
-    skew: fn(usize) -> usize,
-}
-
-/// Enough for metadata and slots of so many lines, in 2 MiB pages if the kernel has them.
-fn memory(slots: u32, lines: usize) -> Region {
-    Region::map(&RegionConfig {
-        name: "benchmark".into(),
-        bytes: slots as usize * lines * LINE + 4096,
-        pages: PagePolicy::Only(PageKind::Transparent),
-        ..RegionConfig::default()
-    })
-    .expect("the benchmark needs some 200 MB of memory")
-}
-
-impl Layout {
-    /// Metadata in an array before the slots.
-    fn apart(memory: &Region, slots: u32, lines: usize) -> Self {
-        Self {
-            base: memory.as_ptr(),
-            slots: slots as usize,
-            meta_stride: LINE,
-            data_offset: slots as usize * LINE,
-            stride: lines * LINE,
-            skew: |_| 0,
-        }
-    }
-
-    /// Metadata at the head of each slot.
-    fn inside(memory: &Region, slots: u32, lines: usize) -> Self {
-        Self {
-            meta_stride: lines * LINE,
-            data_offset: 0,
-            ..Self::apart(memory, slots, lines)
-        }
-    }
-
-    /// Makes the memory this layout's.
-    fn write(&self) {
-        for index in 0..self.slots {
-            let skew = (self.skew)(index);
-            let slot = self.data().wrapping_add(index * self.stride + skew);
-            let meta = Meta {
-                slot,
-                pool: slot,
-                len: 60,
-                start: HEADROOM as u16,
-                rest: [0; 10],
-                more: [0; 4],
-            };
-            // SAFETY: a line of the benchmark's memory, which it does not use otherwise.
-            unsafe { self.meta(index as u32).write(meta) };
-        }
-    }
-
-    fn data(&self) -> *mut u8 {
-        self.base.wrapping_add(self.data_offset)
-    }
-
-    #[inline(always)]
-    fn meta(&self, index: u32) -> *mut Meta {
-        let at = index as usize * self.meta_stride;
-        self.base.wrapping_add(at).cast()
-    }
-}
-
-/// How slots follow each other in bursts, and the order itself.
-type Order = (&'static str, fn(u32) -> Vec<u32>);
-
-/// Each size of pool in each order.
-fn pools() -> impl Iterator<Item = (Order, u32)> {
-    let orders: [Order; 2] = [
-        ("in order", |slots| (0..slots).collect()),
-        ("shuffled", shuffled),
-    ];
-    let sizes = [512, 2048, 8192, 16384];
-    orders
-        .into_iter()
-        .flat_map(move |order| sizes.map(|slots| (order, slots)))
-}
-
-/// All slots once, in an order that no prefetcher guesses; the same in each run.
-fn shuffled(slots: u32) -> Vec<u32> {
-    let mut order: Vec<u32> = (0..slots).collect();
-    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
-    for last in (1..order.len()).rev() {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        order.swap(last, (seed >> 33) as usize % (last + 1));
-    }
-    order
 }
 
 /// A forwarder: receive writes 16 bytes of metadata, the application reads them and rewrites the
@@ -463,4 +233,37 @@ fn forward_case<'a>(name: &str, layout: Layout, order: &'a [u32], burst: usize) 
         black_box(sum);
     };
     Case::new(name, burst, run).prepared(move || layout.write())
+}
+
+// (d) Memory channels.
+
+/// Touches slots all over a pool far beyond the caches.
+fn channels() {
+    const SLOTS: u32 = 65_536;
+    let (memory, order) = (memory(SLOTS, 42), shuffled(SLOTS));
+    let touch = |lines_touched: usize| {
+        let case = |lines: usize| {
+            let data = Layout::apart(&memory, SLOTS, lines).data();
+            let (order, mut at) = (&order, 0);
+            Case::new(format!("{lines} lines"), 32, move |steps| {
+                for _ in 0..steps {
+                    for &index in &order[at..at + 32] {
+                        let slot = data.wrapping_add(index as usize * lines * LINE);
+                        for line in 0..lines_touched {
+                            let word = slot.wrapping_add(line * LINE).cast::<u64>();
+                            // SAFETY: one of the first lines of a slot, in the benchmark's memory.
+                            let value = unsafe { word.read_volatile() };
+                            // SAFETY: as above.
+                            unsafe { word.write_volatile(value + 1) };
+                        }
+                    }
+                    at = (at + 32) % order.len();
+                }
+            })
+        };
+        let title = format!("{SLOTS} slots one after the other, {lines_touched} line(s) of each");
+        compare(&title, LONG, [37, 32, 33, 36, 40, 41].map(case).into());
+    };
+    touch(1);
+    touch(24);
 }

@@ -8,6 +8,9 @@ mod ci;
 mod compare;
 mod error;
 mod libtest;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod links;
 mod packages;
 mod process;
 mod rust_scan;

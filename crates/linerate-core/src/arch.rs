@@ -23,6 +23,9 @@ mod blocks;
 #[cfg(not(all(target_arch = "x86_64", not(loom), not(tsan), not(miri))))]
 #[path = "arch/portable.rs"]
 mod blocks;
+mod copy;
+
+pub(crate) use copy::WordCopy;
 
 /// Bytes that one core's write takes from another: two lines of 64, since x86-64 prefetches pairs.
 pub const CACHE_PAIR: usize = 128;
@@ -164,17 +167,6 @@ pub fn pause() {
 pub(crate) fn full_fence() {
     // SAFETY: or-ing 0 changes nothing, and the top of the stack is always mapped and ours.
     unsafe { std::arch::asm!("lock or dword ptr [rsp], 0", options(nostack)) };
-}
-
-/// Copies a burst's worth of words in place, where the call and the dispatch of `memcpy` would
-/// cost more than the copy.
-///
-/// # Safety
-/// `from` is valid for reading and `to` for writing `len` words, and the two do not overlap.
-#[inline(always)]
-pub(crate) unsafe fn copy_words(to: *mut u32, from: *const u32, len: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { blocks::copy_words(to, from, len) }
 }
 
 /// Stores `len` words from `from` on into atomics, each relaxed.

@@ -41,9 +41,3 @@ pub(super) unsafe fn stamped(from: *const AtomicU8, len: usize, stamp: u8) -> us
     }
     len
 }
-
-#[inline(always)]
-pub(super) unsafe fn copy_words(to: *mut u32, from: *const u32, len: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
-}

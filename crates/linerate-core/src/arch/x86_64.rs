@@ -40,7 +40,7 @@ pub(super) unsafe fn load_words(from: *const AtomicU32, to: *mut u32, len: usize
 /// `from` is valid for reading and `to` for writing `len` words; whoever else touches them at the
 /// same time does so by atomics.
 #[inline(always)]
-pub(super) unsafe fn copy_words(to: *mut u32, from: *const u32, len: usize) {
+unsafe fn copy_words(to: *mut u32, from: *const u32, len: usize) {
     if len >= 16 {
         let last = len - 16;
         let mut done = 0;

@@ -27,6 +27,8 @@ pub struct Burst {
     handles: [MaybeUninit<u32>; Self::CAPACITY],
     /// Ticks of the worker's clock when the burst was polled.
     pub now: u64,
+    /// The port that the packets came from, as the application numbers its ports.
+    pub port: u16,
     len: u32,
     limit: u32,
 }
@@ -40,6 +42,7 @@ impl Burst {
     pub const fn new() -> Self {
         Self {
             now: 0,
+            port: 0,
             len: 0,
             limit: Self::CAPACITY as u32,
             handles: [MaybeUninit::uninit(); Self::CAPACITY],
@@ -139,7 +142,7 @@ impl Burst {
     #[inline]
     pub fn drain(&mut self) -> impl ExactSizeIterator<Item = Packet> {
         let taken = std::mem::replace(self, Self::with_room(self.limit as usize));
-        self.now = taken.now;
+        (self.now, self.port) = (taken.now, taken.port);
         Drain {
             burst: taken,
             next: 0,
@@ -232,10 +235,7 @@ impl Burst {
     pub(crate) unsafe fn extend_from_handles(&mut self, handles: &[u32]) {
         debug_assert!(handles.len() <= self.room());
         let spare = &mut self.spare()[..handles.len()];
-        // SAFETY: the spare part is as long as the handles, and exclusively borrowed.
-        unsafe {
-            crate::arch::copy_words(spare.as_mut_ptr().cast(), handles.as_ptr(), handles.len());
-        }
+        spare.write_copy_of_slice(handles);
         self.len += handles.len() as u32;
     }
 

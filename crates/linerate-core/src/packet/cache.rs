@@ -8,7 +8,7 @@ use super::depot::MAGAZINE;
 use super::meta::{Meta, Offload, meta_at, meta_of};
 use super::packet::Packet;
 use super::pool::{HEADROOM_BYTES, Pool, next_of, set_next};
-use crate::arch::copy_words;
+use crate::arch::WordCopy;
 use crate::mem::space::base;
 use crate::sync::Ordering;
 use std::mem::offset_of;
@@ -51,6 +51,7 @@ struct Bin {
     limit: usize,
     /// Slots taken from the pool's shared part less those given to it: for the ledger.
     from_shared: i64,
+    copies: WordCopy,
     stack: Box<Stack>,
     pool: Pool,
 }
@@ -132,8 +133,11 @@ impl PoolCache {
         bin.len -= count;
         let handles = &bin.stack.0[bin.len..bin.len + count];
         handles.iter().for_each(|&handle| set_up(handle));
+        let spare = &mut burst.spare()[..count];
+        // SAFETY: both parts have `count` words and are borrowed.
+        unsafe { (bin.copies.copy)(spare.as_mut_ptr().cast(), handles.as_ptr(), count) };
         // SAFETY: the handles left the stack, so the burst is their only owner.
-        unsafe { burst.extend_from_handles(handles) };
+        unsafe { burst.grow(count) };
         count
     }
 
@@ -150,9 +154,8 @@ impl PoolCache {
     #[inline(always)]
     pub fn free_front(&mut self, burst: &mut Burst, count: usize) {
         let handles = &burst.handles()[..count];
-        match self.bins.first_mut() {
-            Some(bin) if bin.owns_all(handles) => bin.put(handles),
-            _ => self.free_mixed(handles),
+        if !self.bins.first_mut().is_some_and(|bin| bin.put(handles)) {
+            self.free_mixed(handles);
         }
         // SAFETY: the cache owns the first `count` now.
         unsafe { burst.forget_front(count) };
@@ -163,7 +166,7 @@ impl PoolCache {
     pub fn free_one(&mut self, packet: Packet) {
         let handle = packet.into_handle().get();
         match self.bins.first_mut() {
-            Some(bin) if bin.owns(handle) => bin.put(&[handle]),
+            Some(bin) if bin.owns(handle) => bin.put_one(handle),
             _ => self.free_mixed(&[handle]),
         }
     }
@@ -192,7 +195,7 @@ impl PoolCache {
     fn free_mixed(&mut self, handles: &[u32]) {
         for &handle in handles {
             match self.bins.iter_mut().find(|bin| bin.owns(handle)) {
-                Some(bin) => bin.put(&[handle]),
+                Some(bin) => bin.put_one(handle),
                 None => self.free_stranger(handle),
             }
         }
@@ -206,7 +209,7 @@ impl PoolCache {
         match unsafe { Pool::of_slot(handle) } {
             Some(pool) => {
                 let mut bin = Bin::new(pool);
-                bin.put(&[handle.get()]);
+                bin.put_one(handle.get());
                 self.bins.push(bin);
             }
             // An orphan counts its slots on the return list only.
@@ -297,6 +300,7 @@ impl Bin {
             len: 0,
             limit,
             from_shared: 0,
+            copies: WordCopy::detect(),
             stack: Box::new(Stack([0; CAPACITY])),
             pool,
         }
@@ -307,23 +311,33 @@ impl Bin {
         handle ^ self.first < self.span
     }
 
-    /// Whether all handles are of this pool: two operations per handle, which the compiler
-    /// vectorises.
+    /// Puts at most a burst of handles on the stack, whose packets were consumed. If any is of
+    /// another pool, puts none and returns false.
     #[inline(always)]
-    fn owns_all(&self, handles: &[u32]) -> bool {
-        handles
-            .iter()
-            .fold(0, |bits, &handle| bits | (handle ^ self.first))
-            < self.span
+    fn put(&mut self, handles: &[u32]) -> bool {
+        let count = handles.len();
+        let free = &mut self.stack.0[self.len..self.len + count];
+        // Copied before it is known whose they are: what lies above the top of the stack counts
+        // for nothing.
+        // SAFETY: both parts have `count` words and are borrowed.
+        let differ = unsafe {
+            (self.copies.copy_and_compare)(free.as_mut_ptr(), handles.as_ptr(), count, self.first)
+        };
+        if differ >= self.span {
+            return false;
+        }
+        self.len += count;
+        if self.len > self.limit {
+            self.spill(self.limit / 2);
+        }
+        true
     }
 
-    /// Puts at most a burst of handles on the stack, whose packets were consumed.
+    /// Puts one of the pool's own handles on the stack, whose packet was consumed.
     #[inline(always)]
-    fn put(&mut self, handles: &[u32]) {
-        let free = &mut self.stack.0[self.len..self.len + handles.len()];
-        // SAFETY: both are as long, and the stack is exclusively borrowed.
-        unsafe { copy_words(free.as_mut_ptr(), handles.as_ptr(), handles.len()) };
-        self.len += handles.len();
+    fn put_one(&mut self, handle: u32) {
+        self.stack.0[self.len] = handle;
+        self.len += 1;
         if self.len > self.limit {
             self.spill(self.limit / 2);
         }

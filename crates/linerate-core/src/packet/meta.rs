@@ -18,7 +18,8 @@ pub struct Meta {
     pub(super) len: u32,
     /// Start of the data, in bytes from the start of the slot.
     pub(super) start: u16,
-    /// Index of the port that received the packet, as the application numbers its ports.
+    /// Index of the port that received the packet into this process, as the application numbers
+    /// its ports. In-process rings leave it: where a burst came from last says `Burst::port`.
     pub port: u16,
     /// What the receiver knows and what the transmitter still has to do.
     pub offload: Offload,

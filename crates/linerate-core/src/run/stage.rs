@@ -249,7 +249,7 @@ impl<V: FnMut(&mut Packet) -> usize + Send, E: Exits> Stage for Branch<V, E> {
         let mut left = std::mem::take(burst);
         for exit in 0..E::COUNT {
             let mut chosen = Burst::new();
-            chosen.now = left.now;
+            (chosen.now, chosen.port) = (left.now, left.port);
             let (mut seen, mut kept) = (0, 0);
             left.sift(&mut chosen, |_| {
                 let verdict = verdicts[seen];

@@ -299,7 +299,7 @@ impl<S: Stage> Worker<S> {
                 continue;
             }
             let now = self.clock.now();
-            burst.now = now;
+            (burst.now, burst.port) = (now, inlet.port);
             inlet.received += count as u64;
             came += count;
             if let Source::HandOff(_) = inlet.source {

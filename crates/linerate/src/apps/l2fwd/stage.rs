@@ -2,7 +2,6 @@
 //!
 //! The MAC update is a const generic, so that the loop without it has no branch for it.
 
-use linerate_core::arch::prefetch_write;
 use linerate_core::packet::Burst;
 use linerate_core::run::{DropId, Egress, Stage};
 use linerate_wire::ethernet::{HEADER_LEN, MacAddr, set_macs};
@@ -49,10 +48,7 @@ impl<const MAC: bool> L2fwd<MAC> {
 impl<const MAC: bool> Stage for L2fwd<MAC> {
     #[inline(always)]
     fn run(&mut self, burst: &mut Burst, out: &mut Egress) {
-        let Some(first) = burst.as_packets().first() else {
-            return;
-        };
-        let Some(&route) = self.routes.get(usize::from(first.meta().port)) else {
+        let Some(&route) = self.routes.get(usize::from(burst.port)) else {
             return out.drop_burst(self.no_route, burst);
         };
         if MAC && !rewrite(burst, route) {
@@ -65,12 +61,8 @@ impl<const MAC: bool> Stage for L2fwd<MAC> {
 /// Gives all packets the route's addresses; false if one had no room for them.
 #[inline(always)]
 pub(crate) fn rewrite(burst: &mut Burst, route: Route) -> bool {
-    let packets = burst.as_packets_mut();
-    for packet in packets.iter_mut() {
-        prefetch_write(packet.data_mut().as_mut_ptr());
-    }
     let mut all = true;
-    for packet in packets {
+    for packet in burst.iter_mut() {
         all &= set_macs(packet.data_mut(), route.dst, route.src);
     }
     all

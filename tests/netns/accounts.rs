@@ -20,7 +20,11 @@ fn tcpdump_agrees(ports: &str, offloads: Offloads) {
         return;
     }
     let Some(stand) = Stand::new() else { return };
-    let stand = if offloads == Offloads::Off { stand.plain() } else { stand };
+    let stand = if offloads == Offloads::Off {
+        stand.plain()
+    } else {
+        stand
+    };
     let scratch = Scratch::new();
     let mut l2fwd = L2fwd::start(&stand.mid, &format!("{ports} --no-mac-update"));
     if ports.contains("tap:") {
@@ -32,14 +36,27 @@ fn tcpdump_agrees(ports: &str, offloads: Offloads) {
     traffic::file(&stand, 1, &scratch);
     quiet(&mut l2fwd);
     let totals = l2fwd.stop(Signal::INT);
-    let counted = |way: &str| (totals.count(1, &format!("{way}_packets")), totals.count(1, &format!("{way}_bytes")));
+    let counted = |way: &str| {
+        (
+            totals.count(1, &format!("{way}_packets")),
+            totals.count(1, &format!("{way}_bytes")),
+        )
+    };
     for (onlooker, way) in [(arriving, "tx"), (leaving, "rx")] {
         let (packets, bytes) = counted(way);
         let seen = onlooker.expect(packets as usize);
         let sum: usize = seen.iter().map(Vec::len).sum();
-        assert_eq!((packets, bytes), (seen.len() as u64, sum as u64), "{way}: {totals}");
+        assert_eq!(
+            (packets, bytes),
+            (seen.len() as u64, sum as u64),
+            "{way}: {totals}"
+        );
         let uncut = seen.iter().any(|frame| frame.len() > 1514);
-        assert!(uncut == (offloads == Offloads::On && !ports.contains("xdp") && way == "tx") || way == "rx", "{way}");
+        assert!(
+            uncut == (offloads == Offloads::On && !ports.contains("xdp") && way == "tx")
+                || way == "rx",
+            "{way}"
+        );
     }
 }
 

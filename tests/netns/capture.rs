@@ -18,11 +18,20 @@ pub(crate) struct Tcpdump {
 impl Tcpdump {
     /// Starts it, and waits until it listens. `way` is `in`, `out` or `inout`.
     #[track_caller]
-    pub(crate) fn start(namespace: &Namespace, interface: &str, way: &str, scratch: &Scratch) -> Self {
+    pub(crate) fn start(
+        namespace: &Namespace,
+        interface: &str,
+        way: &str,
+        scratch: &Scratch,
+    ) -> Self {
         let file = scratch.file(&format!("{interface}-{way}.pcap"));
-        let words = format!("-Z root -i {interface} -Q {way} -B 65536 -s 262144 -U --immediate-mode -n -w {file}");
+        let words = format!(
+            "-Z root -i {interface} -Q {way} -B 65536 -s 262144 -U --immediate-mode -n -w {file}"
+        );
         let mut running = namespace.start("tcpdump", &words);
-        running.wait("tcpdump to listen", |_, stderr| stderr.text().contains("listening on"));
+        running.wait("tcpdump to listen", |_, stderr| {
+            stderr.text().contains("listening on")
+        });
         Self { running, file }
     }
 
@@ -30,9 +39,10 @@ impl Tcpdump {
     #[track_caller]
     pub(crate) fn expect(mut self, count: usize) -> Vec<Vec<u8>> {
         let file = self.file.clone();
-        self.running.wait(&format!("{count} frames in {file}"), |_, _| {
-            std::fs::read(&file).is_ok_and(|bytes| parse(&bytes).len() >= count)
-        });
+        self.running
+            .wait(&format!("{count} frames in {file}"), |_, _| {
+                std::fs::read(&file).is_ok_and(|bytes| parse(&bytes).len() >= count)
+            });
         self.end()
     }
 
@@ -47,20 +57,22 @@ impl Tcpdump {
     }
 }
 
-/// The frames of any Ethernet capture, up to the first damage, as libpcap reads them.
+/// The frames of an Ethernet capture, up to the first damage, as libpcap reads them.
 pub(crate) fn frames(file: &str, scratch: &Scratch) -> Vec<Vec<u8>> {
-    let copy = scratch.file(&format!("copy-{}.pcap", crate::scratch::number()));
-    // Fails where the capture is damaged, after it has copied what comes before.
-    Command::new("tcpdump").args(["-Z", "root", "-n", "-r", file, "-w", &copy]).output().unwrap();
-    let frames = parse(&std::fs::read(&copy).unwrap_or_default());
-    let _ = std::fs::remove_file(copy);
-    frames
+    ethernet(file, scratch).unwrap_or_else(|| panic!("{file} is no Ethernet capture"))
 }
 
-/// Whether a capture holds Ethernet frames, as libpcap sees it.
-pub(crate) fn is_ethernet(file: &str) -> bool {
-    let output = Command::new("tcpdump").args(["-Z", "root", "-n", "-r", file, "-c", "0", "-w", "/dev/null"]).output().unwrap();
-    String::from_utf8_lossy(&output.stderr).contains("link-type EN10MB")
+/// The same; `None` where frames are of another kind.
+pub(crate) fn ethernet(file: &str, scratch: &Scratch) -> Option<Vec<Vec<u8>>> {
+    let copy = scratch.file(&format!("copy-{}.pcap", crate::scratch::number()));
+    let mut command = Command::new("tcpdump");
+    command.args(["-Z", "root", "-n", "-r", file, "-w", &copy]);
+    // Fails where the capture is damaged, after it has copied what comes before.
+    let output = command.output().unwrap();
+    let ethernet = String::from_utf8_lossy(&output.stderr).contains("link-type EN10MB");
+    let frames = ethernet.then(|| parse(&std::fs::read(&copy).unwrap_or_default()));
+    let _ = std::fs::remove_file(copy);
+    frames
 }
 
 /// The frames of a pcap file as libpcap writes it on this machine; an unfinished record at the end
@@ -70,7 +82,9 @@ fn parse(file: &[u8]) -> Vec<Vec<u8>> {
     let mut rest = file.get(24..).unwrap_or_default();
     while let Some((head, data)) = rest.split_at_checked(16) {
         let len = u32::from_ne_bytes(head[8..12].try_into().unwrap()) as usize;
-        let Some((frame, after)) = data.split_at_checked(len) else { break };
+        let Some((frame, after)) = data.split_at_checked(len) else {
+            break;
+        };
         frames.push(frame.to_vec());
         rest = after;
     }
@@ -86,7 +100,11 @@ pub(crate) fn pcap<T: AsRef<[u8]>>(frames: &[T]) -> Vec<u8> {
     }
     for (number, frame) in (0..).zip(frames) {
         let len = frame.as_ref().len() as u32;
-        file.extend([number, 0, len, len].iter().flat_map(|word: &u32| word.to_ne_bytes()));
+        file.extend(
+            [number, 0, len, len]
+                .iter()
+                .flat_map(|word: &u32| word.to_ne_bytes()),
+        );
         file.extend_from_slice(frame.as_ref());
     }
     file
@@ -94,12 +112,23 @@ pub(crate) fn pcap<T: AsRef<[u8]>>(frames: &[T]) -> Vec<u8> {
 
 /// Sends frames from an interface of a namespace: linerate replays them as a capture.
 #[track_caller]
-pub(crate) fn inject<T: AsRef<[u8]>>(namespace: &Namespace, interface: &str, frames: &[T], scratch: &Scratch) {
+pub(crate) fn inject<T: AsRef<[u8]>>(
+    namespace: &Namespace,
+    interface: &str,
+    frames: &[T],
+    scratch: &Scratch,
+) {
     let file = scratch.file(&format!("inject-{}.pcap", crate::scratch::number()));
     std::fs::write(&file, pcap(frames)).unwrap();
-    let words = format!("l2fwd pcap:rx={file} af_packet:{interface} --no-mac-update --json --period 0.2");
+    let words =
+        format!("l2fwd pcap:rx={file} af_packet:{interface} --no-mac-update --json --period 0.2");
     let mut running = namespace.start(binary(), &words);
-    wait("the frames to leave", || running.stdout.text().contains(&format!("\"tx_packets\":{}", frames.len())));
+    wait("the frames to leave", || {
+        running
+            .stdout
+            .text()
+            .contains(&format!("\"tx_packets\":{}", frames.len()))
+    });
     running.signal(Signal::INT);
     assert!(running.end().success(), "{}", running.stderr.text());
 }

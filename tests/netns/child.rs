@@ -44,18 +44,25 @@ impl Running {
     /// Starts it. The program must not fork: only this one process is ended.
     pub(crate) fn start(command: &mut Command) -> Self {
         let what = format!("{command:?}");
-        let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap_or_else(|error| panic!("{what}: {error}"));
+        let command = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
         let (stdout, stderr) = (Lines::default(), Lines::default());
         let readers = vec![
             stdout.collect(child.stdout.take().unwrap()),
             stderr.collect(child.stderr.take().unwrap()),
         ];
-        Self { what, child, readers, stdout, stderr }
-    }
-
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        Self {
+            what,
+            child,
+            readers,
+            stdout,
+            stderr,
+        }
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -75,7 +82,13 @@ impl Running {
         wait(what, || {
             let ended = !self.is_alive();
             let held = holds(&stdout, &stderr);
-            assert!(held || !ended, "{} ended: {}\n{}", self.what, stdout.text(), stderr.text());
+            assert!(
+                held || !ended,
+                "{} ended: {}\n{}",
+                self.what,
+                stdout.text(),
+                stderr.text()
+            );
             held
         });
     }

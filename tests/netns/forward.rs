@@ -24,14 +24,20 @@ fn joined(ports: &str, options: &str, programs: &[&str], plain: bool) -> Option<
 
 /// 100 pings of three sizes, none lost; a small file; totals without a drop.
 fn short(ports: &str, plain: bool) {
-    let Some((stand, l2fwd)) = joined(ports, "--no-mac-update", &["ethtool", "sha256sum"], plain) else { return };
+    let Some((stand, l2fwd)) = joined(ports, "--no-mac-update", &["ethtool", "sha256sum"], plain)
+    else {
+        return;
+    };
     let scratch = Scratch::new();
     for bytes in [18, 56, 1472] {
         traffic::ping_sized(&stand, 100, bytes);
     }
     traffic::file(&stand, 2, &scratch);
     let totals = l2fwd.stop(Signal::INT);
-    assert!(totals.count(0, "rx_packets") > 300 && totals.count(1, "tx_packets") > 300, "{totals}");
+    assert!(
+        totals.count(0, "rx_packets") > 300 && totals.count(1, "tx_packets") > 300,
+        "{totals}"
+    );
     let drops = totals.drops();
     assert!(drops.is_empty(), "{drops:?} in {totals}");
 }
@@ -39,7 +45,9 @@ fn short(ports: &str, plain: bool) {
 /// 10 s of TCP each way and 100 MB in a file.
 fn long(ports: &str, plain: bool) {
     let programs = ["iperf3", "ethtool", "sha256sum"];
-    let Some((stand, l2fwd)) = joined(ports, "--no-mac-update", &programs, plain) else { return };
+    let Some((stand, l2fwd)) = joined(ports, "--no-mac-update", &programs, plain) else {
+        return;
+    };
     let scratch = Scratch::new();
     traffic::ping(&stand, 100);
     traffic::iperf3(&stand, 10, "");
@@ -124,12 +132,18 @@ fn tcp_through_taps() {
 fn experiments(tags: &[(u16, u16)]) -> Vec<Vec<u8>> {
     let frame = |(number, len): (u8, usize)| {
         let mut frame = vec![2, 0, 0, 0, 0, 0xb, 2, 0, 0, 0, 0, 0xa];
-        frame.extend(tags.iter().flat_map(|(tpid, tci)| [tpid.to_be_bytes(), tci.to_be_bytes()].concat()));
+        frame.extend(
+            tags.iter()
+                .flat_map(|(tpid, tci)| [tpid.to_be_bytes(), tci.to_be_bytes()].concat()),
+        );
         frame.extend([0x88, 0xb5, number]);
         frame.resize(len, number);
         frame
     };
-    (0..).zip([60, 61, 64, 128, 1000, 1400, 1514]).map(frame).collect()
+    (0..)
+        .zip([60, 61, 64, 128, 1000, 1400, 1514])
+        .map(frame)
+        .collect()
 }
 
 /// Sends from left; the frames must arrive as they were sent, or as `expected` makes them.
@@ -139,14 +153,22 @@ fn sent_arrive(stand: &Stand, frames: &[Vec<u8>], expected: impl Fn(&[u8]) -> Ve
     capture::inject(&stand.left, "veth0", frames, &scratch);
     let arrived = onlooker.expect(frames.len());
     let expected: Vec<Vec<u8>> = frames.iter().map(|frame| expected(frame)).collect();
-    assert!(arrived == expected, "arrived {arrived:02x?}\nexpected {expected:02x?}");
+    assert!(
+        arrived == expected,
+        "arrived {arrived:02x?}\nexpected {expected:02x?}"
+    );
 }
 
 fn vlans_cross(ports: &str) {
-    // An XDP program sees no tag that the wire's ends carry beside the frame: those offloads are off.
-    let plain = ports.contains("af_xdp");
-    let Some((stand, l2fwd)) = joined(ports, "--no-mac-update", &["tcpdump", "ethtool"], plain) else { return };
-    for tags in [&[][..], &[(0x8100, 0x6005)], &[(0x88a8, 7), (0x8100, 0x0fff)], &[(0x8100, 0)]] {
+    let Some((stand, l2fwd)) = joined(ports, "--no-mac-update", &["tcpdump"], false) else {
+        return;
+    };
+    for tags in [
+        &[][..],
+        &[(0x8100, 0x6005)],
+        &[(0x88a8, 7), (0x8100, 0x0fff)],
+        &[(0x8100, 0)],
+    ] {
         sent_arrive(&stand, &experiments(tags), <[u8]>::to_vec);
     }
     l2fwd.stop(Signal::INT);
@@ -174,7 +196,9 @@ fn vlan_tags_cross_taps() {
 
 /// As DPDK's l2fwd: source the transmitting port's own address, destination 02:00:00:00:00:NN with its number.
 fn macs_are_updated(ports: &str) {
-    let Some((stand, l2fwd)) = joined(ports, "", &["tcpdump"], false) else { return };
+    let Some((stand, l2fwd)) = joined(ports, "", &["tcpdump"], false) else {
+        return;
+    };
     let own = stand.mid.mac("vethB");
     sent_arrive(&stand, &experiments(&[]), |frame| {
         [&[2, 0, 0, 0, 0, 1][..], &own, &frame[12..]].concat()

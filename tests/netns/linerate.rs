@@ -6,7 +6,7 @@ use crate::stand::Namespace;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
 
 /// The binary that cargo builds with the same profile as this test; building it is part of the test.
@@ -15,20 +15,35 @@ pub(crate) fn binary() -> &'static str {
     BINARY.get_or_init(|| {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
-        command.args(["build", "--package", "linerate", "--message-format", "json-render-diagnostics"]);
+        command.args([
+            "build",
+            "--package",
+            "linerate",
+            "--message-format",
+            "json-render-diagnostics",
+        ]);
         if !cfg!(debug_assertions) {
             command.arg("--release");
         }
         let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
-        let output = command.args(["--manifest-path", manifest]).stderr(Stdio::inherit()).output().unwrap();
-        assert!(output.status.success(), "linerate does not build");
+        let output = command
+            .args(["--manifest-path", manifest])
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "linerate does not build: {stderr}");
         let messages = String::from_utf8(output.stdout).unwrap();
         let executables = messages.lines().filter_map(|line| {
             let message: Value = serde_json::from_str(line).ok()?;
-            let is_ours = message["target"]["name"] == "linerate" && message["target"]["kind"][0] == "bin";
-            message["executable"].as_str().filter(|_| is_ours).map(str::to_owned)
+            let is_ours =
+                message["target"]["name"] == "linerate" && message["target"]["kind"][0] == "bin";
+            message["executable"]
+                .as_str()
+                .filter(|_| is_ours)
+                .map(str::to_owned)
         });
-        executables.last().expect("cargo names the executable")
+        let mut executables: Vec<String> = executables.collect();
+        executables.pop().expect("cargo names the executable")
     })
 }
 
@@ -47,7 +62,9 @@ impl L2fwd {
     #[track_caller]
     pub(crate) fn start(namespace: &Namespace, words: &str) -> Self {
         let mut l2fwd = Self::begin(namespace, words);
-        l2fwd.0.wait("the first line of linerate", |stdout, _| !stdout.all().is_empty());
+        l2fwd.0.wait("the first line of linerate", |stdout, _| {
+            !stdout.all().is_empty()
+        });
         l2fwd
     }
 
@@ -67,7 +84,11 @@ impl L2fwd {
     pub(crate) fn wait(&mut self, what: &str, mut holds: impl FnMut(&Report) -> bool) -> Report {
         let mut found = None;
         self.0.wait(what, |stdout, _| {
-            found = stdout.all().last().map(|line| Report::parse(line)).filter(|report| holds(report));
+            found = stdout
+                .all()
+                .last()
+                .map(|line| Report::parse(line))
+                .filter(|report| holds(report));
             found.is_some()
         });
         found.unwrap()
@@ -118,7 +139,9 @@ impl Report {
     #[track_caller]
     pub(crate) fn count(&self, port: usize, counter: &str) -> u64 {
         let value = &self.0["ports"][port][counter];
-        value.as_u64().unwrap_or_else(|| panic!("no counter {counter} of port {port} in {self}"))
+        value
+            .as_u64()
+            .unwrap_or_else(|| panic!("no counter {counter} of port {port} in {self}"))
     }
 
     /// `up`, or why not.
@@ -130,9 +153,14 @@ impl Report {
     pub(crate) fn drops(&self) -> Vec<(String, u64)> {
         let ports = self.0["ports"].as_array().unwrap().iter();
         let lcores = self.0["lcores"].as_array().unwrap().iter();
-        let tables = ports.flat_map(|port| [&port["rx_drops"], &port["tx_drops"]]).chain(lcores.map(|lcore| &lcore["drops"]));
+        let tables = ports
+            .flat_map(|port| [&port["rx_drops"], &port["tx_drops"]])
+            .chain(lcores.map(|lcore| &lcore["drops"]));
         let counts = tables.flat_map(|table| table.as_object().unwrap().clone());
-        counts.map(|(reason, count)| (reason, count.as_u64().unwrap())).filter(|(_, count)| *count > 0).collect()
+        counts
+            .map(|(reason, count)| (reason, count.as_u64().unwrap()))
+            .filter(|(_, count)| *count > 0)
+            .collect()
     }
 }
 

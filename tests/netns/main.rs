@@ -35,7 +35,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn wait(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < PATIENCE, "waited {} s for {what} in vain", PATIENCE.as_secs());
+        assert!(
+            start.elapsed() < PATIENCE,
+            "waited {} s for {what} in vain",
+            PATIENCE.as_secs()
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -43,7 +47,9 @@ fn wait(what: &str, mut holds: impl FnMut() -> bool) {
 /// Whether these programs are installed; says which is not.
 fn has(programs: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = |program: &&&str| std::env::split_paths(&path).any(|directory| directory.join(program).is_file());
+    let is_there = |program: &&&str| {
+        std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+    };
     let missing = programs.iter().find(|program| !is_there(program));
     if let Some(program) = missing {
         eprintln!("SKIP needs the program {program}");

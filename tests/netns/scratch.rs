@@ -16,7 +16,8 @@ impl Scratch {
     /// An empty one that every user may read and write: tcpdump gives up its privileges.
     pub(crate) fn new() -> Self {
         use std::os::unix::fs::PermissionsExt;
-        let path = std::env::temp_dir().join(format!("linerate-{}-{}", std::process::id(), number()));
+        let path =
+            std::env::temp_dir().join(format!("linerate-{}-{}", std::process::id(), number()));
         std::fs::create_dir(&path).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
         Self(path)

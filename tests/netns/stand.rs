@@ -25,7 +25,10 @@ impl Namespace {
             Ok(output) if output.status.success() => {}
             Ok(output) => {
                 let reason = String::from_utf8_lossy(&output.stderr);
-                eprintln!("SKIP needs root for network namespaces: {}", reason.lines().next().unwrap_or(""));
+                eprintln!(
+                    "SKIP needs root for network namespaces: {}",
+                    reason.lines().next().unwrap_or("")
+                );
                 return None;
             }
             Err(error) => {
@@ -37,7 +40,8 @@ impl Namespace {
         namespace.inside(|| {
             for which in ["all", "default"] {
                 // Absent where the kernel has no IPv6.
-                let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1");
+                let _ =
+                    std::fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1");
             }
         });
         namespace.ip("link set lo up");
@@ -47,7 +51,15 @@ impl Namespace {
     /// A command that will run in it, and be killed if the test's thread ends.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.name, "setpriv", "--pdeathsig", "KILL", program]);
+        command.args([
+            "netns",
+            "exec",
+            &self.name,
+            "setpriv",
+            "--pdeathsig",
+            "KILL",
+            program,
+        ]);
         command
     }
 
@@ -58,22 +70,38 @@ impl Namespace {
 
     /// Runs a program with these words in it to its end.
     pub(crate) fn run(&self, program: &str, words: &str) -> Output {
-        self.command(program).args(words.split_whitespace()).output().unwrap()
+        self.command(program)
+            .args(words.split_whitespace())
+            .output()
+            .unwrap()
     }
 
     /// Runs `ip` with these words, which must succeed, and returns what it says.
     #[track_caller]
     pub(crate) fn ip(&self, words: &str) -> String {
         let mut command = Command::new("ip");
-        let output = command.args(["-n", &self.name]).args(words.split_whitespace()).output().unwrap();
-        assert!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr));
+        let output = command
+            .args(["-n", &self.name])
+            .args(words.split_whitespace())
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "ip {words}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         String::from_utf8(output.stdout).unwrap()
     }
 
     /// Whether an interface of that name is in it.
     pub(crate) fn has(&self, interface: &str) -> bool {
         let mut command = Command::new("ip");
-        command.args(["-n", &self.name, "link", "show", interface]).output().unwrap().status.success()
+        command
+            .args(["-n", &self.name, "link", "show", interface])
+            .output()
+            .unwrap()
+            .status
+            .success()
     }
 
     /// The hardware address of an interface.
@@ -89,10 +117,13 @@ impl Namespace {
         let namespace = File::open(format!("/run/netns/{}", self.name)).unwrap();
         std::thread::scope(|scope| {
             let thread = scope.spawn(move || {
-                move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+                move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+                    .unwrap();
                 work()
             });
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 
@@ -117,18 +148,30 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        let deleted = Command::new("ip").args(["netns", "del", &self.name]).output();
+        let deleted = Command::new("ip")
+            .args(["netns", "del", &self.name])
+            .output();
         if !std::thread::panicking() {
-            assert!(deleted.is_ok_and(|output| output.status.success()), "{} stayed behind", self.name);
+            assert!(
+                deleted.is_ok_and(|output| output.status.success()),
+                "{} stayed behind",
+                self.name
+            );
         }
     }
 }
 
 /// Removes what a test process that was killed could not.
 fn sweep() {
-    for entry in std::fs::read_dir("/run/netns").into_iter().flatten().flatten() {
+    for entry in std::fs::read_dir("/run/netns")
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
         let name = entry.file_name().into_string().unwrap_or_default();
-        let owner = name.strip_prefix("lr-").and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+        let owner = name
+            .strip_prefix("lr-")
+            .and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
         if owner.is_some_and(|pid| !std::path::Path::new(&format!("/proc/{pid}")).exists()) {
             let _ = Command::new("ip").args(["netns", "del", &name]).output();
         }
@@ -173,7 +216,9 @@ impl Stand {
     /// Joins the wires to the kernel's ends of the TAPs `tap0` and `tap1` with a bridge each.
     pub(crate) fn bridge_taps(&self) {
         for (at, wire) in ["vethA", "vethB"].into_iter().enumerate() {
-            self.mid.ip(&format!("link add br{at} type bridge forward_delay 0 mcast_snooping 0"));
+            self.mid.ip(&format!(
+                "link add br{at} type bridge forward_delay 0 mcast_snooping 0"
+            ));
             for part in [wire, &format!("tap{at}")] {
                 self.mid.ip(&format!("link set {part} master br{at}"));
             }

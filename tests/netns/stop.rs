@@ -12,9 +12,15 @@ const PORTS: &str = "af_packet:vethA af_packet:vethB tap:tap0 tap:tap1";
 #[track_caller]
 fn nothing_left(stand: &Stand) {
     // The kernel may take a moment to take a dead process apart.
-    wait("the TAPs to go", || !stand.mid.has("tap0") && !stand.mid.has("tap1"));
-    wait("the XDP programs to go", || !stand.mid.ip("-details link show").contains("xdp"));
-    wait("promiscuous mode to end", || !stand.mid.ip("-details link show").contains("promiscuity 1"));
+    wait("the TAPs to go", || {
+        !stand.mid.has("tap0") && !stand.mid.has("tap1")
+    });
+    wait("the XDP programs to go", || {
+        !stand.mid.ip("-details link show").contains("xdp")
+    });
+    wait("promiscuous mode to end", || {
+        !stand.mid.ip("-details link show").contains("promiscuity 1")
+    });
 }
 
 fn ends_cleanly(signal: Signal) {
@@ -27,7 +33,10 @@ fn ends_cleanly(signal: Signal) {
         assert!(stand.mid.has("tap0"));
         traffic::ping(&stand, 10);
         let totals = l2fwd.stop(signal);
-        assert!(totals.count(0, "rx_packets") >= 10 && totals.count(0, "tx_packets") >= 10, "{totals}");
+        assert!(
+            totals.count(0, "rx_packets") >= 10 && totals.count(0, "tx_packets") >= 10,
+            "{totals}"
+        );
         nothing_left(&stand);
     }
 }
@@ -60,7 +69,9 @@ fn kill_leaves_nothing_and_a_restart_works() {
     for ports in ["af_xdp:vethA af_xdp:vethB tap:tap0 tap:tap1", PORTS] {
         for _ in 0..2 {
             let l2fwd = L2fwd::start(&stand.mid, &format!("{ports} --no-mac-update"));
-            assert!(!ports.contains("xdp") || stand.mid.ip("-details link show vethA").contains("xdp"));
+            assert!(
+                !ports.contains("xdp") || stand.mid.ip("-details link show vethA").contains("xdp")
+            );
             traffic::ping(&stand, 10);
             l2fwd.kill();
             nothing_left(&stand);

@@ -17,27 +17,50 @@ pub(crate) fn ping(stand: &Stand, count: u32) {
 /// The same with so many bytes of payload.
 #[track_caller]
 pub(crate) fn ping_sized(stand: &Stand, count: u32, bytes: u32) {
-    let output = stand.left.run("ping", &format!("-q -n -c {count} -i 0.01 -W 20 -s {bytes} {RIGHT}"));
+    let output = stand.left.run(
+        "ping",
+        &format!("-q -n -c {count} -i 0.01 -W 20 -s {bytes} {RIGHT}"),
+    );
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains(&format!(" {count} received, 0% packet loss")), "{said}");
+    let lost_none = said.contains(&format!(" {count} received, 0% packet loss"));
+    assert!(lost_none, "{said}\n{}", counters(stand));
+}
+
+/// Where frames went, by the kernel's own counters.
+fn counters(stand: &Stand) -> String {
+    [&stand.left, &stand.mid, &stand.right]
+        .map(|end| end.ip("-s link show type veth"))
+        .join("\n")
 }
 
 /// Whether one ping comes back.
 pub(crate) fn reaches(from: &Namespace, address: &str) -> bool {
-    from.run("ping", &format!("-q -n -c 1 -W 1 {address}")).status.success()
+    from.run("ping", &format!("-q -n -c 1 -W 1 {address}"))
+        .status
+        .success()
 }
 
 /// TCP from the left host for so many seconds, or to it with `-R`: the connection lives to the end and carries data.
 #[track_caller]
 pub(crate) fn iperf3(stand: &Stand, seconds: u32, options: &str) {
-    let mut server = stand.right.start("iperf3", "--server --one-off --forceflush");
-    server.wait("iperf3 to listen", |stdout, _| stdout.text().contains("Server listening"));
-    let output = stand.left.run("iperf3", &format!("--client {RIGHT} --time {seconds} --json {options}"));
+    let mut server = stand
+        .right
+        .start("iperf3", "--server --one-off --forceflush");
+    server.wait("iperf3 to listen", |stdout, _| {
+        stdout.text().contains("Server listening")
+    });
+    let output = stand.left.run(
+        "iperf3",
+        &format!("--client {RIGHT} --time {seconds} --json {options}"),
+    );
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "iperf3 {options}: {said}");
     let report: serde_json::Value = serde_json::from_str(&said).unwrap();
     let received = report["end"]["sum_received"]["bytes"].as_u64().unwrap();
-    assert!(received > 1 << 20, "iperf3 {options}: {received} bytes in {seconds} s\n{said}");
+    assert!(
+        received > 1 << 20,
+        "iperf3 {options}: {received} bytes in {seconds} s\n{said}"
+    );
     server.end();
 }
 
@@ -46,7 +69,9 @@ pub(crate) fn iperf3(stand: &Stand, seconds: u32, options: &str) {
 pub(crate) fn file(stand: &Stand, megabytes: usize, scratch: &Scratch) {
     let (sent, received) = (scratch.file("sent"), scratch.file("received"));
     std::fs::write(&sent, noise(megabytes * 1_000_000)).unwrap();
-    let listener = stand.right.inside(|| TcpListener::bind((RIGHT, 0)).unwrap());
+    let listener = stand
+        .right
+        .inside(|| TcpListener::bind((RIGHT, 0)).unwrap());
     let address = listener.local_addr().unwrap();
     listener.set_nonblocking(true).unwrap();
     std::thread::scope(|scope| {
@@ -56,13 +81,19 @@ pub(crate) fn file(stand: &Stand, megabytes: usize, scratch: &Scratch) {
             let mut file = std::fs::File::create(&received).unwrap();
             copy(&mut stream, &mut file)
         });
-        let mut stream = stand.left.inside(|| TcpStream::connect_timeout(&address, PATIENCE).unwrap());
+        let mut stream = stand
+            .left
+            .inside(|| TcpStream::connect_timeout(&address, PATIENCE).unwrap());
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         let count = copy(&mut std::fs::File::open(&sent).unwrap(), &mut stream);
         drop(stream);
         assert_eq!(receiver.join().unwrap(), count);
     });
-    assert_eq!(sha256(&sent), sha256(&received), "the file from {LEFT} arrived changed");
+    assert_eq!(
+        sha256(&sent),
+        sha256(&received),
+        "the file from {LEFT} arrived changed"
+    );
 }
 
 fn accept(listener: &TcpListener) -> TcpStream {
@@ -87,7 +118,12 @@ fn copy(from: &mut impl Read, to: &mut impl Write) -> u64 {
 fn sha256(file: &str) -> String {
     let output = Command::new("sha256sum").arg(file).output().unwrap();
     assert!(output.status.success());
-    String::from_utf8(output.stdout).unwrap().split(' ').next().unwrap().to_owned()
+    String::from_utf8(output.stdout)
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap()
+        .to_owned()
 }
 
 /// Bytes without a pattern (xorshift64), the same in every run.
@@ -99,7 +135,10 @@ pub(crate) fn noise(len: usize) -> Vec<u8> {
         state ^= state << 17;
         state
     });
-    let mut bytes: Vec<u8> = words.take(len.div_ceil(8)).flat_map(u64::to_le_bytes).collect();
+    let mut bytes: Vec<u8> = words
+        .take(len.div_ceil(8))
+        .flat_map(u64::to_le_bytes)
+        .collect();
     bytes.truncate(len);
     bytes
 }

@@ -40,6 +40,21 @@ pub(crate) enum Error {
 }
 
 impl Error {
+    /// None is success. Otherwise the last is returned, and the others printed: nobody else will.
+    pub(crate) fn all(mut errors: Vec<Self>) -> Result<(), Self> {
+        let last = errors.pop();
+        errors.iter().for_each(Self::print);
+        last.map_or(Ok(()), Err)
+    }
+
+    /// On standard error, with the fix.
+    pub(crate) fn print(&self) {
+        eprintln!("error: {self}");
+        if let Some(fix) = self.fix() {
+            eprintln!("fix: {fix}");
+        }
+    }
+
     /// What the user can do, as one imperative sentence or command.
     pub(crate) fn fix(&self) -> Option<String> {
         match self {
@@ -49,6 +64,11 @@ impl Error {
             Self::Report { .. } => Some(
                 "give a JSON object with \"lcores\": [{\"name\", \"role\", \"cpu\", \"busy_share\"}], as `linerate l2fwd --json` prints".into(),
             ),
+            Self::Port(PortError::File { source, .. }) => Some(match source.kind() {
+                io::ErrorKind::InvalidData => "give a pcap or pcapng file of Ethernet frames; of a damaged one `editcap FILE NEW` keeps what is whole".into(),
+                io::ErrorKind::StorageFull => "make room on that disk, or write to another".into(),
+                _ => "check the path and its permissions".into(),
+            }),
             Self::Port(error) => Some(halves(error).1.unwrap_or_else(|| {
                 "correct the port; `linerate ports` lists the kinds and their options".into()
             })),

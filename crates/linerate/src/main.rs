@@ -53,10 +53,7 @@ fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
-            if let Some(fix) = error.fix() {
-                eprintln!("fix: {fix}");
-            }
+            error.print();
             ExitCode::FAILURE
         }
     }

@@ -120,7 +120,7 @@ impl AfXdpPort {
             return Ok(());
         }
         let fix = format!(
-            "use fewer, or give `{name}` more: `ethtool -L {name} combined {wanted}` (or rx and tx; a veth needs `numrxqueues` when made)",
+            "use fewer, or give `{name}` more: `ethtool -L {name} combined {wanted}` (or rx and tx, and a veth needs `numrxqueues` when made)",
             name = options.interface,
             wanted = options.start_queue + asked,
         );
@@ -146,7 +146,7 @@ impl AfXdpPort {
         let max = pool.room_bytes() - linerate_wire::ethernet::HEADER_LEN - 4;
         if mtu as usize > max {
             let reason = format!(
-                "frames must fit the slots of pool `{}`: `ip link set {} mtu {max}`",
+                "frames must fit the slots of pool `{}`; `ip link set {} mtu {max}`",
                 pool.name(),
                 options.interface
             );

@@ -15,10 +15,11 @@
 //! again and again.
 //!
 //! At the end of the file the link goes down with the number of frames. Where the file is damaged
-//! the same happens with the number of the damaged record, which is counted as `malformed`. A frame
+//! the same happens with the number of the damaged record, which is counted as `malformed`, and
+//! stopping the port is an error. A frame
 //! shorter than an Ethernet header is `malformed` too, one longer than any slot `oversize`. When
 //! the disk is full, frames are counted as `write_failed` and the link is down until they can be
-//! written again.
+//! written again; stopping the port is an error then too.
 //!
 //! Frames wait in a buffer of 64 KiB for at most about 0.1 s before they are written. A port that
 //! is stopped and started again adds to its file.
@@ -57,6 +58,7 @@ use linerate_core::port::{
 use pace::Timing;
 use receive::{Play, Replay, Stream};
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use transmit::{Output, Write};
@@ -108,17 +110,31 @@ pub const KIND: Kind = Kind {
 
 /// Why the link is down, each way; written where it happens, read by the port.
 #[derive(Debug, Default)]
-struct Status(Mutex<[Option<String>; 2]>);
+struct Status(Mutex<Reasons>);
+
+#[derive(Debug, Default)]
+struct Reasons {
+    down: [Option<String>; 2],
+    /// The first time, each way, that frames were lost: what stopping the port will answer.
+    faults: [Option<io::Error>; 2],
+}
 
 impl Status {
     const RX: usize = 0;
     const TX: usize = 1;
 
     fn set(&self, way: usize, reason: Option<String>) {
-        self.lock()[way] = reason;
+        self.lock().down[way] = reason;
     }
 
-    fn lock(&self) -> MutexGuard<'_, [Option<String>; 2]> {
+    /// The link is down for this reason, and frames are lost.
+    fn fail(&self, way: usize, reason: String, fault: io::Error) {
+        let mut reasons = self.lock();
+        reasons.down[way] = Some(reason);
+        reasons.faults[way].get_or_insert(fault);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Reasons> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -138,7 +154,7 @@ impl Input {
     }
 }
 
-fn file_error(port: &str, action: &'static str, path: &Path, source: std::io::Error) -> PortError {
+fn file_error(port: &str, action: &'static str, path: &Path, source: io::Error) -> PortError {
     PortError::File {
         port: port.into(),
         action,
@@ -305,12 +321,12 @@ impl Port for PcapPort {
                 None => Box::new(Sink::new(stats)),
             });
         }
-        *self.status.lock() = [None, None];
+        *self.status.lock() = Reasons::default();
         Ok(queues)
     }
 
     fn link(&self) -> Link {
-        let reasons: Vec<String> = self.status.lock().iter().flatten().cloned().collect();
+        let reasons: Vec<String> = self.status.lock().down.iter().flatten().cloned().collect();
         if reasons.is_empty() {
             Link::Up
         } else {
@@ -322,20 +338,32 @@ impl Port for PcapPort {
         self.counters.sum()
     }
 
-    /// Writes the rest of the file.
+    /// Writes the rest of the file. An error too where frames were lost since the start: the file
+    /// read is damaged, or the one written lacks some (`write_failed`).
     fn stop(&mut self) -> Result<(), PortError> {
         self.counters.check_stop(&self.name)?;
+        let finished = self.finish();
+        let [damage, unwritten] = std::mem::take(&mut self.status.lock().faults);
+        let fault = |action, path: Option<&Path>, source| {
+            file_error(&self.name, action, path.unwrap_or(Path::new("")), source)
+        };
+        if let Some(source) = unwritten.or(finished.err()) {
+            return Err(fault("write all frames to", self.output.as_deref(), source));
+        }
+        let input = self.input.as_ref().map(|input| input.path.as_path());
+        damage.map_or(Ok(()), |source| Err(fault("read all of", input, source)))
+    }
+}
+
+impl PcapPort {
+    /// Writes the rest of the file, and how many frames there were.
+    fn finish(&mut self) -> io::Result<()> {
         let Some(writer) = self.writer.take() else {
             return Ok(());
         };
         let stats = self.counters.sum();
         let dropped = stats.tx_drops.iter().map(|(_, count)| count).sum();
         let mut output = writer.lock().unwrap_or_else(PoisonError::into_inner);
-        output
-            .finish(stats.tx_packets + dropped, dropped)
-            .map_err(|source| {
-                let path = self.output.as_deref().unwrap_or(Path::new(""));
-                file_error(&self.name, "write the last frames to", path, source)
-            })
+        output.finish(stats.tx_packets + dropped, dropped)
     }
 }

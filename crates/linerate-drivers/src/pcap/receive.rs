@@ -6,6 +6,7 @@ use super::reader::Reader;
 use super::{Input, Status};
 use linerate_core::packet::{Burst, Offload, Pool, PoolCache, Pools, RxTemplate};
 use linerate_core::port::{DropReason, PortError, QueueStats, RxQueue, SleepOn};
+use std::io;
 use std::sync::Arc;
 
 /// An Ethernet header.
@@ -263,7 +264,10 @@ impl RxQueue for Stream {
                 }
                 Next::Damaged(reason) => {
                     self.stats.dropped(DropReason::Malformed, 1);
-                    self.end(format!("{}: {reason}", self.input.path.display()));
+                    self.reader = None;
+                    let text = format!("{}: {reason}", self.input.path.display());
+                    let fault = io::Error::new(io::ErrorKind::InvalidData, reason);
+                    self.status.fail(Status::RX, text, fault);
                     break;
                 }
             }

@@ -102,12 +102,13 @@ impl Write {
     fn report(&mut self, result: io::Result<()>, path: &str) {
         let failing = result.is_err();
         if failing != self.failing {
-            self.status.set(
-                Status::TX,
-                result
-                    .err()
-                    .map(|error| format!("cannot write {path}: {error}")),
-            );
+            match result {
+                Ok(()) => self.status.set(Status::TX, None),
+                Err(error) => {
+                    let text = format!("cannot write {path}: {error}");
+                    self.status.fail(Status::TX, text, error);
+                }
+            }
             self.failing = failing;
         }
     }

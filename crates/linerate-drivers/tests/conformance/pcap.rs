@@ -216,15 +216,18 @@ fn damage_in_the_middle_ends_the_replay_at_that_record() {
             end.start(0, 1, &pools);
             assert_eq!(end.receive().len(), good);
             assert_eq!(end.receive().len(), 0);
-            port = end.port;
+            port = end.into_port();
             assert_eq!(port.stats().rx_drops, [("malformed", 1)]);
             let Link::Down(why) = port.link() else {
                 panic!("up")
             };
-            assert!(
-                why.contains(&format!("record {}", good + 1)) && why.contains(reason),
-                "{why}"
-            );
+            let error = port.stop().unwrap_err().to_string();
+            for text in [why, error] {
+                assert!(
+                    text.contains(&format!("record {}", good + 1)) && text.contains(reason),
+                    "{text}"
+                );
+            }
         }
     }
 }
@@ -317,6 +320,11 @@ fn a_full_disk_costs_frames_and_nothing_else() {
     assert!(
         why.contains("/dev/full") && why.contains("No space left"),
         "{why}"
+    );
+    let error = end.into_port().stop().unwrap_err().to_string();
+    assert!(
+        error.contains("write all frames to `/dev/full`: No space left"),
+        "{error}"
     );
 }
 

@@ -153,6 +153,11 @@ impl End {
         self.port.stop()
     }
 
+    /// The port, without its queues: ready to be stopped.
+    pub(crate) fn into_port(self) -> Box<dyn Port> {
+        self.port
+    }
+
     /// Offers one frame; whether it was taken.
     pub(crate) fn send(&mut self, number: u64, bytes: usize, pools: &Pools) -> bool {
         self.send_burst(number, 1, bytes, pools) == 1

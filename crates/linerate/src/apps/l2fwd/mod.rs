@@ -175,12 +175,9 @@ fn forward<S: Stage>(
         }
     }
     let memory = running.memory.clone();
-    let (last, complaints) = running.stop();
+    let (last, errors) = running.stop();
     show::totals(&last.since(&first), machine, &memory, settings.json)?;
-    for complaint in complaints {
-        eprintln!("warning: {complaint}");
-    }
-    Ok(())
+    Error::all(errors)
 }
 
 /// Source and destination addresses as DPDK's l2fwd: the sending port's own, or one made up for

@@ -214,9 +214,9 @@ impl Rig {
         Ok(started)
     }
 
-    /// Stops all ports; says which could not be left as they were found.
-    fn stop_ports(&mut self) -> Vec<String> {
-        let stop = |open: &mut OpenPort| open.port.stop().err().map(|error| error.to_string());
+    /// Stops all ports; returns what went wrong.
+    fn stop_ports(&mut self) -> Vec<Error> {
+        let stop = |open: &mut OpenPort| open.port.stop().err().map(Error::from);
         self.ports.iter_mut().filter_map(stop).collect()
     }
 }
@@ -310,16 +310,16 @@ impl<S: Stage + 'static> Running<S> {
 
     /// Ends in order: no more receiving, hand-overs let through, workers joined, ports stopped.
     /// Returns the last counters, and what went wrong on the way.
-    pub(crate) fn stop(mut self) -> (Sample, Vec<String>) {
+    pub(crate) fn stop(mut self) -> (Sample, Vec<Error>) {
         let before = Sample::take(&self);
-        let mut complaints = self.stop_workers();
+        let mut errors = self.stop_workers();
         let sample = Sample::take(&self).with_links_of(before);
-        complaints.extend(self.rig.stop_ports());
+        errors.extend(self.rig.stop_ports());
         self.rig.ports.clear();
-        (sample, complaints)
+        (sample, errors)
     }
 
-    fn stop_workers(&mut self) -> Vec<String> {
+    fn stop_workers(&mut self) -> Vec<Error> {
         let mut inlets = Vec::new();
         for worker in &self.workers {
             for &(port, queue) in &worker.share.polls {
@@ -346,7 +346,7 @@ impl<S: Stage + 'static> Running<S> {
         let outcomes: Vec<_> = lcores.map(LcoreHandle::join).collect();
         outcomes
             .into_iter()
-            .filter_map(|outcome| outcome.err().map(|error| error.to_string()))
+            .filter_map(|outcome| outcome.err().map(Error::from))
             .collect()
     }
 }

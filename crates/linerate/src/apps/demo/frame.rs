@@ -82,9 +82,9 @@ impl Mould {
                 chunk.copy_from_slice(&word.to_le_bytes());
                 word = word.wrapping_add(STEP);
             }
-            let tail = words.into_remainder();
-            let len = tail.len();
-            tail.copy_from_slice(&word.to_le_bytes()[..len]);
+            let tail = words.into_remainder().iter_mut();
+            tail.zip(word.to_le_bytes())
+                .for_each(|(byte, value)| *byte = value);
         }
     }
 
@@ -100,7 +100,8 @@ impl Mould {
             sequence: word(SEQUENCE),
             stamp: word(STAMP),
         };
-        let mut wrong = u64::from(head[..HEADERS] != self.headers);
+        // Arrays, whose length is known: compared in place, without a call.
+        let mut wrong = u64::from(head.first_chunk() != Some(&self.headers));
         if self.whole {
             let mut expected = key(label);
             let mut words = rest.chunks_exact(8);
@@ -108,8 +109,8 @@ impl Mould {
                 wrong |= expected ^ u64::from_le_bytes(*chunk.first_chunk().unwrap_or(&[0; 8]));
                 expected = expected.wrapping_add(STEP);
             }
-            let tail = words.remainder();
-            wrong |= u64::from(tail != &expected.to_le_bytes()[..tail.len()]);
+            let tail = words.remainder().iter().zip(expected.to_le_bytes());
+            tail.for_each(|(byte, value)| wrong |= u64::from(byte ^ value));
         }
         (wrong == 0).then_some(label)
     }

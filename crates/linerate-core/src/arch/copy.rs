@@ -35,7 +35,7 @@ impl WordCopy {
         }
         Self {
             copy,
-            copy_and_compare: copy_and_compare,
+            copy_and_compare,
         }
     }
 }

@@ -1,4 +1,5 @@
 //! Ownership, exhaustion and lifetime of slots.
+#![allow(clippy::unwrap_used)]
 
 use super::*;
 use crate::mem::{PageKind, PagePolicy};
@@ -22,7 +23,7 @@ fn take_all(cache: &mut PoolCache, pool: &Pool) -> Vec<Packet> {
 fn a_pool_gives_every_slot_once_and_then_refuses() {
     for slots in [1, 63, 64, 65, 1000] {
         let pool = pool(slots);
-        let mut cache = PoolCache::new(&[pool.clone()]);
+        let mut cache = PoolCache::new(std::slice::from_ref(&pool));
         let packets = take_all(&mut cache, &pool);
         assert_eq!(packets.len(), slots as usize);
         let mut seen: Vec<u32> = packets.iter().map(|packet| packet.slot().0).collect();
@@ -44,7 +45,7 @@ fn a_pool_gives_every_slot_once_and_then_refuses() {
 #[test]
 fn a_short_pool_fills_a_burst_partly() {
     let pool = pool(10);
-    let mut cache = PoolCache::new(&[pool.clone()]);
+    let mut cache = PoolCache::new(std::slice::from_ref(&pool));
     let mut burst = Burst::new();
     assert_eq!(cache.fill(&pool, &mut burst, 32), 10);
     assert_eq!((burst.len(), pool.stats().refused), (10, 1));
@@ -78,7 +79,7 @@ fn data_grows_and_shrinks_within_the_slot() {
 #[test]
 fn a_fresh_packet_shows_nothing_of_the_last_one() {
     let pool = pool(1);
-    let mut cache = PoolCache::new(&[pool.clone()]);
+    let mut cache = PoolCache::new(std::slice::from_ref(&pool));
     let mut packet = cache.get(&pool).unwrap();
     assert!(packet.set_data(&[1; 100]) && packet.trim_front(50));
     packet.meta_mut().offload = Offload::CSUM_PARTIAL | Offload::VLAN;
@@ -98,7 +99,7 @@ fn a_fresh_packet_shows_nothing_of_the_last_one() {
 #[test]
 fn bursts_keep_order() {
     let pool = pool(64);
-    let mut cache = PoolCache::new(&[pool.clone()]);
+    let mut cache = PoolCache::new(std::slice::from_ref(&pool));
     let (mut burst, mut front, mut odd) = (Burst::new(), Burst::with_room(3), Burst::new());
     cache.fill(&pool, &mut burst, 10);
     burst
@@ -125,8 +126,8 @@ fn bursts_keep_order() {
 fn a_cache_spills_to_the_depot_and_others_find_it() {
     let pool = pool(2000);
     let (mut one, mut other) = (
-        PoolCache::new(&[pool.clone()]),
-        PoolCache::new(&[pool.clone()]),
+        PoolCache::new(std::slice::from_ref(&pool)),
+        PoolCache::new(std::slice::from_ref(&pool)),
     );
     let packets = take_all(&mut one, &pool);
     for packet in packets {
@@ -145,7 +146,7 @@ fn a_cache_spills_to_the_depot_and_others_find_it() {
 #[test]
 fn packets_of_several_pools_find_their_own_way_home() {
     let (a, b) = (pool(100), pool(100));
-    let mut cache = PoolCache::new(&[a.clone()]);
+    let mut cache = PoolCache::new(std::slice::from_ref(&a));
     let mut burst = Burst::new();
     cache.fill(&a, &mut burst, 10);
     PoolCache::new(&[]).fill(&b, &mut burst, 10);
@@ -163,7 +164,7 @@ fn packets_of_several_pools_find_their_own_way_home() {
 fn packets_outlive_their_pool() {
     for count in [1, 2, 70] {
         let pool = pool(100);
-        let mut cache = PoolCache::new(&[pool.clone()]);
+        let mut cache = PoolCache::new(std::slice::from_ref(&pool));
         let mut packets: Vec<_> = (0..count).map(|_| cache.get(&pool).unwrap()).collect();
         drop((pool, cache));
         packets
@@ -188,7 +189,7 @@ fn slots_travel_between_threads_and_all_come_home() {
         .map(|_| {
             let (pool, tx) = (pool.clone(), tx.clone());
             std::thread::spawn(move || {
-                let mut cache = PoolCache::new(&[pool.clone()]);
+                let mut cache = PoolCache::new(std::slice::from_ref(&pool));
                 let mut sent = 0;
                 while sent < 20_000 {
                     if let Some(mut packet) = cache.get(&pool) {
@@ -203,7 +204,7 @@ fn slots_travel_between_threads_and_all_come_home() {
         })
         .collect();
     drop(tx);
-    let mut cache = PoolCache::new(&[pool.clone()]);
+    let mut cache = PoolCache::new(std::slice::from_ref(&pool));
     for (index, packet) in rx.into_iter().enumerate() {
         assert!(packet.data().iter().all(|&byte| byte == packet.data()[0]));
         // Both ways home, in turns.
@@ -258,7 +259,7 @@ fn impossible_pools_are_refused_with_the_reason() {
 #[test]
 fn lent_slots_come_back_by_any_offset_inside_them() {
     let pool = pool(8);
-    let mut cache = PoolCache::new(&[pool.clone()]);
+    let mut cache = PoolCache::new(std::slice::from_ref(&pool));
     let mut packet = cache.get(&pool).unwrap();
     assert!(packet.set_data(b"lent"));
     let offset = pool.lend(packet).unwrap();
@@ -270,7 +271,7 @@ fn lent_slots_come_back_by_any_offset_inside_them() {
 #[test]
 fn a_panic_while_sifting_frees_nothing_twice() {
     let pool = pool(64);
-    let mut cache = PoolCache::new(&[pool.clone()]);
+    let mut cache = PoolCache::new(std::slice::from_ref(&pool));
     let (mut burst, mut rejected) = (Burst::new(), Burst::new());
     cache.fill(&pool, &mut burst, 10);
     let mut seen = 0;

@@ -1,4 +1,5 @@
 //! Workers end to end, on rings and hand-made queues.
+#![allow(clippy::unwrap_used)]
 
 use super::*;
 use crate::env::{Clock, Lcore};
@@ -391,7 +392,7 @@ fn the_ledger_names_the_last_holder_of_a_forgotten_packet() {
     worker.add_inlet(Inlet::queue(0, 0, Box::new(rx)));
     worker.set_outlet(0, Some(Way::Queue(Box::new(tx))));
     let lcore = Lcore::spawn("w0", None, move || drop(worker.run(false))).unwrap();
-    let mut cache = PoolCache::new(&[pool.clone()]);
+    let mut cache = PoolCache::new(std::slice::from_ref(&pool));
     let mut fed = 0_i64;
     let mut feed_some = |count: u64, cache: &mut PoolCache| {
         for number in 0..count {

@@ -53,7 +53,7 @@ impl Lane {
     }
 
     /// Takes the receiving end. What somebody sent while nobody received is dropped.
-    pub(super) fn listen(this: &Arc<Self>, port: u16, stats: Arc<QueueStats>) -> Receiver {
+    pub(super) fn listen(this: &Arc<Self>, stats: Arc<QueueStats>) -> Receiver {
         let mut taker = this
             .home()
             .taker
@@ -67,7 +67,6 @@ impl Lane {
         Receiver {
             taker: Some(taker),
             lane: this.clone(),
-            port,
             taken: 0,
             stats,
         }
@@ -103,7 +102,6 @@ pub(super) struct Receiver {
     /// Only `drop` takes it.
     taker: Option<spsc::Consumer<Packet>>,
     lane: Arc<Lane>,
-    port: u16,
     /// Packets that came out, for the ledger.
     taken: u64,
     stats: Arc<QueueStats>,

@@ -134,11 +134,9 @@ impl Port for RingPort {
         self.counters.check_start(&self.info(), config)?;
         let mut queues = Queues::default();
         for (index, lane) in self.into.iter().enumerate().take(config.rx_queues.into()) {
-            queues.rx.push(Box::new(Lane::listen(
-                lane,
-                config.index,
-                self.counters.rx(index),
-            )));
+            queues
+                .rx
+                .push(Box::new(Lane::listen(lane, self.counters.rx(index))));
         }
         for (index, lane) in self.out.iter().enumerate().take(config.tx_queues.into()) {
             queues

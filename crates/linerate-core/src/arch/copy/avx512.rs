@@ -19,9 +19,9 @@ pub(super) unsafe fn copy(to: *mut u32, from: *const u32, len: usize) {
     let mut done = 0;
     while done + WIDTH <= len {
         // SAFETY: 16 words from `done` on lie below `len`.
-        let words = unsafe { _mm512_loadu_epi32(from.add(done).cast()) };
+        let words = unsafe { _mm512_loadu_epi32(from.wrapping_add(done).cast()) };
         // SAFETY: likewise.
-        unsafe { _mm512_storeu_epi32(to.add(done).cast(), words) };
+        unsafe { _mm512_storeu_epi32(to.wrapping_add(done).cast(), words) };
         done += WIDTH;
     }
     if done == len {
@@ -49,9 +49,9 @@ pub(super) unsafe fn copy_and_compare(
     let mut done = 0;
     while done + WIDTH <= len {
         // SAFETY: 16 words from `done` on lie below `len`.
-        let words = unsafe { _mm512_loadu_epi32(from.add(done).cast()) };
+        let words = unsafe { _mm512_loadu_epi32(from.wrapping_add(done).cast()) };
         // SAFETY: likewise.
-        unsafe { _mm512_storeu_epi32(to.add(done).cast(), words) };
+        unsafe { _mm512_storeu_epi32(to.wrapping_add(done).cast(), words) };
         differ = _mm512_or_si512(differ, _mm512_xor_si512(words, like));
         done += WIDTH;
     }

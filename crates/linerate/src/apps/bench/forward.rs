@@ -136,7 +136,7 @@ fn forward<const MAC: bool>(
 ) -> Result<Sample, Error> {
     let pool = Pool::new(&PoolConfig::new("bench", 8192))?;
     let pages = pool.page_kind();
-    let mut egress = Egress::new(PoolCache::new(&[pool.clone()]));
+    let mut egress = Egress::new(PoolCache::new(std::slice::from_ref(&pool)));
     let routes = [1, 0].map(|out: u16| Route {
         out,
         src: MacAddr::local(0x10 + out as u8),

@@ -47,7 +47,7 @@ fn one(row: &'static str, run: Run) -> Result<Sample, Error> {
     let pool = pool()?;
     let pages = pool.page_kind();
     let ns = run.pinned(move |run| {
-        let mut cache = PoolCache::new(&[pool.clone()]);
+        let mut cache = PoolCache::new(std::slice::from_ref(&pool));
         run.time(|| {
             if let Some(packet) = cache.get(&pool) {
                 cache.free_one(std::hint::black_box(packet));
@@ -62,7 +62,7 @@ fn bulk32(row: &'static str, run: Run) -> Result<Sample, Error> {
     let pool = pool()?;
     let pages = pool.page_kind();
     let ns = run.pinned(move |run| {
-        let mut cache = PoolCache::new(&[pool.clone()]);
+        let mut cache = PoolCache::new(std::slice::from_ref(&pool));
         let mut burst = Burst::new();
         run.time(|| {
             let got = cache.take(&pool, &mut burst, 32);
@@ -77,7 +77,7 @@ fn fill32(row: &'static str, run: Run) -> Result<Sample, Error> {
     let pool = pool()?;
     let pages = pool.page_kind();
     let ns = run.pinned(move |run| {
-        let mut cache = PoolCache::new(&[pool.clone()]);
+        let mut cache = PoolCache::new(std::slice::from_ref(&pool));
         let mut burst = Burst::new();
         run.time(|| {
             let got = cache.fill(&pool, &mut burst, 32);
@@ -93,7 +93,7 @@ fn beyond(row: &'static str, run: Run) -> Result<Sample, Error> {
     let pool = pool()?;
     let pages = pool.page_kind();
     let ns = run.pinned(move |run| {
-        let mut cache = PoolCache::new(&[pool.clone()]);
+        let mut cache = PoolCache::new(std::slice::from_ref(&pool));
         let mut bursts: Vec<Burst> = (0..BURSTS).map(|_| Burst::new()).collect();
         run.time(|| {
             let got: usize = bursts
@@ -113,7 +113,7 @@ fn moved(row: &'static str, run: Run) -> Result<Sample, Error> {
     let pool = pool()?;
     let pages = pool.page_kind();
     let ns = run.pinned(move |run| {
-        let mut cache = PoolCache::new(&[pool.clone()]);
+        let mut cache = PoolCache::new(std::slice::from_ref(&pool));
         let (mut here, mut there) = (Burst::new(), Burst::new());
         cache.fill(&pool, &mut here, 32);
         run.time(|| {

@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // What happens to each burst: new addresses, and out of the other port.
     let forward = |burst: &mut Burst, out: &mut Egress| {
-        let to = 1 - burst.as_packets()[0].meta().port;
+        let to = 1 - burst.port;
         let (dst, src) = (MacAddr::local(to as u8), MacAddr([2, 0, 0, 0, 1, to as u8]));
         for packet in burst.iter_mut() {
             let _too_short = !set_macs(packet.data_mut(), dst, src);

@@ -263,7 +263,7 @@ fn wrong_ports_pairs_and_plans_are_named_with_a_fix() {
         (
             &["nul:", "null"][..],
             "unknown port kind `nul`",
-            "null, ring",
+            "known kinds: ",
         ),
         (&["null,sise=64", "null"], "unknown option `sise`", "size"),
         (&["null,size=9", "null"], "size is `9`", "linerate ports"),

@@ -99,10 +99,10 @@ mod tests {
         egress.set_outlet(0, Some(Way::Queue(queues.tx.remove(0))));
         let mut stage = L2fwd::<MAC>::new(&[ROUTE], &mut egress);
         let mut burst = Burst::new();
+        burst.port = port;
         egress.cache.fill(&pool, &mut burst, lengths.len());
         for (packet, &len) in burst.iter_mut().zip(lengths) {
             packet.set_data(&vec![0xee; len]);
-            packet.meta_mut().port = port;
         }
         stage.run(&mut burst, &mut egress);
         egress.flush();

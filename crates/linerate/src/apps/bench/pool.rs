@@ -3,6 +3,7 @@
 use super::{Row, Run, Sample};
 use crate::error::Error;
 use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig};
+use std::hint::black_box;
 
 pub(super) const ROWS: &[Row] = &[
     Row {
@@ -39,90 +40,81 @@ pub(super) const ROWS: &[Row] = &[
 
 const SLOTS: u32 = 16_384;
 
-fn pool() -> Result<Pool, Error> {
-    Ok(Pool::new(&PoolConfig::new("bench", SLOTS))?)
+/// Times `turn`, which says how many packets it got and freed, on a cache of a fresh pool.
+fn in_cache<T>(
+    row: &'static str,
+    run: Run,
+    make: fn(&mut PoolCache, &Pool) -> T,
+) -> Result<Sample, Error>
+where
+    T: FnMut(&mut PoolCache, &Pool) -> u64 + 'static,
+{
+    let pool = Pool::new(&PoolConfig::new("bench", SLOTS))?;
+    let pages = pool.page_kind();
+    let ns = run.pinned(move |run| {
+        let mut cache = PoolCache::new(std::slice::from_ref(&pool));
+        let mut turn = make(&mut cache, &pool);
+        run.time(|| turn(&mut cache, &pool))
+    })?;
+    Ok(Sample::new(row, ns, "ns", pages))
 }
 
 fn one(row: &'static str, run: Run) -> Result<Sample, Error> {
-    let pool = pool()?;
-    let pages = pool.page_kind();
-    let ns = run.pinned(move |run| {
-        let mut cache = PoolCache::new(std::slice::from_ref(&pool));
-        run.time(|| {
-            if let Some(packet) = cache.get(&pool) {
-                cache.free_one(std::hint::black_box(packet));
+    in_cache(row, run, |_, _| {
+        |cache, pool| {
+            if let Some(packet) = cache.get(pool) {
+                cache.free_one(black_box(packet));
             }
             1
-        })
-    })?;
-    Ok(Sample::new(row, ns, "ns", pages))
+        }
+    })
 }
 
 fn bulk32(row: &'static str, run: Run) -> Result<Sample, Error> {
-    let pool = pool()?;
-    let pages = pool.page_kind();
-    let ns = run.pinned(move |run| {
-        let mut cache = PoolCache::new(std::slice::from_ref(&pool));
+    in_cache(row, run, |_, _| {
         let mut burst = Burst::new();
-        run.time(|| {
-            let got = cache.take(&pool, &mut burst, 32);
-            cache.free(std::hint::black_box(&mut burst));
+        move |cache, pool| {
+            let got = cache.take(pool, &mut burst, 32);
+            cache.free(black_box(&mut burst));
             got as u64
-        })
-    })?;
-    Ok(Sample::new(row, ns, "ns", pages))
+        }
+    })
 }
 
 fn fill32(row: &'static str, run: Run) -> Result<Sample, Error> {
-    let pool = pool()?;
-    let pages = pool.page_kind();
-    let ns = run.pinned(move |run| {
-        let mut cache = PoolCache::new(std::slice::from_ref(&pool));
+    in_cache(row, run, |_, _| {
         let mut burst = Burst::new();
-        run.time(|| {
-            let got = cache.fill(&pool, &mut burst, 32);
-            cache.free(std::hint::black_box(&mut burst));
+        move |cache, pool| {
+            let got = cache.fill(pool, &mut burst, 32);
+            cache.free(black_box(&mut burst));
             got as u64
-        })
-    })?;
-    Ok(Sample::new(row, ns, "ns", pages))
+        }
+    })
 }
 
 fn beyond(row: &'static str, run: Run) -> Result<Sample, Error> {
-    const BURSTS: usize = 64;
-    let pool = pool()?;
-    let pages = pool.page_kind();
-    let ns = run.pinned(move |run| {
-        let mut cache = PoolCache::new(std::slice::from_ref(&pool));
-        let mut bursts: Vec<Burst> = (0..BURSTS).map(|_| Burst::new()).collect();
-        run.time(|| {
-            let got: usize = bursts
-                .iter_mut()
-                .map(|burst| cache.take(&pool, burst, 32))
-                .sum();
-            bursts
-                .iter_mut()
-                .for_each(|burst| cache.free(std::hint::black_box(burst)));
+    in_cache(row, run, |_, _| {
+        let mut bursts: Vec<Burst> = (0..64).map(|_| Burst::new()).collect();
+        move |cache, pool| {
+            let take = |burst| cache.take(pool, burst, 32);
+            let got: usize = bursts.iter_mut().map(take).sum();
+            let free = |burst| cache.free(black_box(burst));
+            bursts.iter_mut().for_each(free);
             got as u64
-        })
-    })?;
-    Ok(Sample::new(row, ns, "ns", pages))
+        }
+    })
 }
 
 fn moved(row: &'static str, run: Run) -> Result<Sample, Error> {
-    let pool = pool()?;
-    let pages = pool.page_kind();
-    let ns = run.pinned(move |run| {
-        let mut cache = PoolCache::new(std::slice::from_ref(&pool));
+    in_cache(row, run, |cache, pool| {
         let (mut here, mut there) = (Burst::new(), Burst::new());
-        cache.fill(&pool, &mut here, 32);
-        run.time(|| {
-            let moved = here.move_front(32, std::hint::black_box(&mut there));
-            there.move_front(32, std::hint::black_box(&mut here));
+        cache.fill(pool, &mut here, 32);
+        move |_, _| {
+            let moved = here.move_front(32, black_box(&mut there));
+            there.move_front(32, black_box(&mut here));
             moved as u64
-        })
-    })?;
-    Ok(Sample::new(row, ns, "ns", pages))
+        }
+    })
 }
 
 fn overhead(row: &'static str, _: Run) -> Result<Sample, Error> {

@@ -1,7 +1,7 @@
 //! Poll-mode drivers: one folder per kind of port, one row for each in [`KINDS`].
 //!
 //! [`Drivers`] turns a port as the user writes it (`ring:a,size=1024`) into a
-//! [`Port`](linerate_core::port::Port). It is a plain value, for there are no globals: the two ends
+//! [`Port`]. It is a plain value, for there are no globals: the two ends
 //! of an in-process ring find each other through the `Drivers` that opened both.
 //!
 //! ```

@@ -1,6 +1,6 @@
 //! Where memory comes from: one reserved address range, regions of pages in it, and typed arrays.
 //!
-//! [`space`] owns the range (the process's only static), [`Region`] owns mapped pages and gives
+//! `space` owns the range (the process's only static), [`Region`] owns mapped pages and gives
 //! them back on drop, [`HugeArray`] is a region seen as `[T]` for tables.
 
 mod array;

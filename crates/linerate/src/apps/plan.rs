@@ -18,8 +18,11 @@ pub(crate) struct Args {
     /// `grep -rs . /sys/devices/system/{cpu,node} /sys/class/net/*/device/numa_node`
     #[arg(long, value_name = "DIR")]
     topology: Option<PathBuf>,
-    /// Read [plan] and [[port]] from this TOML file
-    #[arg(long, value_name = "FILE")]
+    #[arg(
+        long,
+        help = "Read [plan] and [[port]] from this TOML file",
+        value_name = "FILE"
+    )]
     config: Option<PathBuf>,
     #[command(flatten)]
     plan: PlanArgs,

@@ -15,7 +15,7 @@ pub(crate) use lcores::{LcoreReport, RunReport};
 pub(crate) use machine::MachineFacts;
 pub(crate) use table::{Cell, Column, Table, Tone};
 
-/// Whether to colour: only on a terminal, and not where NO_COLOR is set (https://no-color.org).
+/// Whether to colour: only on a terminal, and not where NO_COLOR is set (<https://no-color.org>).
 pub(crate) fn colour() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

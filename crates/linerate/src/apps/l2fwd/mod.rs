@@ -28,8 +28,11 @@ pub(crate) struct Args {
     /// Ports, each KIND:TARGET[,key=value...]: two or more, forwarded in pairs
     #[arg(value_name = "PORT", required_unless_present = "config")]
     ports: Vec<String>,
-    /// Read [plan], [[port]] and [l2fwd] from this TOML file
-    #[arg(long, value_name = "FILE")]
+    #[arg(
+        long,
+        help = "Read [plan], [[port]] and [l2fwd] from this TOML file",
+        value_name = "FILE"
+    )]
     config: Option<PathBuf>,
     /// Who forwards to whom, by name or number: a:b,c:d. Default: 0:1,2:3, an odd last to itself
     #[arg(long, value_name = "A:B,...")]

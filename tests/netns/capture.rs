@@ -35,13 +35,13 @@ impl Tcpdump {
         Self { running, file }
     }
 
-    /// Waits until it has seen so many frames, ends it, and returns them.
+    /// Waits until it has seen as many frames as are still to come, ends it, and returns them.
     #[track_caller]
-    pub(crate) fn expect(mut self, count: usize) -> Vec<Vec<u8>> {
+    pub(crate) fn expect(mut self, count: impl Fn() -> u64) -> Vec<Vec<u8>> {
         let file = self.file.clone();
         self.running
-            .wait(&format!("{count} frames in {file}"), |_, _| {
-                std::fs::read(&file).is_ok_and(|bytes| parse(&bytes).len() >= count)
+            .wait(&format!("{} frames in {file}", count()), |_, _| {
+                std::fs::read(&file).is_ok_and(|bytes| parse(&bytes).len() as u64 >= count())
             });
         self.end()
     }

@@ -119,7 +119,7 @@ fn survives_deletion(kind: &str) {
     let words = format!("{kind}:vethA {kind}:vethB {kind}:vethD {kind}:vethE --no-mac-update");
     let mut l2fwd = L2fwd::start(&stand.mid, &words);
     traffic::ping(&stand, 20);
-    wait("the other pair", || traffic::reaches(&near, RIGHT));
+    wait("the other pair", || traffic::reaches(&near, RIGHT, 2));
 
     stand.mid.ip("link del vethA");
     let report = l2fwd.wait("the port to say that it is down", |report| {
@@ -128,19 +128,25 @@ fn survives_deletion(kind: &str) {
     assert!(report.link(0).contains("vethA"), "{}", report.link(0));
     assert_eq!([report.link(2), report.link(3)], ["up", "up"]);
     let before = l2fwd.report().count(2, "rx_packets");
-    assert!(traffic::reaches(&near, RIGHT), "the other pair stopped too");
-    assert!(traffic::reaches(&far, LEFT), "the other pair stopped too");
+    assert!(
+        traffic::reaches(&near, RIGHT, 20),
+        "the other pair stopped too"
+    );
+    assert!(
+        traffic::reaches(&far, LEFT, 20),
+        "the other pair stopped too"
+    );
     l2fwd.wait("the other pair's counters", |report| {
         report.count(2, "rx_packets") >= before + 2
     });
-    assert!(!traffic::reaches(&stand.right, LEFT));
+    assert!(!traffic::reaches(&stand.right, LEFT, 1));
     assert!(l2fwd.is_alive());
 
     stand.left.wire("veth0", &stand.mid, "vethA", "");
     stand.left.ip(&format!("addr add {LEFT}/24 dev veth0"));
     l2fwd.wait("the port to come back", |report| report.link(0) == "up");
     wait("the first pair to forward again", || {
-        traffic::reaches(&stand.right, LEFT)
+        traffic::reaches(&stand.right, LEFT, 2)
     });
     traffic::ping(&stand, 20);
     assert!(l2fwd.stderr().is_empty(), "{}", l2fwd.stderr());

@@ -112,6 +112,22 @@ impl Namespace {
         std::array::from_fn(|_| u8::from_str_radix(bytes.next().unwrap(), 16).unwrap())
     }
 
+    /// Frames that the kernel dropped on the way into the interfaces whose names begin so.
+    pub(crate) fn rx_dropped(&self, name: &str) -> u64 {
+        let table = self.inside(|| std::fs::read_to_string("/proc/thread-self/net/dev").unwrap());
+        let rows = table.lines().filter_map(|row| row.trim().split_once(':'));
+        let of_ours = rows.filter(|(interface, _)| interface.starts_with(name));
+        // Received bytes, packets, errors, dropped: proc_pid_net(5).
+        let dropped = |row: &str| {
+            row.split_whitespace()
+                .nth(3)
+                .unwrap()
+                .parse::<u64>()
+                .unwrap()
+        };
+        of_ours.map(|(_, row)| dropped(row)).sum()
+    }
+
     /// Runs a function in it, on a thread of its own.
     pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let namespace = File::open(format!("/run/netns/{}", self.name)).unwrap();
@@ -161,6 +177,14 @@ impl Drop for Namespace {
     }
 }
 
+/// Frames that found a CPU's queue of arrivals full, anywhere on this machine: the second column
+/// of each CPU's row.
+pub(crate) fn backlog_drops() -> u64 {
+    let table = std::fs::read_to_string("/proc/net/softnet_stat").unwrap();
+    let dropped = |row: &str| u64::from_str_radix(row.split(' ').nth(1).unwrap(), 16).unwrap();
+    table.lines().map(dropped).sum()
+}
+
 /// Removes what a test process that was killed could not.
 fn sweep() {
     for entry in std::fs::read_dir("/run/netns")
@@ -202,6 +226,13 @@ impl Stand {
         stand.left.ip(&format!("addr add {LEFT}/24 dev veth0"));
         stand.right.ip(&format!("addr add {RIGHT}/24 dev veth1"));
         Some(stand)
+    }
+
+    /// Frames that the kernel dropped on the way into any of the interfaces: those that did not
+    /// fit its queue of a CPU's arrivals, which is shared with all else that the machine does.
+    pub(crate) fn kernel_drops(&self) -> u64 {
+        let ends = [&self.left, &self.mid, &self.right];
+        ends.map(|end| end.rx_dropped("veth")).iter().sum()
     }
 
     /// The same without any offload on the way.

@@ -44,6 +44,11 @@ impl<T> Slots<T> {
     #[inline(always)]
     pub(crate) unsafe fn write(&self, span: Span, from: *const T) {
         let start = self.base().wrapping_add(span.start);
+        if span.len == 1 {
+            // Known to the compiler where one element is pushed: a move, not a call of `memcpy`.
+            // SAFETY: the slot lies inside the storage; the caller owns it.
+            return unsafe { std::ptr::copy_nonoverlapping(from, start, 1) };
+        }
         // SAFETY: `first` slots from `start` on lie inside the storage; the caller owns them.
         unsafe { std::ptr::copy_nonoverlapping(from, start, span.first) };
         if span.first < span.len {
@@ -62,6 +67,10 @@ impl<T> Slots<T> {
     #[inline(always)]
     pub(crate) unsafe fn read(&self, span: Span, to: *mut T) {
         let start = self.base().wrapping_add(span.start);
+        if span.len == 1 {
+            // SAFETY: the slot lies inside the storage; the caller owns it.
+            return unsafe { std::ptr::copy_nonoverlapping(start, to, 1) };
+        }
         // SAFETY: `first` slots from `start` on lie inside the storage; the caller owns them.
         unsafe { std::ptr::copy_nonoverlapping(start, to, span.first) };
         if span.first < span.len {

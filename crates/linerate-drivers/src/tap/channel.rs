@@ -4,13 +4,32 @@
 
 use super::sys;
 use crate::link::Interface;
+use linerate_wire::ethernet::MacAddr;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// What the user asked for on the kernel's end, and what a TAP that comes back gets again.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Wishes {
+    pub(super) mac: Option<MacAddr>,
+    pub(super) mtu: Option<u32>,
+    pub(super) up: bool,
+}
+
+impl Wishes {
+    /// Grants as much as the kernel lets us.
+    fn renew(self, interface: &Interface) {
+        let _ = self.mac.map(|mac| interface.set_mac(mac));
+        let _ = self.mtu.map(|mtu| interface.set_mtu(mtu));
+        let _ = self.up.then(|| interface.set_up(true));
+    }
+}
+
 /// One queue of a TAP.
 pub(super) struct Channel {
     interface: Arc<Interface>,
+    wishes: Wishes,
     several: bool,
     large: bool,
     offloads: &'static str,
@@ -32,12 +51,14 @@ impl Channel {
     /// Opens a queue; makes the TAP where there is none.
     pub(super) fn open(
         interface: &Arc<Interface>,
+        wishes: Wishes,
         several: bool,
         large: bool,
     ) -> Result<Self, Refused> {
         let (fd, offloads) = attach(interface, several, large)?;
         Ok(Self {
             interface: interface.clone(),
+            wishes,
             several,
             large,
             offloads,
@@ -83,6 +104,9 @@ impl Channel {
         if now.is_none() && self.interface.index().is_ok() {
             let opened = attach(&self.interface, self.several, self.large);
             *now = opened.ok().map(|(fd, _)| Arc::new(fd));
+            if now.is_some() {
+                self.wishes.renew(&self.interface);
+            }
         }
         now.clone()
     }

@@ -30,7 +30,7 @@ mod sys;
 
 use crate::link::{self, Interface, NAME_MAX};
 use crate::{Counters, Kind};
-use channel::Channel;
+use channel::{Channel, Wishes};
 use linerate_core::packet::{Pool, Pools};
 use linerate_core::port::{
     Link, OptionHelp, Port, PortConfig, PortError, PortInfo, PortStats, Queues, Spec,
@@ -104,9 +104,11 @@ pub fn open(spec: &Spec) -> Result<Tap, PortError> {
         port: spec.name(),
         interface: Arc::new(Interface::named_by(spec)?),
         queues,
-        mac,
-        mtu,
-        up: spec.switch("up", true)?,
+        wishes: Wishes {
+            mac,
+            mtu,
+            up: spec.switch("up", true)?,
+        },
         persist,
         offloads: None,
         channels: Vec::new(),
@@ -119,9 +121,7 @@ pub struct Tap {
     port: String,
     interface: Arc<Interface>,
     queues: u16,
-    mac: Option<MacAddr>,
-    mtu: Option<u32>,
-    up: bool,
+    wishes: Wishes,
     persist: Option<bool>,
     /// What the kernel was told to leave to us.
     offloads: Option<&'static str>,
@@ -131,11 +131,16 @@ pub struct Tap {
 
 impl Port for Tap {
     fn info(&self) -> PortInfo {
-        let mtu = self.interface.mtu().ok().or(self.mtu).unwrap_or(1500);
+        let mtu = self
+            .interface
+            .mtu()
+            .ok()
+            .or(self.wishes.mtu)
+            .unwrap_or(1500);
         PortInfo {
             name: self.port.clone(),
             kind: KIND.name,
-            mac: self.interface.mac().ok().flatten().or(self.mac),
+            mac: self.interface.mac().ok().flatten().or(self.wishes.mac),
             // The kernel's end takes longer frames than it sends.
             max_frame_bytes: mtu as usize + ethernet::HEADER_LEN,
             max_rx_queues: self.queues,
@@ -159,7 +164,7 @@ impl Port for Tap {
         let existed = self.interface.index().is_ok();
         for _ in 0..count {
             let several = self.queues > 1;
-            match Channel::open(&self.interface, several, large.is_some()) {
+            match Channel::open(&self.interface, self.wishes, several, large.is_some()) {
                 Ok(channel) => self.channels.push(Arc::new(channel)),
                 Err(error) => {
                     self.channels.clear();
@@ -242,10 +247,10 @@ impl Tap {
             interface, port, ..
         } = self;
         let failed = |action| move |error| interface.failed(port, action, error);
-        if let Some(mac) = self.mac {
+        if let Some(mac) = self.wishes.mac {
             interface.set_mac(mac).map_err(failed("set the address"))?;
         }
-        if let Some(mtu) = self.mtu {
+        if let Some(mtu) = self.wishes.mtu {
             interface.set_mtu(mtu).map_err(failed("set the MTU"))?;
         }
         let mtu = interface.mtu().map_err(failed("read the MTU"))?;
@@ -266,7 +271,7 @@ impl Tap {
                 .set_persist(persist)
                 .map_err(failed("set the persistence"))?;
         }
-        if self.up {
+        if self.wishes.up {
             interface
                 .set_up(true)
                 .map_err(failed("bring up the link"))?;

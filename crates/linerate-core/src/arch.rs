@@ -136,24 +136,6 @@ pub fn prefetch_read<T>(address: *const T) {
     let _ = address;
 }
 
-/// Asks for the line at `address` to be brought near for writing. Any address will do.
-#[inline(always)]
-pub fn prefetch_write<T>(address: *mut T) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch never faults, whatever the address; processors without PREFETCHW run it
-    // as a no-op.
-    unsafe {
-        std::arch::asm!("prefetchw [{a}]", a = in(reg) address, options(nostack, readonly, preserves_flags));
-    }
-    #[cfg(all(target_arch = "aarch64", not(miri)))]
-    // SAFETY: a prefetch never faults, whatever the address.
-    unsafe {
-        std::arch::asm!("prfm pstl1keep, [{a}]", a = in(reg) address, options(nostack, readonly, preserves_flags));
-    }
-    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
-    let _ = address;
-}
-
 /// Tells the processor that the caller polls, so that it saves power and yields to a sibling.
 #[inline(always)]
 pub fn pause() {

@@ -1,4 +1,5 @@
-// peer ROW SECONDS [EAL options]: runs DPDK's side of one row, prints one line of JSON.
+// peer ROW SECONDS INPUT [EAL options]: runs DPDK's side of one row, prints one line of JSON.
+// INPUT is the file that `linerate bench input ROW` wrote, or "-".
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,6 +43,18 @@ static int measure(const struct ask *ask, struct answer *answer)
 		return pool_beyond_cache(ask, answer);
 	if (strcmp(row, "probe.core2core") == 0)
 		return ring_round_trip(ask, answer);
+	if (starts(row, "parse."))
+		return parse_row(ask, answer);
+	if (starts(row, "rss."))
+		return rss_row(ask, answer);
+	if (starts(row, "exact."))
+		return exact_row(ask, answer);
+	if (starts(row, "lpm4."))
+		return lpm4_row(ask, answer);
+	if (starts(row, "lpm6."))
+		return lpm6_row(ask, answer);
+	if (starts(row, "acl."))
+		return acl_row(ask, answer);
 	fprintf(stderr, "peer: no row %s\n", row);
 	return -1;
 }
@@ -63,15 +76,15 @@ static const char *page_name(const void *memory)
 
 int main(int argc, char **argv)
 {
-	if (argc < 3) {
-		fprintf(stderr, "usage: peer ROW SECONDS [EAL options]\n");
+	if (argc < 4) {
+		fprintf(stderr, "usage: peer ROW SECONDS INPUT [EAL options]\n");
 		return 2;
 	}
-	struct ask ask = { argv[1], strtod(argv[2], NULL), bulk_of(argv[1]) };
+	struct ask ask = { argv[1], strtod(argv[2], NULL), bulk_of(argv[1]), argv[3] };
 	struct answer answer = { 0 };
 
-	argv[2] = argv[0];
-	if (rte_eal_init(argc - 2, argv + 2) < 0) {
+	argv[3] = argv[0];
+	if (rte_eal_init(argc - 3, argv + 3) < 0) {
 		fprintf(stderr, "peer: rte_eal_init failed\n");
 		return 1;
 	}

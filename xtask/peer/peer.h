@@ -17,6 +17,7 @@ struct ask {
 	const char *row;
 	double seconds;    // of each timed run
 	unsigned bulk;     // 1, 8, 32 or 256
+	const char *input; // the file that both sides work on, "-" where there is none
 };
 
 struct answer {
@@ -31,6 +32,12 @@ int ring_two_cores(const struct ask *ask, int mpmc, struct answer *answer);
 int ring_round_trip(const struct ask *ask, struct answer *answer);
 int pool_in_cache(const struct ask *ask, struct answer *answer);
 int pool_beyond_cache(const struct ask *ask, struct answer *answer);
+int parse_row(const struct ask *ask, struct answer *answer);
+int rss_row(const struct ask *ask, struct answer *answer);
+int exact_row(const struct ask *ask, struct answer *answer);
+int lpm4_row(const struct ask *ask, struct answer *answer);
+int lpm6_row(const struct ask *ask, struct answer *answer);
+int acl_row(const struct ask *ask, struct answer *answer);
 
 static inline double ns_per(uint64_t cycles, uint64_t elements)
 {

@@ -22,6 +22,7 @@ mod bytes;
 pub mod checksum;
 pub mod ethernet;
 pub mod filter;
+pub mod flow;
 pub mod icmp;
 pub mod ipv4;
 pub mod ipv6;
@@ -33,6 +34,7 @@ pub mod udp;
 pub mod vlan;
 
 pub use ethernet::{EtherType, MacAddr, set_macs};
+pub use flow::{FlowKey4, FlowKey6};
 pub use malformed::{Layer, Malformed};
 pub use parse::{Headers, parse};
 

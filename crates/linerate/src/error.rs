@@ -35,6 +35,13 @@ pub(crate) enum Error {
     RowWantsPort { row: &'static str },
     #[error("no benchmark row begins with `{rows}`")]
     NoSuchRow { rows: String },
+    #[error("row `{row}` works on nothing that another program could read")]
+    NoInput {
+        row: String,
+        rows: Vec<&'static str>,
+    },
+    #[error(transparent)]
+    Table(#[from] linerate_tables::TableError),
     #[error("writing the output: {0}")]
     Output(#[from] io::Error),
 }
@@ -76,6 +83,8 @@ impl Error {
             Self::Usage { fix, .. } => Some(fix.clone()),
             Self::RowWantsPort { .. } => Some("name it: `--port af_packet:eth0`".into()),
             Self::NoSuchRow { .. } => Some("`linerate bench micro --list` shows the rows".into()),
+            Self::NoInput { rows, .. } => Some(format!("rows with inputs: {}", rows.join(", "))),
+            Self::Table(_) => None,
             Self::Output(_) => None,
         }
     }

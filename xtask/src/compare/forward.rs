@@ -53,7 +53,9 @@ impl Setting<'_> {
                 };
                 self.testpmd(&[vdev], mode, "", counter)
             }
-            Peer::OneCore | Peer::TwoCores => unreachable!("peer::micro runs these"),
+            Peer::OneCore | Peer::OneCoreInput | Peer::TwoCores => {
+                unreachable!("peer::micro runs these")
+            }
         }
     }
 

@@ -8,9 +8,10 @@ use crate::undo::Undo;
 
 const KNOBS: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 /// What DPDK's applications here need at most, with room for both sides' leftovers.
-const WANTED: usize = 1024;
+/// (The tables of a million entries want the most.)
+const WANTED: usize = 1536;
 /// With fewer free pages than this nothing starts.
-const ENOUGH: usize = 512;
+const ENOUGH: usize = 1024;
 
 /// Where DPDK finds huge pages, or why it has to do without.
 pub(super) enum Hugepages {

@@ -19,7 +19,7 @@ mod stats;
 mod testpmd;
 mod veth;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -227,14 +227,22 @@ impl<'a> Bench<'a> {
         let dpdk = (!rows.is_empty())
             .then(|| Dpdk::find(options.dpdk.as_deref()))
             .transpose()?;
-        let is_micro = |row: &Row| matches!(row.peer, Peer::OneCore | Peer::TwoCores);
+        let is_micro = |row: &Row| {
+            matches!(
+                row.peer,
+                Peer::OneCore | Peer::OneCoreInput | Peer::TwoCores
+            )
+        };
         let micro = match &dpdk {
             Some(dpdk) if rows.iter().any(is_micro) => Some(dpdk.build_micro()?),
             _ => None,
         };
         let on_veth = rows.iter().any(|row| matches!(row.peer, Peer::Veth { .. }));
         let xgen = on_veth.then(peer::build_xgen).transpose()?;
-        let linerate = (!options.peer_only).then(Linerate::build).transpose()?;
+        let has_input = rows.iter().any(|row| row.peer == Peer::OneCoreInput);
+        let linerate = (!options.peer_only || has_input)
+            .then(Linerate::build)
+            .transpose()?;
         let pages = if rows.is_empty() {
             Hugepages::Absent("no huge pages needed".into())
         } else {
@@ -282,7 +290,14 @@ impl<'a> Bench<'a> {
             }
             _ => None,
         };
-        let turn = || self.turn(row, veth.as_ref());
+        let input = match (row.peer, &self.linerate) {
+            (Peer::OneCoreInput, Some(linerate)) => {
+                progress(&format!("{}: writing what both sides work on", row.name));
+                Some(linerate.input(row.name)?)
+            }
+            _ => None,
+        };
+        let turn = || self.turn(row, veth.as_ref(), input.as_deref());
         for round in 1..=wanted {
             progress(&format!("{} round {round} of {wanted}", row.name));
             let (ours, peer) = if row.peer == Peer::TwoCores {
@@ -305,16 +320,28 @@ impl<'a> Bench<'a> {
     }
 
     /// Ours, if it is asked for, then the peer.
-    fn turn(&self, row: &Row, veth: Option<&Veth>) -> Result<(Option<Sample>, Sample), TaskError> {
+    fn turn(
+        &self,
+        row: &Row,
+        veth: Option<&Veth>,
+        input: Option<&Path>,
+    ) -> Result<(Option<Sample>, Sample), TaskError> {
         let seconds = self.seconds(row);
         let run_ours = |linerate: &Linerate| linerate.run(row, seconds, &self.cpus, veth);
-        let ours = self.linerate.as_ref().map(run_ours).transpose()?;
-        Ok((ours, self.peer(row, seconds, veth)?))
+        let ours = self.linerate.as_ref().filter(|_| !self.options.peer_only);
+        let ours = ours.map(run_ours).transpose()?;
+        Ok((ours, self.peer(row, seconds, veth, input)?))
     }
 
-    fn peer(&self, row: &Row, seconds: f64, veth: Option<&Veth>) -> Result<Sample, TaskError> {
-        if let Peer::OneCore | Peer::TwoCores = row.peer {
-            return self.micro_peer(row.name, seconds, row.peer == Peer::TwoCores);
+    fn peer(
+        &self,
+        row: &Row,
+        seconds: f64,
+        veth: Option<&Veth>,
+        input: Option<&Path>,
+    ) -> Result<Sample, TaskError> {
+        if let Peer::OneCore | Peer::OneCoreInput | Peer::TwoCores = row.peer {
+            return self.micro_peer(row.name, seconds, row.peer == Peer::TwoCores, input);
         }
         let setting = Setting {
             dpdk: self.dpdk.as_ref().expect("found in prepare"),
@@ -336,25 +363,37 @@ impl<'a> Bench<'a> {
         })
     }
 
-    fn micro_peer(&self, name: &str, seconds: f64, two: bool) -> Result<Sample, TaskError> {
+    fn micro_peer(
+        &self,
+        name: &str,
+        seconds: f64,
+        two: bool,
+        input: Option<&Path>,
+    ) -> Result<Sample, TaskError> {
         let program = self
             .micro
             .as_ref()
             .expect("built in prepare for these rows");
-        peer::micro(program, name, seconds, two, &self.cpus, &self.pages)
+        let row = peer::Micro {
+            row: name,
+            seconds,
+            two_cores: two,
+            input,
+        };
+        peer::micro(program, &row, &self.cpus, &self.pages)
     }
 
     /// The round trip between the cores, by whichever side is there.
     fn core_to_core(&self) -> Result<f64, TaskError> {
         match &self.linerate {
             Some(linerate) => linerate.core_to_core(&self.cpus),
-            None => Ok(self.micro_peer("probe.core2core", 0.1, true)?.value),
+            None => Ok(self.micro_peer("probe.core2core", 0.1, true, None)?.value),
         }
     }
 
     fn seconds(&self, row: &Row) -> f64 {
         let by_default = match row.peer {
-            Peer::OneCore | Peer::TwoCores => 0.5,
+            Peer::OneCore | Peer::OneCoreInput | Peer::TwoCores => 0.5,
             _ => 1.0,
         };
         self.options.seconds.unwrap_or(by_default)

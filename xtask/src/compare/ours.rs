@@ -62,6 +62,16 @@ impl Linerate {
         sample::sample(Command::new("timeout").args(self.arguments(row, seconds, cpus)))
     }
 
+    /// Writes what the row works on; returns the file.
+    pub(super) fn input(&self, row: &str) -> Result<PathBuf, TaskError> {
+        let folder = process::target_dir().join("compare");
+        std::fs::create_dir_all(&folder).map_err(TaskError::file(&folder))?;
+        let file = folder.join(format!("{row}.input"));
+        let mut command = Command::new(&self.program);
+        process::read(command.args(["bench", "input", row]).arg(&file))?;
+        Ok(file)
+    }
+
     /// The round trip between the two CPUs in ns.
     pub(super) fn core_to_core(&self, cpus: &Cpus) -> Result<f64, TaskError> {
         Ok(self.micro("probe.core2core", 0.1, &cpus.list(true))?.value)

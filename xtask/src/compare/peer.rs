@@ -129,9 +129,13 @@ impl Dpdk {
         Ok(output)
     }
 
-    /// The ring and pool peers.
+    /// The peers of one-core and two-core rows.
     pub(super) fn build_micro(&self) -> Result<PathBuf, TaskError> {
-        self.compile(&["main.c", "ring.c", "pool.c"].map(source), "peer")
+        let sources = [
+            "main.c", "ring.c", "pool.c", "parse.c", "rss.c", "exact.c", "lpm4.c", "lpm6.c",
+            "acl.c",
+        ];
+        self.compile(&sources.map(source), "peer")
     }
 
     /// `dpdk-testpmd` of this DPDK.
@@ -211,21 +215,29 @@ pub(super) fn eal(lcores: &str, pages: &Hugepages, prefix: &str, files: bool) ->
     options
 }
 
+/// One run of the C program `peer`.
+pub(super) struct Micro<'a> {
+    pub(super) row: &'a str,
+    pub(super) seconds: f64,
+    pub(super) two_cores: bool,
+    /// What `linerate bench input` wrote for the row.
+    pub(super) input: Option<&'a Path>,
+}
+
 /// Runs the C program `peer` for one row.
 pub(super) fn micro(
     program: &Path,
-    row: &str,
-    seconds: f64,
-    two_cores: bool,
+    row: &Micro,
     cpus: &Cpus,
     pages: &Hugepages,
 ) -> Result<Sample, TaskError> {
     let lcores = match cpus.other {
-        Some(other) if two_cores => format!("0@{},1@{other}", cpus.worker),
+        Some(other) if row.two_cores => format!("0@{},1@{other}", cpus.worker),
         _ => format!("0@{}", cpus.worker),
     };
     let mut command = Command::new(program);
-    command.arg(row).arg(seconds.to_string());
+    command.arg(row.row).arg(row.seconds.to_string());
+    command.arg(row.input.unwrap_or(Path::new("-")));
     command.args(eal(&lcores, pages, &file_prefix(), false));
     sample::sample(&mut command)
 }

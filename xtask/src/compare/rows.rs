@@ -31,6 +31,8 @@ impl Unit {
 pub(super) enum Peer {
     /// Our C program in xtask/peer, one core.
     OneCore,
+    /// The same, on what `linerate bench input ROW` wrote.
+    OneCoreInput,
     /// Our C program in xtask/peer, two cores that must be near.
     TwoCores,
     /// dpdk-testpmd over two net_null ports.
@@ -65,6 +67,15 @@ const fn one_core(name: &'static str, target: Option<f64>) -> Row {
         unit: Unit::Ns,
         target,
         peer: Peer::OneCore,
+    }
+}
+
+const fn on_input(name: &'static str, target: Option<f64>) -> Row {
+    Row {
+        name,
+        unit: Unit::Ns,
+        target,
+        peer: Peer::OneCoreInput,
     }
 }
 
@@ -120,6 +131,24 @@ pub(super) const ROWS: &[Row] = &[
     forward("fwd.ring.mac.64",     1.3, Peer::Ring { mode: "mac" }),
     forward("fwd.pcap.l2fwd.64",   1.3, Peer::Pcap { frame_bytes: 64 }),
     forward("fwd.pcap.l2fwd.1518", 1.1, Peer::Pcap { frame_bytes: 1518 }),
+    one_core("parse.burst64",           Some(1.5)),
+    one_core("rss.toeplitz.12",         Some(1.0)),
+    one_core("rss.toeplitz.36",         Some(1.0)),
+    one_core("rss.softrss.12",          Some(10.0)),
+    one_core("rss.softrss.36",          Some(10.0)),
+    one_core("rss.inverse",             Some(20.0)),
+    one_core("exact.lookup16.1k",       Some(1.5)),
+    one_core("exact.lookup16.4m",       Some(1.5)),
+    one_core("exact.insert16",          Some(1.2)),
+    on_input("lpm4.lookup.1m.prefix",   Some(1.3)),
+    on_input("lpm4.lookup.1m.host",     Some(1.3)),
+    on_input("lpm4.lookup.1m.zipf",     Some(1.3)),
+    on_input("lpm4.update.1m",          Some(50.0)),
+    on_input("lpm6.lookup.160k",        Some(1.3)),
+    on_input("acl.classify.100",        Some(1.5)),
+    on_input("acl.classify.1k",         Some(1.5)),
+    on_input("acl.classify.10k",        Some(1.5)),
+    on_input("acl.update.10k",          Some(100.0)),
     veth("veth.af_packet.rx.64", Driver::AfPacket, false),
     veth("veth.af_packet.tx.64", Driver::AfPacket, true),
     veth("veth.af_xdp.rx.64",    Driver::AfXdp,    false),

@@ -1,13 +1,22 @@
 //! `linerate bench`: measurements, one row at a time.
 //!
 //! `micro` times the kit's own parts. Each row prints its figure, the pages under it and what else
-//! explains it; `cargo xtask compare` runs the same rows in turns with DPDK's.
+//! explains it; `cargo xtask compare` runs the same rows in turns with DPDK's. `input` writes what a
+//! row works on, so that DPDK works on the same; `growth` shows how tables grow.
 
+mod acl;
+mod exact;
 mod forward;
+mod growth;
+mod lpm4;
+mod lpm6;
+mod parse;
 mod pool;
 mod probe;
 mod ring;
+mod rss;
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
@@ -28,6 +37,18 @@ pub(crate) struct Args {
 enum What {
     /// Time rings, pools and forwarding, one row at a time
     Micro(MicroArgs),
+    /// Write what a row works on (routes and addresses, rules and packets) for another program
+    Input(InputArgs),
+    /// Show how tables grow with what they hold: time and memory, by powers of ten
+    Growth(growth::Args),
+}
+
+#[derive(Parser)]
+struct InputArgs {
+    /// The row, like lpm4.lookup.1m.host
+    row: String,
+    /// Where to write it
+    file: std::path::PathBuf,
 }
 
 #[derive(Parser)]
@@ -128,14 +149,52 @@ pub(crate) struct Row {
     run: fn(&'static str, Run) -> Result<Sample, Error>,
 }
 
+/// What a row works on, for others to work on too: the row's name and who writes its file.
+pub(crate) struct Input {
+    row: &'static str,
+    write: fn(&Path) -> Result<(), Error>,
+}
+
 fn rows() -> impl Iterator<Item = &'static Row> {
-    [probe::ROWS, ring::ROWS, pool::ROWS, forward::ROWS]
+    let rooms = [
+        probe::ROWS,
+        ring::ROWS,
+        pool::ROWS,
+        forward::ROWS,
+        parse::ROWS,
+        rss::ROWS,
+        exact::ROWS,
+        lpm4::ROWS,
+        lpm6::ROWS,
+        acl::ROWS,
+    ];
+    rooms.into_iter().flatten()
+}
+
+fn inputs() -> impl Iterator<Item = &'static Input> {
+    [lpm4::INPUTS, lpm6::INPUTS, acl::INPUTS]
         .into_iter()
         .flatten()
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
-    let What::Micro(args) = &args.what;
+    match &args.what {
+        What::Micro(args) => micro(args),
+        What::Input(args) => input(args),
+        What::Growth(args) => growth::run(args),
+    }
+}
+
+fn input(args: &InputArgs) -> Result<(), Error> {
+    let input = inputs().find(|input| input.row == args.row);
+    let input = input.ok_or_else(|| Error::NoInput {
+        row: args.row.clone(),
+        rows: inputs().map(|input| input.row).collect(),
+    })?;
+    (input.write)(&args.file)
+}
+
+fn micro(args: &MicroArgs) -> Result<(), Error> {
     let wanted = |row: &&Row| match args.rows.as_slice() {
         [] => !row.name.starts_with("veth."),
         rows => rows
@@ -155,15 +214,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
             .collect();
         return report::print(&lines);
     }
-    let allowed: Vec<u32> = match &args.cpus {
-        Some(list) => CpuList::parse("cpus", list)?.iter().collect(),
-        None => linerate_core::env::allowed_cpus()
-            .map_err(Error::Output)?
-            .iter()
-            .collect(),
-    };
-    let first = allowed.first().copied().unwrap_or(0);
-    let cpus = [first, allowed.get(1).copied().unwrap_or(first)];
+    let cpus = cpus(args.cpus.as_deref())?;
     for row in rows {
         let duration = Duration::from_secs_f64(args.seconds.clamp(0.001, 3600.0));
         let sample = (row.run)(
@@ -184,4 +235,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         report::print(&format!("{line}\n"))?;
     }
     Ok(())
+}
+
+/// The CPUs of the first and the second lcore.
+fn cpus(list: Option<&str>) -> Result<[u32; 2], Error> {
+    let allowed: Vec<u32> = match list {
+        Some(list) => CpuList::parse("cpus", list)?.iter().collect(),
+        None => linerate_core::env::allowed_cpus()
+            .map_err(Error::Output)?
+            .iter()
+            .collect(),
+    };
+    let first = allowed.first().copied().unwrap_or(0);
+    Ok([first, allowed.get(1).copied().unwrap_or(first)])
 }

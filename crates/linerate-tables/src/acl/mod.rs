@@ -1,0 +1,1 @@
+//! Access lists: ordered rules over several fields.

@@ -1,0 +1,1 @@
+//! Exact match: fixed-size keys.

@@ -1,0 +1,1 @@
+//! Flow table with ageing.

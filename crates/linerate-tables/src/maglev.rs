@@ -1,0 +1,1 @@
+//! Maglev consistent hashing with weights.

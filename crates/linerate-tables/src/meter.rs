@@ -1,0 +1,1 @@
+//! Meters: srTCM, trTCM, RFC 4115.

@@ -1,0 +1,1 @@
+//! Bursts to offsets, keys and checksum verdicts.

@@ -2,7 +2,7 @@
 //!
 //! Read in this order: [`env`](mod@env) (what machine this is, who runs where), [`mem`] (where memory comes
 //! from), [`packet`] (who owns a slot of it), [`port`] (how packets come and go), [`ring`] (how they go from lcore to lcore), [`run`] (who
-//! moves them).
+//! moves them), [`publish`] (tables that one changes while others read).
 
 pub mod arch;
 pub mod env;
@@ -10,6 +10,7 @@ pub mod error;
 pub mod mem;
 pub mod packet;
 pub mod port;
+pub mod publish;
 pub mod ring;
 pub mod run;
 mod sync;

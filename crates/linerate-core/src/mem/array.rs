@@ -71,6 +71,17 @@ impl<T> HugeArray<T> {
         Self::from_fn(name, len, |_| value)
     }
 
+    /// Another array with the same elements.
+    ///
+    /// # Errors
+    /// As [`Region::map`].
+    pub fn copy(&self, name: &str) -> Result<Self, MemError>
+    where
+        T: Clone,
+    {
+        Self::from_fn(name, self.len, |index| self[index].clone())
+    }
+
     /// The memory under it.
     pub fn region(&self) -> &Region {
         &self.region

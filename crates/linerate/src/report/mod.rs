@@ -1,6 +1,8 @@
 //! What commands print: aligned tables for people, JSON for programs, and the facts about the
 //! machine that every report carries.
 
+pub(crate) mod chart;
+pub(crate) mod html;
 mod lcores;
 mod machine;
 mod table;

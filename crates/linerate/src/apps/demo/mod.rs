@@ -6,7 +6,6 @@
 //! writes all of it as a page ([`page`]).
 
 mod bridge;
-mod chart;
 mod cpus;
 mod frame;
 mod line;

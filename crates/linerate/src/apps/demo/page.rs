@@ -3,33 +3,13 @@
 use std::fmt::Write;
 
 use super::bridge::Scenario;
-use super::chart::{Series, columns, dots, duration, escape};
 use super::frame::{FCS_BYTES, L1_BYTES};
 use super::{Report, Row};
+use crate::report::chart::{Series, columns, dots, duration, escape};
+use crate::report::html::document;
 
-const STYLE: &str = "
-:root{color-scheme:light dark;--bg:#fff;--fg:#1c2024;--dim:#667078;--line:#e3e7eb;--card:#f7f9fa;
---c0:#2f6fde;--c1:#e08a1e;--c2:#c2414b;--c3:#9aa5b1;--c4:#5d6975;--c5:#159a86}
-@media(prefers-color-scheme:dark){:root{--bg:#14171a;--fg:#e6e9ec;--dim:#97a1ab;--line:#2b3138;--card:#1b1f24;
---c0:#6aa2ff;--c1:#f2ab4d;--c2:#f0717b;--c3:#77828e;--c4:#aab4be;--c5:#3fc7b0}}
-body{margin:0 auto;max-width:60rem;padding:2rem 1.25rem 4rem;background:var(--bg);color:var(--fg);
-font:16px/1.5 system-ui,sans-serif}
-h1{font-size:1.7rem;margin:0}h2{font-size:1.15rem;margin:2.6rem 0 .2rem}p{margin:.3rem 0}.dim,.note{color:var(--dim)}
-.note{font-size:.88rem}.facts{display:flex;flex-wrap:wrap;gap:.8rem;margin:1.4rem 0}
-.facts div{background:var(--card);border:1px solid var(--line);border-radius:.5rem;padding:.6rem 1rem;min-width:8.5rem}
-.facts b{display:block;font-size:1.5rem;font-weight:600}.facts span{color:var(--dim);font-size:.85rem}
-svg{width:100%;height:auto;margin-top:.6rem}text{font:12px system-ui,sans-serif;fill:var(--fg)}
-.mid{text-anchor:middle}.tick{text-anchor:end;fill:var(--dim)}.unit{fill:var(--dim)}
-.rule{stroke:var(--line)}.stem{stroke:var(--line);stroke-width:3}
-.s0{fill:var(--c0);background:var(--c0)}.s1{fill:var(--c1);background:var(--c1)}.s2{fill:var(--c2);background:var(--c2)}
-.s3{fill:var(--c3);background:var(--c3)}.s4{fill:var(--c4);background:var(--c4)}.s5{fill:var(--c5);background:var(--c5)}
-.legend{display:flex;flex-wrap:wrap;gap:.3rem 1.4rem;font-size:.88rem}
-.legend i{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin-right:.45em}
-.scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.88rem;margin:.8rem 0;font-variant-numeric:tabular-nums}
-th{font-weight:500;color:var(--dim)}td,th{padding:.28rem .7rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
-td:first-child,th:first-child{text-align:left;padding-left:0}
-.wide{white-space:normal!important;text-align:left!important;min-width:22rem}
-";
+/// What the charts have below them.
+const SIZES: &str = "frame size in bytes, FCS included";
 
 /// The page.
 pub(super) fn page(report: &Report) -> String {
@@ -41,11 +21,7 @@ pub(super) fn page(report: &Report) -> String {
         comparison(&mut body, report);
     }
     table(&mut body, &report.rows);
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
-         <title>linerate demo</title><style>{STYLE}</style></head><body>\n{body}</body></html>\n"
-    )
+    document("linerate demo", &body)
 }
 
 fn head(body: &mut String, report: &Report) {
@@ -103,11 +79,13 @@ fn rates(body: &mut String, rows: &[Row]) {
          for preamble and gap.</p>{}",
         columns(
             "Mpps",
+            SIZES,
             &sizes(rows),
             &[series("Mpps", 0, rows, |row| row.mpps)]
         ),
         columns(
             "Gb/s",
+            SIZES,
             &sizes(rows),
             &[
                 series("L2", 0, rows, |row| row.gbps_l2),
@@ -127,7 +105,7 @@ fn latencies(body: &mut String, rows: &[Row]) {
         body,
         "<h2>Latency at half the rate</h2><p class=\"note\">From the time at which each frame was to be sent, however late it \
          went, to its arrival at the sink. Logarithmic scale; time that others took from the CPU is in it.</p>{}",
-        dots("", &sizes(rows), &all)
+        dots("", SIZES, &sizes(rows), &all)
     );
 }
 
@@ -163,7 +141,7 @@ fn comparison(body: &mut String, report: &Report) {
             })
             .collect();
         if !all.is_empty() {
-            body.push_str(&columns("Mpps", &sizes(&report.rows), &all));
+            body.push_str(&columns("Mpps", SIZES, &sizes(&report.rows), &all));
         }
     }
     let _ = write!(

@@ -1,4 +1,5 @@
-//! Charts as SVG, drawn by hand: columns side by side, and dots on a logarithmic scale.
+//! Charts as SVG, drawn by hand: columns side by side, dots on a logarithmic scale, and curves on
+//! two.
 //!
 //! Colours are classes `s0`, `s1`, ... of the page's style sheet, so that they follow its light and
 //! dark modes.
@@ -13,15 +14,15 @@ const TOP: f64 = 28.0;
 const BOTTOM: f64 = 46.0;
 
 /// Values of one colour: one for each category.
-pub(super) struct Series<'a> {
-    pub(super) name: &'a str,
+pub(crate) struct Series<'a> {
+    pub(crate) name: &'a str,
     /// Number of the colour.
-    pub(super) colour: usize,
-    pub(super) values: Vec<f64>,
+    pub(crate) colour: usize,
+    pub(crate) values: Vec<f64>,
 }
 
 /// Columns by category, each with its value on top; the scale begins at 0.
-pub(super) fn columns(unit: &str, categories: &[String], series: &[Series]) -> String {
+pub(crate) fn columns(unit: &str, below: &str, categories: &[String], series: &[Series]) -> String {
     let most = series
         .iter()
         .flat_map(|series| &series.values)
@@ -29,7 +30,7 @@ pub(super) fn columns(unit: &str, categories: &[String], series: &[Series]) -> S
     let step = round_step(most / 4.0);
     let top = (most / step).ceil().max(1.0) * step;
     let y = |value: f64| TOP + (HEIGHT - TOP - BOTTOM) * (1.0 - value / top);
-    let mut svg = frame(unit, categories);
+    let mut svg = frame(unit, below, categories);
     for line in 0..=(top / step).round() as usize {
         rule(&mut svg, y(line as f64 * step), &plain(line as f64 * step));
     }
@@ -56,11 +57,11 @@ pub(super) fn columns(unit: &str, categories: &[String], series: &[Series]) -> S
             }
         }
     }
-    svg + "</svg>" + &legend(series)
+    svg + "</svg>" + &legend(&names(series))
 }
 
 /// Dots by category on a logarithmic scale, joined within a category from least to most.
-pub(super) fn dots(unit: &str, categories: &[String], series: &[Series]) -> String {
+pub(crate) fn dots(unit: &str, below: &str, categories: &[String], series: &[Series]) -> String {
     let all = || {
         series
             .iter()
@@ -71,7 +72,7 @@ pub(super) fn dots(unit: &str, categories: &[String], series: &[Series]) -> Stri
     let y = |value: f64| {
         TOP + (HEIGHT - TOP - BOTTOM) * (1.0 - (value.max(1.0).log10() - low) / (high - low))
     };
-    let mut svg = frame(unit, categories);
+    let mut svg = frame(unit, below, categories);
     for power in low as i32..=high as i32 {
         let value = 10_f64.powi(power);
         rule(&mut svg, y(value), &duration(value).replace(".0", ""));
@@ -114,10 +115,84 @@ pub(super) fn dots(unit: &str, categories: &[String], series: &[Series]) -> Stri
             }
         }
     }
-    svg + "</svg>" + &legend(series)
+    svg + "</svg>" + &legend(&names(series))
 }
 
-fn frame(unit: &str, categories: &[String]) -> String {
+/// A line through points.
+pub(crate) struct Curve<'a> {
+    pub(crate) name: &'a str,
+    /// Number of the colour.
+    pub(crate) colour: usize,
+    /// Both above zero, x ascending.
+    pub(crate) points: Vec<(f64, f64)>,
+}
+
+/// Curves on two logarithmic scales, each point with its value as a tooltip; the last is labelled.
+pub(crate) fn curves(
+    unit: &str,
+    below: &str,
+    curves: &[Curve],
+    spell: impl Fn(f64) -> String,
+) -> String {
+    let points = || curves.iter().flat_map(|curve| &curve.points);
+    let decades = |of: fn(&(f64, f64)) -> f64| {
+        let low = points().map(of).fold(f64::MAX, f64::min).log10().floor();
+        let high = points().map(of).fold(f64::MIN_POSITIVE, f64::max).log10();
+        (low, high.ceil().max(low + 1.0))
+    };
+    let (left, right) = decades(|point| point.0);
+    let (low, high) = decades(|point| point.1);
+    let span = (WIDTH - LEFT - RIGHT - 24.0, HEIGHT - TOP - BOTTOM);
+    let x = |value: f64| LEFT + 8.0 + span.0 * (value.log10() - left) / (right - left);
+    let y = |value: f64| TOP + span.1 * (1.0 - (value.log10() - low) / (high - low));
+    let mut svg = frame(unit, below, &[]);
+    for power in low as i32..=high as i32 {
+        let value = 10_f64.powi(power);
+        rule(&mut svg, y(value), &spell(value));
+    }
+    for power in left as i32..=right as i32 {
+        let value = 10_f64.powi(power);
+        label(&mut svg, x(value), HEIGHT - BOTTOM + 18.0, &count(value));
+    }
+    for curve in curves {
+        let path: Vec<String> = curve
+            .points
+            .iter()
+            .map(|point| format!("{:.1},{:.1}", x(point.0), y(point.1)))
+            .collect();
+        let _ = write!(
+            svg,
+            "<polyline class=\"curve l{}\" points=\"{}\"/>",
+            curve.colour,
+            path.join(" ")
+        );
+        for point in &curve.points {
+            let _ = write!(
+                svg,
+                "<circle class=\"s{}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"4\"><title>{}, {}: {}</title></circle>",
+                curve.colour,
+                x(point.0),
+                y(point.1),
+                escape(curve.name),
+                count(point.0),
+                spell(point.1)
+            );
+        }
+    }
+    let names: Vec<(&str, usize)> = curves.iter().map(|c| (c.name, c.colour)).collect();
+    svg + "</svg>" + &legend(&names)
+}
+
+/// `1`, `10 k`, `1 M`.
+pub(crate) fn count(value: f64) -> String {
+    match value {
+        ..1e3 => format!("{value:.0}"),
+        ..1e6 => format!("{} k", value / 1e3),
+        _ => format!("{} M", value / 1e6),
+    }
+}
+
+fn frame(unit: &str, below: &str, categories: &[String]) -> String {
     let mut svg = format!(
         "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\"><text class=\"unit\" x=\"0\" y=\"11\">{}</text>",
         escape(unit)
@@ -135,7 +210,7 @@ fn frame(unit: &str, categories: &[String]) -> String {
         &mut svg,
         LEFT + (WIDTH - LEFT - RIGHT) / 2.0,
         HEIGHT - 8.0,
-        "frame size in bytes, FCS included",
+        &escape(below),
     );
     svg
 }
@@ -158,16 +233,16 @@ fn label(svg: &mut String, x: f64, y: f64, text: &str) {
     );
 }
 
-fn legend(series: &[Series]) -> String {
+fn names<'a>(series: &[Series<'a>]) -> Vec<(&'a str, usize)> {
+    series.iter().map(|one| (one.name, one.colour)).collect()
+}
+
+fn legend(series: &[(&str, usize)]) -> String {
     if series.len() < 2 {
         return String::new();
     }
-    let one = |series: &Series| {
-        format!(
-            "<span><i class=\"s{}\"></i>{}</span>",
-            series.colour,
-            escape(series.name)
-        )
+    let one = |(name, colour): &(&str, usize)| {
+        format!("<span><i class=\"s{colour}\"></i>{}</span>", escape(name))
     };
     format!(
         "<p class=\"legend\">{}</p>",
@@ -202,7 +277,7 @@ fn short(value: f64) -> String {
 }
 
 /// Nanoseconds in the unit that suits them.
-pub(super) fn duration(ns: f64) -> String {
+pub(crate) fn duration(ns: f64) -> String {
     match ns {
         ..1e3 => format!("{ns:.0} ns"),
         ..1e6 => format!("{} µs", short(ns * 1e-3)),
@@ -210,7 +285,7 @@ pub(super) fn duration(ns: f64) -> String {
     }
 }
 
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
@@ -244,11 +319,13 @@ mod tests {
             values: vec![1.0, 2.0],
         };
         let sizes = ["64".to_string(), "128".to_string()];
-        let svg = columns("Mpps", &sizes, &[values(0), values(1)]);
+        let svg = columns("Mpps", "size", &sizes, &[values(0), values(1)]);
         assert_eq!(svg.matches("<rect").count(), 4);
         assert!(svg.contains("a&lt;b") && !svg.contains("a<b"));
         assert_eq!(
-            dots("ns", &sizes, &[values(0)]).matches("<circle").count(),
+            dots("ns", "size", &sizes, &[values(0)])
+                .matches("<circle")
+                .count(),
             2
         );
     }

@@ -34,9 +34,9 @@ pub mod udp;
 pub mod vlan;
 
 pub use ethernet::{EtherType, MacAddr, set_macs};
-pub use flow::{FlowKey4, FlowKey6};
+pub use flow::{FlowKey, FlowKey4, FlowKey6};
 pub use malformed::{Layer, Malformed};
-pub use parse::{Headers, parse};
+pub use parse::{Fragment, Headers, parse};
 
 /// IP protocol numbers (IANA "Assigned Internet Protocol Numbers") that this crate knows by name.
 pub mod protocol {

@@ -72,7 +72,7 @@ impl Headers {
         }
     }
 
-    /// The flags of a TCP header: bits of [`tcp::flag`](crate::tcp::flag). `None` where it is not
+    /// The flags of a TCP header: bits of [`tcp::flag`]. `None` where it is not
     /// TCP, and where a fragment does not reach them.
     #[inline]
     pub fn tcp_flags(&self, frame: &[u8]) -> Option<u8> {

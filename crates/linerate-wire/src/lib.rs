@@ -34,6 +34,7 @@ mod malformed;
 pub mod mpls;
 pub mod offload;
 pub mod parse;
+mod quoted;
 pub mod sctp;
 pub mod tcp;
 pub mod udp;

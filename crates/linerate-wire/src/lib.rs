@@ -37,6 +37,7 @@ pub mod parse;
 mod quoted;
 pub mod sctp;
 pub mod tcp;
+pub mod tunnel;
 pub mod udp;
 pub mod vlan;
 pub mod vxlan;
@@ -45,6 +46,7 @@ pub use ethernet::{EtherType, MacAddr, set_macs};
 pub use flow::{FlowKey, FlowKey4, FlowKey6};
 pub use malformed::{Layer, Malformed};
 pub use parse::{Fragment, Headers, parse};
+pub use tunnel::{Tunnel, Tunnelled, parse_tunnelled};
 
 /// IP protocol numbers (IANA "Assigned Internet Protocol Numbers") that this crate knows by name.
 pub mod protocol {

@@ -1,8 +1,9 @@
 //! A whole frame at once: where each header starts, or why it is malformed.
 //!
 //! For stages that need more than one layer. Filters walk on their own, because they must match
-//! what is malformed too; bursts are parsed by the tables crate. What ICMP errors quote is
-//! found from here by [`Headers::quoted`].
+//! what is malformed too; bursts are parsed by the tables crate. What tunnels carry is found from
+//! here by [`Headers::tunnel`] and [`parse_tunnelled`](crate::parse_tunnelled), what ICMP errors
+//! quote by [`Headers::quoted`].
 
 use crate::{
     EtherType, Malformed,

@@ -1,7 +1,9 @@
 //! A whole frame at once: where each header starts, or why it is malformed.
 //!
 //! For stages that need more than one layer. Filters walk on their own, because they must match
-//! what is malformed too; bursts are parsed by the tables crate.
+//! what is malformed too; bursts are parsed by the tables crate. What tunnels carry is found from
+//! here by [`Headers::tunnel`] and [`parse_tunnelled`](crate::parse_tunnelled), what ICMP errors
+//! quote by [`Headers::quoted`].
 
 use crate::{
     EtherType, Malformed,
@@ -14,7 +16,7 @@ use crate::{
     vlan,
 };
 
-/// Where the headers of a frame lie. Offsets are in bytes from the start of the frame.
+/// Where the headers of a packet lie. Offsets are in bytes from the start of the (outermost) frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headers {
     /// EtherType of the packet, behind any VLAN tags.
@@ -72,7 +74,7 @@ impl Headers {
         }
     }
 
-    /// The flags of a TCP header: bits of [`tcp::flag`](crate::tcp::flag). `None` where it is not
+    /// The flags of a TCP header: bits of [`tcp::flag`]. `None` where it is not
     /// TCP, and where a fragment does not reach them.
     #[inline]
     pub fn tcp_flags(&self, frame: &[u8]) -> Option<u8> {
@@ -112,9 +114,20 @@ impl Headers {
 pub fn parse(frame: &[u8]) -> Result<Headers, Malformed> {
     let vlan::Untagged {
         ethertype,
-        offset: l3,
+        offset,
         outer_tci,
     } = vlan::untagged(frame)?;
+    packet_at(frame, ethertype, offset, outer_tci)
+}
+
+/// Finds the headers of what begins at `l3`. `frame` ends where that does, or its padding.
+#[inline(always)]
+pub(crate) fn packet_at(
+    frame: &[u8],
+    ethertype: EtherType,
+    l3: usize,
+    outer_tci: Option<u16>,
+) -> Result<Headers, Malformed> {
     let mut headers = Headers {
         ethertype,
         outer_tci,
@@ -151,12 +164,16 @@ pub fn parse(frame: &[u8]) -> Result<Headers, Malformed> {
             protocol::UDP if !headers.is_fragment => _ = Udp::new_checked(segment)?,
             _ => {}
         }
-        if matches!(protocol, protocol::TCP | protocol::UDP | protocol::SCTP) && segment.len() >= 4
-        {
-            headers.ports = Some((be16(segment, 0), be16(segment, 2)));
-        }
+        headers.ports = ports(protocol, segment);
     }
     Ok(headers)
+}
+
+/// The ports of a packet whose protocol has some, where they are there.
+#[inline(always)]
+pub(crate) fn ports(protocol: u8, segment: &[u8]) -> Option<(u16, u16)> {
+    let has_ports = matches!(protocol, protocol::TCP | protocol::UDP | protocol::SCTP);
+    (has_ports && segment.len() >= 4).then(|| (be16(segment, 0), be16(segment, 2)))
 }
 
 #[cfg(test)]

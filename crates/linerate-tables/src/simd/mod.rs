@@ -5,3 +5,7 @@
 //! lengths are checked before the first vector load, and every level gives what the baseline gives:
 //! the tests run each level that the CPU has (`Isa::detect().levels()`).
 #![allow(unsafe_code)]
+
+pub(crate) mod checksum;
+pub(crate) mod crc32c;
+pub(crate) mod parse;

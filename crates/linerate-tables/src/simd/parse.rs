@@ -48,108 +48,52 @@ mod x86 {
     use std::arch::x86_64::*;
 
     const LANES: usize = 16;
+    /// Bytes of each frame that are looked at in lanes.
+    const FRONT: usize = 64;
     /// EtherTypes as they lie in memory, read as little endian.
     const IPV4: u32 = 0x0008;
     const IPV6: u32 = 0xdd86;
     const TAGS: [u32; 3] = [0x0081, 0xa888, 0x0091];
-    /// What is read of each frame for its type: up to the EtherType behind one tag.
-    const HEAD: usize = 18;
 
-    /// What is known of each packet before its network header is read.
+    /// What is known of each packet before its bytes are looked at, and what for its metadata.
     #[repr(C, align(64))]
-    struct Heads {
-        ethertype: [u32; Burst::CAPACITY],
-        /// Offset of the network header.
-        l3: [u32; Burst::CAPACITY],
-        /// Bytes from there on.
-        present: [u32; Burst::CAPACITY],
+    struct Lines {
+        len: [u32; Burst::CAPACITY],
         offload: [u32; Burst::CAPACITY],
-        /// Offset of the layer-4 header, from [`step`].
+        /// Start of the frame, and one bit for each of its first 64 bytes that is there.
+        front: [(*const u8, u64); Burst::CAPACITY],
+        l3: [u32; Burst::CAPACITY],
         l4: [u32; Burst::CAPACITY],
-        from: [From; Burst::CAPACITY],
-    }
-
-    /// How the first 64 bytes of a network packet are had.
-    ///
-    /// A load that crosses into another cache line waits for it, even if it masks out all of it. So
-    /// a frame of up to 64 bytes, which the line after it need not hold, is loaded from its start,
-    /// and turned in the register.
-    #[derive(Clone, Copy)]
-    struct From {
-        start: *const u8,
-        /// One bit for each of the 64 bytes from `start` that are there.
-        bytes: u64,
-        /// Index into [`TURNS`].
-        turn: usize,
-    }
-
-    /// Which 16-bit word comes where, and which of them are the packet's: none, 7 or 9 words off.
-    static TURNS: [([u16; 32], u32); 3] = [turn(0), turn(7), turn(9)];
-
-    const fn turn(words: u16) -> ([u16; 32], u32) {
-        let (mut from, mut word) = ([0; 32], 0);
-        while word < 32 {
-            from[word as usize] = (word + words) % 32;
-            word += 1;
-        }
-        (from, u32::MAX >> words)
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,bmi1,bmi2,popcnt")]
     pub(super) fn burst<const CHECK: bool>(packets: &mut [Packet], parsed: &mut Parsed) -> Mask {
         assert!(packets.len() <= Burst::CAPACITY, "a burst is 64 packets");
-        for packet in &*packets {
-            let frame = packet.data();
-            prefetch_read(frame.as_ptr());
-            let last = frame.len().clamp(1, HEAD + 60) - 1;
-            prefetch_read(frame.as_ptr().wrapping_add(last));
-        }
-        let mut heads = Heads {
-            ethertype: [0; _],
-            l3: [0; _],
-            present: [0; _],
+        let mut lines = Lines {
+            len: [0; _],
             offload: [0; _],
+            front: [(std::ptr::null(), 0); _],
+            l3: [0; _],
             l4: [0; _],
-            from: [From {
-                start: std::ptr::null(),
-                bytes: 0,
-                turn: 0,
-            }; _],
         };
         for (i, packet) in packets.iter().enumerate() {
             let frame = packet.data();
-            let head = frame.first_chunk::<HEAD>().unwrap_or(&[0; HEAD]);
-            let word = |at: usize| u32::from(u16::from_le_bytes([head[at], head[at + 1]]));
-            let outer = word(12);
-            let is_tagged = (outer == TAGS[0]) | (outer == TAGS[1]) | (outer == TAGS[2]);
-            // An index, where a choice would become a branch.
-            let ethertype_at = 12 + 4 * usize::from(is_tagged);
-            let l3 = ethertype_at + 2;
-            let present = frame.len().saturating_sub(l3);
-            heads.ethertype[i] = word(ethertype_at);
-            heads.l3[i] = l3 as u32;
-            heads.present[i] = present as u32;
-            let is_short = usize::from(frame.len() <= 64);
-            let skipped = l3 * (1 - is_short);
-            let there = frame.len().saturating_sub(skipped).min(64);
-            heads.from[i] = From {
-                start: frame.as_ptr().wrapping_add(skipped),
-                bytes: _bzhi_u64(u64::MAX, there as u32),
-                turn: is_short + (is_short & usize::from(is_tagged)),
-            };
-            parsed.vlan_tci[i] = (word(14) as u16).swap_bytes();
+            prefetch_read(frame.as_ptr());
+            let bytes = _bzhi_u64(u64::MAX, frame.len().min(FRONT) as u32);
+            lines.front[i] = (frame.as_ptr(), bytes);
+            lines.len[i] = frame.len() as u32;
             if CHECK {
-                heads.offload[i] = u32::from(packet.meta().offload.bits());
+                lines.offload[i] = packet.meta().offload.bits().into();
             }
         }
         let mut done = 0;
         for (group, packets) in packets.chunks(LANES).enumerate() {
-            done |= step::<CHECK>(packets, group * LANES, &mut heads, parsed);
+            done |= step::<CHECK>(packets, group * LANES, &mut lines, parsed);
         }
         for (i, packet) in packets.iter_mut().enumerate() {
             let meta = packet.meta_mut();
-            meta.l3_offset = heads.l3[i] as u8;
-            meta.l4_offset = heads.l4[i] as u16;
+            meta.l3_offset = lines.l3[i] as u8;
+            meta.l4_offset = lines.l4[i] as u16;
         }
         done
     }
@@ -159,33 +103,33 @@ mod x86 {
     fn step<const CHECK: bool>(
         packets: &[Packet],
         first: usize,
-        heads: &mut Heads,
+        lines: &mut Lines,
         parsed: &mut Parsed,
     ) -> Mask {
-        let from: &[From; LANES] = heads.from[first..].first_chunk().expect("sixteen are left");
+        let fronts = lines.front[first..].first_chunk::<LANES>();
+        let fronts = fronts.expect("sixteen are left");
         let row = |i: usize| {
-            let From { start, bytes, turn } = from[i];
-            // SAFETY: the mask has bytes of a packet alone, which `packets` owns; none where there
-            // is no packet.
-            let row = unsafe { _mm512_maskz_loadu_epi8(bytes, start.cast()) };
-            let (order, kept) = &TURNS[turn];
-            // SAFETY: 32 words of two bytes each.
-            let order = unsafe { _mm512_loadu_si512(order.as_ptr().cast()) };
-            _mm512_maskz_permutexvar_epi16(*kept, order, row)
+            let (start, bytes) = fronts[i];
+            // SAFETY: the mask has the bytes of a packet that `packets` owns; none where there is
+            // no packet.
+            unsafe { _mm512_maskz_loadu_epi8(bytes, start.cast()) }
         };
         #[rustfmt::skip]
-        let rows = [
+        let front = transpose([
             row(0), row(1), row(2), row(3), row(4), row(5), row(6), row(7),
             row(8), row(9), row(10), row(11), row(12), row(13), row(14), row(15),
-        ];
-        let w = transpose(rows);
+        ]);
 
-        let ethertype = lanes(&heads.ethertype, first);
-        let present = lanes(&heads.present, first);
-        let l3 = lanes(&heads.l3, first);
+        // The EtherType is in the fourth word, or behind a tag in the fifth.
+        let ethertype = _mm512_and_si512(front[3], all(0xffff));
+        let tagged = is(ethertype, TAGS[0]) | is(ethertype, TAGS[1]) | is(ethertype, TAGS[2]);
+        let inner = _mm512_and_si512(front[4], all(0xffff));
+        let ethertype = _mm512_mask_mov_epi32(ethertype, tagged, inner);
+        let l3 = _mm512_mask_mov_epi32(all(14), tagged, all(18));
+        let w = network_words(&front, tagged);
 
         // RFC 791 3.1, no options, no fragment; RFC 8200 3.
-        let version = |bits: i32| _mm512_and_si512(w[0], _mm512_set1_epi32(bits));
+        let version = |bits: i32| _mm512_and_si512(w[0], all(bits));
         let v4 = is(ethertype, IPV4) & is(version(0xff), 0x45) & none_of(w[1], 0xff3f_0000);
         let v6 = is(ethertype, IPV6) & is(version(0xf0), 0x60);
         let either = |four, six| _mm512_mask_mov_epi32(four, v6, six);
@@ -193,36 +137,37 @@ mod x86 {
         let total = either(be16::<2>(w[0]), _mm512_add_epi32(be16::<0>(w[1]), all(40)));
         let protocol = either(byte::<1>(w[2]), byte::<2>(w[1]));
         let l4_len = _mm512_sub_epi32(total, l3_len);
-        let fits = _mm512_cmple_epi32_mask(total, present)
-            & _mm512_cmpge_epi32_mask(l4_len, _mm512_setzero_si512());
+        let end = _mm512_add_epi32(l3, total);
+        let fits = _mm512_cmple_epi32_mask(end, lanes(&lines.len, first))
+            & _mm512_cmpge_epi32_mask(l4_len, all(0));
 
-        // The first four words of the layer-4 header: RFC 768, RFC 9293 3.1.
-        let (ports, second, fourth) = (
-            either(w[5], w[10]),
-            either(w[6], w[11]),
-            either(w[8], w[13]),
-        );
-        let header_len = _mm512_srli_epi32::<2>(_mm512_and_si512(fourth, all(0xf0)));
-        let tcp = is(protocol, TCP.into());
-        let tcp_fits = _mm512_cmple_epi32_mask(all(20), header_len)
-            & _mm512_cmple_epi32_mask(header_len, l4_len);
+        // RFC 768: a datagram that ends before its packet does is uncommon. RFC 9293 3.1: where a
+        // TCP header says that it ends, may be beyond the front of an IPv6 packet.
+        let (ports, second) = (either(w[5], w[10]), either(w[6], w[11]));
         let udp = is(protocol, UDP.into());
-        // A datagram that ends before its packet does is uncommon.
         let udp_fits = _mm512_cmple_epi32_mask(all(8), l4_len)
             & _mm512_cmpeq_epi32_mask(be16::<0>(second), l4_len);
-        let with_ports = tcp & tcp_fits | udp & udp_fits;
-        let done = (v4 | v6) & fits & (with_ports | without_ports(protocol));
+        let tcp = is(protocol, TCP.into());
+        let header_len = _mm512_srli_epi32::<2>(_mm512_and_si512(w[8], all(0xf0)));
+        let tcp_fits = _mm512_cmple_epi32_mask(all(20), header_len)
+            & _mm512_cmple_epi32_mask(header_len, l4_len)
+            | v6 & _mm512_cmple_epi32_mask(all(20), l4_len);
+        let mut with_ports = tcp & tcp_fits | udp & udp_fits;
+        let mut done = (v4 | v6) & fits & (with_ports | without_ports(protocol));
+        store(l3, &mut lines.l3, first);
+        store(_mm512_add_epi32(l3, l3_len), &mut lines.l4, first);
+        store(end, &mut parsed.end, first);
 
-        let icmp = v4 & is(protocol, ICMP.into()) | v6 & is(protocol, ICMPV6.into());
-        let at = |mask: __mmask16| Mask::from(mask) << first;
-        parsed.class.v4 |= at(done & v4);
-        parsed.class.v6 |= at(done & v6);
-        parsed.class.tcp |= at(done & tcp);
-        parsed.class.udp |= at(done & udp);
-        parsed.class.icmp |= at(done & icmp);
-        parsed.class.vlan |= at(done & is(l3, 18));
-        store(_mm512_add_epi32(l3, total), &mut parsed.end, first);
-        store(_mm512_add_epi32(l3, l3_len), &mut heads.l4, first);
+        let mut no_checksum = udp & v4 & none_of(second, 0xffff_0000);
+        for i in bits(done & v6) {
+            let packet = &packets[i].data()[lines.l3[first + i] as usize..];
+            let has_ports = with_ports >> i & 1 != 0;
+            key6(packet, has_ports, &mut parsed.keys6[first + i].0);
+            if has_ports && !upper6_fits(packet, &mut no_checksum, i) {
+                done &= !(1 << i);
+            }
+        }
+        with_ports &= done;
 
         let keys = &mut parsed.keys4[first..first + LANES];
         let own_ports = _mm512_maskz_mov_epi32(with_ports, ports);
@@ -233,64 +178,104 @@ mod x86 {
             // SAFETY: four keys of 16 bytes each, which any bytes make.
             unsafe { _mm512_storeu_si512(key.as_mut_ptr().cast(), four) };
         }
-        for i in bits(done & v6) {
-            let at = heads.l3[first + i] as usize;
-            let has_ports = with_ports >> i & 1 != 0;
-            let key = &mut parsed.keys6[first + i].0;
-            key6(&packets[i].data()[at..], has_ports, key);
+        store_tags(be16::<2>(front[3]), &mut parsed.vlan_tci, first);
+
+        let icmp = v4 & is(protocol, ICMP.into()) | v6 & is(protocol, ICMPV6.into());
+        let at = |mask: __mmask16| Mask::from(mask) << first;
+        parsed.class.v4 |= at(done & v4);
+        parsed.class.v6 |= at(done & v6);
+        parsed.class.tcp |= at(done & tcp);
+        parsed.class.udp |= at(done & udp);
+        parsed.class.icmp |= at(done & icmp);
+        parsed.class.vlan |= at(done & tagged);
+        if !CHECK {
+            return at(done);
         }
 
-        if CHECK {
-            let offload = lanes(&heads.offload, first);
-            let has = |flag: Offload| !none_of(offload, flag.bits().into());
-            let partial = has(Offload::CSUM_PARTIAL);
-            let valid = has(Offload::CSUM_VALID);
-            let no_checksum = udp & none_of(second, 0xffff_0000);
-            let to_sum = done & with_ports & !partial & !valid;
+        let offload = lanes(&lines.offload, first);
+        let has = |flag: Offload| !none_of(offload, flag.bits().into());
+        let partial = has(Offload::CSUM_PARTIAL);
+        let valid = has(Offload::CSUM_VALID);
+        let to_sum = with_ports & !partial & !valid;
 
-            let header = w[..5].iter().fold(all(0), |acc, word| add(acc, *word));
-            let ip_bad = done & v4 & !sums_to_ones(header, 5);
-
-            // Pseudo-header and layer 4: all words from the addresses on, which are the header's
-            // last; length and protocol; and what lies beyond the first 64 bytes.
-            let mut acc = _mm512_maskz_mov_epi32(v6, w[2]);
-            acc = add(add(add(all(0), acc), w[3]), w[4]);
-            let bits_left = _mm512_slli_epi32::<3>(_mm512_min_epu32(total, all(64)));
-            for (word, n) in w[5..].iter().zip(5..) {
-                let past = _mm512_subs_epu16(bits_left, all(32 * n));
-                let padding = _mm512_sllv_epi32(all(-1), past);
-                acc = add(acc, _mm512_andnot_si512(padding, *word));
-            }
-            acc = _mm512_add_epi32(acc, _mm512_slli_epi32::<8>(protocol));
-            acc = _mm512_add_epi32(acc, be16::<0>(l4_len));
-            let long = to_sum & _mm512_cmpgt_epi32_mask(total, all(64));
-            if long != 0 {
-                let mut tails = [0; LANES];
-                for i in bits(long) {
-                    let (from, to) = (heads.l3[first + i] as usize + 64, parsed.end[first + i]);
-                    tails[i] = fold(sum_avx512(&packets[i].data()[from..to as usize])).into();
-                }
-                acc = _mm512_add_epi32(acc, lanes(&tails, 0));
-            }
-            let right = sums_to_ones(acc, 14);
-
-            let good = done & with_ports & !partial & (valid | right & !no_checksum);
-            let bad = to_sum & !right & !no_checksum | to_sum & no_checksum & v6;
-            parsed.checks.ip_bad |= at(ip_bad);
-            parsed.checks.l4_good |= at(good);
-            parsed.checks.l4_bad |= at(bad);
-            parsed.checks.l4_unchecked |= at(done & !good & !bad);
+        let mut header = all(0);
+        for word in &w[..5] {
+            header = add(header, *word);
         }
+        let ip_bad = done & v4 & !sums_to_ones(header, 5);
+
+        // Pseudo-header and layer 4: all words from the addresses on, which are the header's last;
+        // length and protocol; and what lies beyond the front.
+        let mut acc = add(all(0), _mm512_maskz_mov_epi32(v6, w[2]));
+        acc = add(add(acc, w[3]), w[4]);
+        let bits_left = _mm512_slli_epi32::<3>(_mm512_min_epu32(total, all(FRONT as i32)));
+        for (n, word) in w.iter().enumerate().skip(5) {
+            let from_here = _mm512_subs_epu16(bits_left, all(32 * n as i32));
+            let padding = _mm512_sllv_epi32(all(-1), from_here);
+            acc = add(acc, _mm512_andnot_si512(padding, *word));
+        }
+        acc = _mm512_add_epi32(acc, _mm512_slli_epi32::<8>(protocol));
+        acc = _mm512_add_epi32(acc, be16::<0>(l4_len));
+        let long = to_sum & _mm512_cmpgt_epi32_mask(end, all(FRONT as i32));
+        if long != 0 {
+            let mut tails = [0; LANES];
+            for i in bits(long) {
+                let tail = &packets[i].data()[FRONT..parsed.end[first + i] as usize];
+                tails[i] = fold(sum_avx512(tail)).into();
+            }
+            acc = _mm512_add_epi32(acc, lanes(&tails, 0));
+        }
+        let right = sums_to_ones(acc, 3 + WORDS as i32 - 5) & !no_checksum;
+
+        let good = with_ports & !partial & (valid | right);
+        let bad = to_sum & !right & !(no_checksum & v4);
+        parsed.checks.ip_bad |= at(ip_bad);
+        parsed.checks.l4_good |= at(good);
+        parsed.checks.l4_bad |= at(bad);
+        parsed.checks.l4_unchecked |= at(done & !good & !bad);
         at(done)
     }
 
-    /// The key of an IPv6 packet without extension headers, from its first bytes.
+    /// Words of the network packet that the front of a frame has: the last one by half.
+    const WORDS: usize = 13;
+
+    /// The front's words from the network header on: it begins in the middle of a word, with a tag
+    /// or without.
+    #[target_feature(enable = "avx512f,avx512bw")]
+    fn network_words(front: &[__m512i; 16], tagged: __mmask16) -> [__m512i; WORDS] {
+        const LOW_HALVES: u32 = 0x5555_5555;
+        let mut halves = [all(0); WORDS + 1];
+        for (n, word) in halves.iter_mut().enumerate() {
+            let next = front.get(n + 4).copied().unwrap_or(all(0));
+            let this = front.get(n + 3).copied().unwrap_or(all(0));
+            *word = _mm512_rol_epi32::<16>(_mm512_mask_blend_epi16(LOW_HALVES, this, next));
+        }
+        let mut words = [all(0); WORDS];
+        for (n, word) in words.iter_mut().enumerate() {
+            *word = _mm512_mask_mov_epi32(halves[n], tagged, halves[n + 1]);
+        }
+        words
+    }
+
+    /// The key of an IPv6 packet without extension headers.
     #[inline(always)]
     fn key6(packet: &[u8], has_ports: bool, key: &mut [u8; 40]) {
         key[..32].copy_from_slice(&packet[8..40]);
         let ports = packet.get(40..44).filter(|_| has_ports);
         key[32..36].copy_from_slice(ports.unwrap_or(&[0; 4]));
         key[36..].copy_from_slice(&[packet[6], 0, 0, 0]);
+    }
+
+    /// What may lie beyond the front: whether a TCP header over IPv6 fits its packet, and whether
+    /// UDP has no checksum, which becomes bit `i` of the mask.
+    #[inline(always)]
+    fn upper6_fits(packet: &[u8], no_checksum: &mut __mmask16, i: usize) -> bool {
+        let l4_len = usize::from(u16::from_be_bytes([packet[4], packet[5]]));
+        if packet[6] == UDP {
+            *no_checksum |= u16::from(packet[46..48] == [0, 0]) << i;
+            return true;
+        }
+        (20..=l4_len).contains(&(usize::from(packet[52] >> 4) * 4))
     }
 
     /// Where the keys have no ports and the layer-4 header is not looked at: neither TCP, UDP nor
@@ -324,6 +309,15 @@ mod x86 {
         let words: &mut [u32; LANES] = words[from..].first_chunk_mut().expect("sixteen are left");
         // SAFETY: sixteen words.
         unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), lanes) }
+    }
+
+    /// The lower halves of the lanes.
+    #[target_feature(enable = "avx512f,avx512bw")]
+    fn store_tags(lanes: __m512i, tags: &mut [u16], from: usize) {
+        let tags: &mut [u16; LANES] = tags[from..].first_chunk_mut().expect("sixteen are left");
+        let halves = _mm512_cvtepi32_epi16(lanes);
+        // SAFETY: sixteen half words.
+        unsafe { _mm256_storeu_si256(tags.as_mut_ptr().cast(), halves) }
     }
 
     #[target_feature(enable = "avx512f")]

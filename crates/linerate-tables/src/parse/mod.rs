@@ -6,14 +6,16 @@
 //! [`Checksums`]'s.
 //!
 //! Common frames (no tag or one; IPv4 without options or IPv6 without extension headers; TCP, UDP,
-//! ICMP or anything else but SCTP above it; no fragment) go through a vector kernel, sixteen to a
-//! step and without a branch on what they hold. All others go through [`linerate_wire::parse`],
-//! which also says what is right: the kernel must give what [`one`] gives.
+//! ICMP or anything else but SCTP above it; no fragment) go through a kernel: with AVX-512 sixteen
+//! to a step and without a branch on what they hold, elsewhere one by one at constant offsets. All
+//! others go through [`linerate_wire::parse`], which also says what is right: whatever a kernel
+//! does must be what it gives.
 //!
 //! Memory: a `Parsed` is 4.5 KiB, kept by the worker from burst to burst. Time: linear in the
 //! packets, and in the bytes where checksums are wanted.
 
 mod checksum;
+pub(crate) mod common;
 mod one;
 #[cfg(test)]
 mod tests;
@@ -71,6 +73,16 @@ pub struct Checks {
     ///
     /// [`CSUM_PARTIAL`]: linerate_core::packet::Offload::CSUM_PARTIAL
     pub l4_unchecked: Mask,
+}
+
+impl Checks {
+    /// Notes whether the TCP or UDP checksum of the packet at `index` is right, if it was checked.
+    #[inline(always)]
+    fn note(&mut self, index: usize, is_right: Option<bool>) {
+        self.l4_good |= Mask::from(is_right == Some(true)) << index;
+        self.l4_bad |= Mask::from(is_right == Some(false)) << index;
+        self.l4_unchecked |= Mask::from(is_right.is_none()) << index;
+    }
 }
 
 /// What is known of a burst, by position in it. A field says something of the packets of its class
@@ -199,14 +211,13 @@ impl Parser {
         let all = Mask::MAX
             .checked_shr(Mask::BITS - burst.len() as u32)
             .unwrap_or(0);
-        let done = (self.kernel)(burst.as_packets_mut(), parsed, CHECK);
+        let check = CHECK.then_some(self.sum);
+        let done = (self.kernel)(burst.as_packets_mut(), parsed, check);
         let mut rest = all & !done;
         while rest != 0 {
             let index = rest.trailing_zeros() as usize;
             rest &= rest - 1;
-            let packet = &mut burst.as_packets_mut()[index];
-            let check = CHECK.then_some(self.sum);
-            one::one(packet, index, parsed, check);
+            one::one(&mut burst.as_packets_mut()[index], index, parsed, check);
         }
     }
 }

@@ -11,21 +11,13 @@ use linerate_wire::{EtherType, Headers, parse, protocol};
 use super::Parsed;
 use crate::simd::checksum::Sum;
 
-/// What one checksum says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Check {
-    Good,
-    Bad,
-    Unchecked,
-}
-
 /// Parses `packet`, which is at `index` in its burst, and checks its checksums where `check` says
 /// how to sum. The bits of `index` in `parsed` must be zero.
 pub(super) fn one(packet: &mut Packet, index: usize, parsed: &mut Parsed, check: Option<Sum>) {
     let bit = 1 << index;
     let offload = packet.meta().offload;
     let frame = packet.data();
-    let mut l4_check = Check::Unchecked;
+    let mut l4_is_right = None;
     let (mut l3, mut l4) = (0, 0);
     match parse(frame) {
         Err(reason) => {
@@ -37,17 +29,12 @@ pub(super) fn one(packet: &mut Packet, index: usize, parsed: &mut Parsed, check:
             (l3, l4) = (headers.l3, headers.l4.unwrap_or(0));
             if let Some(sum) = check {
                 parsed.checks.ip_bad |= u64::from(!ip_is_good(frame, &headers, sum)) << index;
-                l4_check = check_l4(frame, &headers, offload, sum);
+                l4_is_right = check_l4(frame, &headers, offload, sum);
             }
         }
     }
     if check.is_some() {
-        let checks = &mut parsed.checks;
-        *match l4_check {
-            Check::Good => &mut checks.l4_good,
-            Check::Bad => &mut checks.l4_bad,
-            Check::Unchecked => &mut checks.l4_unchecked,
-        } |= bit;
+        parsed.checks.note(index, l4_is_right);
     }
     let meta = packet.meta_mut();
     // At most 4 tags, and at most 9 extension headers of 2 KiB each: both fit.
@@ -90,21 +77,29 @@ fn ip_is_good(frame: &[u8], headers: &Headers, sum: Sum) -> bool {
     }
 }
 
-/// What the TCP or UDP checksum says.
-fn check_l4(frame: &[u8], headers: &Headers, offload: Offload, sum: Sum) -> Check {
-    let Some(covered) = covered(frame, headers) else {
-        return Check::Unchecked;
-    };
-    let Covered { l4, is_udp, pseudo } = covered;
-    let no_checksum = is_udp && l4[6..8] == [0, 0];
+/// Whether the TCP or UDP checksum is right; `None` where it is not to be checked.
+fn check_l4(frame: &[u8], headers: &Headers, offload: Offload, sum: Sum) -> Option<bool> {
+    let Covered { l4, is_udp, pseudo } = covered(frame, headers)?;
     let is_v4 = headers.ethertype == EtherType::IPV4;
+    let no_checksum = is_udp && l4[6..8] == [0, 0];
+    let right = || add(pseudo, sum(l4)) == 0xffff;
+    judge(offload, is_v4, no_checksum, right)
+}
+
+/// The same, given what is known: whether UDP says that it has none, and how to find out.
+#[inline(always)]
+pub(super) fn judge(
+    offload: Offload,
+    is_v4: bool,
+    no_checksum: bool,
+    right: impl FnOnce() -> bool,
+) -> Option<bool> {
     match () {
-        () if offload.intersects(Offload::CSUM_PARTIAL) => Check::Unchecked,
-        () if offload.intersects(Offload::CSUM_VALID) => Check::Good,
-        () if no_checksum && is_v4 => Check::Unchecked,
-        () if no_checksum => Check::Bad,
-        () if add(pseudo, sum(l4)) == 0xffff => Check::Good,
-        () => Check::Bad,
+        () if offload.intersects(Offload::CSUM_PARTIAL) => None,
+        () if offload.intersects(Offload::CSUM_VALID) => Some(true),
+        // RFC 768 allows it, RFC 8200 8.1 does not.
+        () if no_checksum => (!is_v4).then_some(false),
+        () => Some(right()),
     }
 }
 

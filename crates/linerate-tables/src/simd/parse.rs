@@ -1,32 +1,33 @@
 //! Common frames of a burst, sixteen at a time: one lane each, and no branch on what they hold.
 //!
-//! Each step loads 64 bytes of sixteen packets, from their network headers on and never beyond
-//! their ends, and transposes them: then register `n` has word `n` of all sixteen, and each header
-//! field is one operation for all. [`crate::parse`] says which frames are common; the kernel does
-//! those, says which they were, and leaves the others to the scalar twin, which is all of the
-//! levels below AVX-512. Read [`x86::step`] first.
+//! Each step loads the first 64 bytes of sixteen frames, never beyond their ends, and transposes
+//! them: then register `n` has word `n` of all sixteen, and each header field is one operation for
+//! all. [`crate::parse`] says which frames are common; the kernel does those and says which they
+//! were. Its scalar twin, which is all of the levels below AVX-512, is in `parse/common.rs`. Read
+//! `step` first.
 
 use linerate_core::env::Isa;
 use linerate_core::packet::Packet;
 
-use crate::parse::{Mask, Parsed};
+use super::checksum::Sum;
+use crate::parse::{Mask, Parsed, common};
 
-/// Parses the common ones among up to 64 packets, and checks their checksums where the flag says
-/// so: writes header offsets, and of `parsed` what belongs to them. Returns which they were.
-pub(crate) type Kernel = fn(&mut [Packet], &mut Parsed, bool) -> Mask;
+/// Parses the common ones among up to 64 packets, and checks their checksums where it is told how
+/// to sum: writes header offsets, and of `parsed` what belongs to them. Returns which they were.
+pub(crate) type Kernel = fn(&mut [Packet], &mut Parsed, Option<Sum>) -> Mask;
 
 /// The kernel for this level.
 pub(crate) fn pick(isa: Isa) -> Kernel {
     match isa {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 { .. } => avx512,
-        _ => |_, _, _| 0,
+        _ => common::burst,
     }
 }
 
 #[cfg(target_arch = "x86_64")]
-fn avx512(packets: &mut [Packet], parsed: &mut Parsed, check: bool) -> Mask {
-    if check {
+fn avx512(packets: &mut [Packet], parsed: &mut Parsed, check: Option<Sum>) -> Mask {
+    if check.is_some() {
         // SAFETY: reached through `pick` alone, and so on CPUs with these parts of AVX-512 alone.
         unsafe { x86::burst::<true>(packets, parsed) }
     } else {

@@ -229,7 +229,7 @@ fn churn_leaves_nothing_behind() {
     assert!(worn[1] < worn[0] * 1.05 && worn[1] < 0.55, "{said}");
     table.sweep(&mut Cursor::default(), usize::MAX, |_, _| true);
     assert!(
-        spilled(&table) < fresh * 1.25,
+        spilled(&table) < fresh * 1.4,
         "{said}, after a sweep {}",
         spilled(&table)
     );

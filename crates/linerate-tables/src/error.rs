@@ -12,6 +12,26 @@ pub enum TableError {
     // --- lpm
     // --- acl
     // --- flow, wheel
+    /// More timers than a wheel's links can number.
+    #[error(
+        "timers `{name}`: {asked} asked for, at most {limit} fit one wheel; use several wheels"
+    )]
+    TooManyTimers {
+        /// The wheel.
+        name: String,
+        /// Timers asked for.
+        asked: usize,
+        /// The most there can be.
+        limit: usize,
+    },
+    /// Every timer is scheduled.
+    #[error("timers `{name}`: all {limit} are scheduled; set it up for more, or cancel some")]
+    TimersFull {
+        /// The timers.
+        name: String,
+        /// How many there are.
+        limit: usize,
+    },
     // --- meter
     // --- maglev, sketch
 }

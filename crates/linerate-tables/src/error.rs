@@ -33,5 +33,13 @@ pub enum TableError {
         limit: usize,
     },
     // --- meter
+    /// A meter's rates or bursts that its RFC, or the clock, rules out.
+    #[error("meter {kind}: {reason}")]
+    Meter {
+        /// The kind of meter, and its RFC.
+        kind: &'static str,
+        /// Which parameter, what is wrong with it, and what would do.
+        reason: String,
+    },
     // --- maglev, sketch
 }

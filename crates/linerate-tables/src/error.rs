@@ -42,4 +42,10 @@ pub enum TableError {
         reason: String,
     },
     // --- maglev, sketch
+    /// A Maglev table that cannot be: its size or its backends.
+    #[error("maglev: {reason}")]
+    Maglev {
+        /// What is wrong, and what would do.
+        reason: String,
+    },
 }

@@ -77,4 +77,12 @@ pub enum TableError {
         /// What is wrong, and what would do.
         reason: String,
     },
+    /// A sketch of an impossible shape.
+    #[error("sketch `{name}`: {reason}")]
+    Sketch {
+        /// The sketch.
+        name: String,
+        /// What is wrong, and what would do.
+        reason: String,
+    },
 }

@@ -61,6 +61,14 @@ pub enum TableError {
         /// How many there are.
         limit: usize,
     },
+    /// A flow table of an impossible shape.
+    #[error("flow table `{name}`: {reason}")]
+    Flow {
+        /// The table.
+        name: String,
+        /// What is wrong, and what would do.
+        reason: String,
+    },
     // --- meter
     /// A meter's rates or bursts that its RFC, or the clock, rules out.
     #[error("meter {kind}: {reason}")]

@@ -41,6 +41,56 @@ pub enum TableError {
     // --- lpm
     // --- acl
     // --- flow, wheel
+    /// More timers than a wheel's links can number.
+    #[error(
+        "timers `{name}`: {asked} asked for, at most {limit} fit one wheel; use several wheels"
+    )]
+    TooManyTimers {
+        /// The wheel.
+        name: String,
+        /// Timers asked for.
+        asked: usize,
+        /// The most there can be.
+        limit: usize,
+    },
+    /// Every timer is scheduled.
+    #[error("timers `{name}`: all {limit} are scheduled; set it up for more, or cancel some")]
+    TimersFull {
+        /// The timers.
+        name: String,
+        /// How many there are.
+        limit: usize,
+    },
+    /// A flow table of an impossible shape.
+    #[error("flow table `{name}`: {reason}")]
+    Flow {
+        /// The table.
+        name: String,
+        /// What is wrong, and what would do.
+        reason: String,
+    },
     // --- meter
+    /// A meter's rates or bursts that its RFC, or the clock, rules out.
+    #[error("meter {kind}: {reason}")]
+    Meter {
+        /// The kind of meter, and its RFC.
+        kind: &'static str,
+        /// Which parameter, what is wrong with it, and what would do.
+        reason: String,
+    },
     // --- maglev, sketch
+    /// A Maglev table that cannot be: its size or its backends.
+    #[error("maglev: {reason}")]
+    Maglev {
+        /// What is wrong, and what would do.
+        reason: String,
+    },
+    /// A sketch of an impossible shape.
+    #[error("sketch `{name}`: {reason}")]
+    Sketch {
+        /// The sketch.
+        name: String,
+        /// What is wrong, and what would do.
+        reason: String,
+    },
 }

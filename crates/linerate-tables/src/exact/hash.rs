@@ -37,13 +37,13 @@ const WORDS: usize = 8;
 
 /// The hash of keys of one table.
 #[derive(Clone)]
-pub(super) struct KeyedHash {
+pub(crate) struct KeyedHash {
     secret: [u64; WORDS],
     fold: [u64; 2],
 }
 
 impl KeyedHash {
-    pub(super) fn new(seed: Seed) -> Self {
+    pub(crate) fn new(seed: Seed) -> Self {
         let mut state = seed.0;
         let mut next = || {
             // Weyl steps of 128 bits, mixed by folded multiplications.
@@ -60,7 +60,7 @@ impl KeyedHash {
 
     /// The hash of `key`.
     #[inline(always)]
-    pub(super) fn of<const K: usize>(&self, key: &[u8; K]) -> Hash {
+    pub(crate) fn of<const K: usize>(&self, key: &[u8; K]) -> Hash {
         let mut sum = 0_u128;
         for block in 0..K.div_ceil(16) {
             let left = word(key, block * 16).wrapping_add(self.secret[block * 2]);
@@ -97,9 +97,15 @@ fn word<const K: usize>(key: &[u8; K], at: usize) -> u64 {
 
 /// A key's hash, and what is taken from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Hash(u64);
+pub(crate) struct Hash(u64);
 
 impl Hash {
+    /// All 64 bits, for a sketch.
+    #[inline(always)]
+    pub(crate) fn bits(self) -> u64 {
+        self.0
+    }
+
     /// Selects the first bucket.
     #[inline(always)]
     pub(super) fn first(self) -> u32 {

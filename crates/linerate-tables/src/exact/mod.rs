@@ -39,7 +39,7 @@
 //! ```
 
 pub(crate) mod bulk;
-mod hash;
+pub(crate) mod hash;
 mod iter;
 pub(crate) mod layout;
 mod place;

@@ -124,6 +124,12 @@ impl AffineHash {
         self.constant
     }
 
+    /// What byte `byte` of the input adds when it is `value`.
+    #[inline]
+    pub(super) fn added(&self, byte: usize, value: u8) -> u32 {
+        self.tables[byte][usize::from(value)]
+    }
+
     /// What bit `bit` of the input adds, the first byte's most significant bit being bit 0.
     ///
     /// # Panics

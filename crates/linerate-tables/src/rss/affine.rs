@@ -119,6 +119,11 @@ impl AffineHash {
         self.tables.len()
     }
 
+    /// Memory of the tables, in bytes.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.tables)
+    }
+
     /// The hash of zeros.
     pub fn constant(&self) -> u32 {
         self.constant

@@ -225,6 +225,13 @@ impl Inverse {
         self.field
     }
 
+    /// Memory of it all, in bytes.
+    pub fn bytes(&self) -> usize {
+        let tables = size_of_val(&*self.kernel) + size_of_val(&*self.solutions);
+        let slots = size_of_val(&*self.slots) + size_of_val(&*self.starts);
+        size_of::<Self>() + tables + slots + size_of_val(self.reta.slots()) + self.hash.bytes()
+    }
+
     /// The table.
     pub fn reta(&self) -> &Reta {
         &self.reta

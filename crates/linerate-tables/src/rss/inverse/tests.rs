@@ -91,7 +91,7 @@ fn case(seed: u64) {
         _ => (0..52).map(|_| random.word() as u8).collect(),
     };
     let input: Vec<u8> = (0..36).map(|_| random.word() as u8).collect();
-    let v6 = random.word() % 2 == 0;
+    let v6 = random.word().is_multiple_of(2);
     let tuple = if v6 { &input[..] } else { &input[..12] };
     let hash = match random.word() % 4 {
         0 => AffineHash::crc32c(tuple.len(), random.word() as u32).unwrap(),

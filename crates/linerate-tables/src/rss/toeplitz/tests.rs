@@ -17,7 +17,9 @@ fn bit_by_bit(key: &[u8], tuple: &[u8]) -> u32 {
 
 /// "Verifying the RSS Hash Calculation" (Microsoft, Windows drivers, network): destination, source,
 /// hash of addresses, hash with ports.
-const V4: &[([u8; 4], u16, [u8; 4], u16, u32, u32)] = &[
+type Vector<A> = (A, u16, A, u16, u32, u32);
+
+const V4: &[Vector<[u8; 4]>] = &[
     (
         [161, 142, 100, 80],
         1766,
@@ -60,7 +62,7 @@ const V4: &[([u8; 4], u16, [u8; 4], u16, u32, u32)] = &[
     ),
 ];
 
-const V6: &[(&str, u16, &str, u16, u32, u32)] = &[
+const V6: &[Vector<&str>] = &[
     (
         "3ffe:2501:200:3::1",
         1766,

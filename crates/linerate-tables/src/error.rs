@@ -128,6 +128,38 @@ pub enum TableError {
         entries: usize,
     },
     // --- lpm
+    /// A prefix whose text cannot be read.
+    #[error("{text:?} is no prefix: {reason}")]
+    PrefixSyntax {
+        /// What was given.
+        text: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A prefix with bits set beyond its length.
+    #[error("{given} has bits set beyond its length: write {fixed}")]
+    HostBits {
+        /// The prefix as given.
+        given: String,
+        /// The prefix of that length.
+        fixed: String,
+    },
+    /// A prefix longer than an address.
+    #[error("a prefix of {len} bits is longer than an address: {max} is the most")]
+    PrefixTooLong {
+        /// The length as given.
+        len: u8,
+        /// Bits of an address.
+        max: u8,
+    },
+    /// More routes than fit 32-bit indices, or than memory holds.
+    #[error("the route store cannot grow beyond {routes} routes: {reason}")]
+    RibFull {
+        /// Routes in it.
+        routes: usize,
+        /// What stopped it.
+        reason: String,
+    },
     // --- acl
     // --- flow, wheel
     /// More timers than a wheel's links can number.

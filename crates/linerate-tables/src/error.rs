@@ -160,6 +160,14 @@ pub enum TableError {
         /// What stopped it.
         reason: String,
     },
+    /// A line of a file of prefixes that cannot be taken; none of the file was.
+    #[error("line {line}: {reason}")]
+    PrefixLine {
+        /// Its number, from 1 on.
+        line: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
     // --- acl
     // --- flow, wheel
     /// More timers than a wheel's links can number.

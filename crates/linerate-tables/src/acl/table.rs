@@ -7,12 +7,10 @@ use super::key::PacketKey;
 use super::rule::{Match, Rule, RuleError};
 use super::rules::Rules;
 use super::tree::Trees;
-use super::window::{WINDOWS, Windows};
+use super::window::Windows;
 use crate::TableError;
-use crate::simd::acl::Kernels;
+use crate::simd::acl::{GROUP, Kernels};
 
-/// Packets that are taken through the trees side by side.
-const GROUP: usize = 32;
 /// Trees and the last leaf.
 const PLACES: usize = 5;
 
@@ -96,30 +94,35 @@ impl<const W: usize> Acl<W> {
         }
     }
 
+    /// The slot of the rule that wins for each packet, 0 where none matches.
     #[inline]
     fn slots(&self, packets: &[PacketKey<W>], slots: &mut [u32; GROUP]) {
-        let mut windows: [Windows; GROUP] = [[0; WINDOWS]; GROUP];
-        for (windows, packet) in windows.iter_mut().zip(packets) {
-            *windows = packet.windows();
-        }
-        let many = packets.len().min(GROUP);
+        let Some(last) = packets.len().min(GROUP).checked_sub(1) else {
+            return;
+        };
+        let packets = &packets[..=last];
+        let windows: [Windows; GROUP] = std::array::from_fn(|at| packets[at.min(last)].windows());
         let (nodes, blocks) = (self.trees.nodes(), self.trees.blocks());
-        let trees = self.trees.trees.len();
         let mut at = [[0; GROUP]; PLACES];
-        for (at, tree) in at.iter_mut().zip(&self.trees.trees) {
-            at.fill(tree.root);
-            (self.kernels.descend)(nodes, blocks, tree.depth, &windows[..many], &mut at[..many]);
+        let trees = &self.trees.trees;
+        for (at, tree) in at.iter_mut().zip(trees) {
+            (self.kernels.descend)(nodes, blocks, tree.root, &windows[..=last], at);
         }
-        at[trees].fill(nodes[self.trees.last as usize].info);
+        let mut places = trees.len();
+        if self.trees.last_start() != 0 || places == 0 {
+            at[places].fill(self.trees.last_start());
+            places += 1;
+        }
         let records = self.rules.records();
+        let mut orders = [u64::MAX; GROUP];
         slots.fill(0);
-        for at in &mut at[..=trees] {
-            (self.kernels.scan)(blocks, packets, &mut at[..many]);
-            for (best, slot) in slots.iter_mut().zip(at) {
+        for at in &mut at[..places] {
+            (self.kernels.scan)(blocks, packets, &mut at[..=last]);
+            for ((best, order), slot) in slots.iter_mut().zip(&mut orders).zip(at) {
                 let slot = *slot & SLOT;
-                if records[slot as usize].order < records[*best as usize].order {
-                    *best = slot;
-                }
+                let own = records[slot as usize].order;
+                *best = std::hint::select_unpredictable(own < *order, slot, *best);
+                *order = own.min(*order);
             }
         }
     }

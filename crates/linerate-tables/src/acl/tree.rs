@@ -85,6 +85,12 @@ impl<const W: usize> Trees<W> {
         self.nodes.elements()
     }
 
+    /// The first block of the last leaf; 0 where it has no rules.
+    #[inline]
+    pub(super) fn last_start(&self) -> u32 {
+        self.nodes()[self.last as usize].info
+    }
+
     /// All blocks.
     #[inline]
     pub(super) fn blocks(&self) -> &[Block<W>] {

@@ -8,10 +8,13 @@ use crate::acl::key::PacketKey;
 use crate::acl::tree::Node;
 use crate::acl::window::{WINDOWS, Windows, extract};
 
-/// `descend(nodes, depth, windows, at)`: each `at[i]`, a node, becomes the first block of the leaf
-/// that packet `i` reaches in `depth` steps. Leaves lead to themselves.
+/// Packets that are taken through a tree side by side.
+pub(crate) const GROUP: usize = 32;
+
+/// `descend(nodes, blocks, root, windows, at)`: each `at[i]` becomes the first block of the leaf that
+/// packet `i` reaches from the root.
 pub(crate) type Descend<const W: usize> =
-    fn(&[Node], &[Block<W>], u32, &[Windows], &mut [u32]);
+    fn(&[Node], &[Block<W>], u32, &[Windows], &mut [u32; GROUP]);
 
 /// `scan(blocks, packets, at)`: each `at[i]`, the first block of a run, becomes the slot of the first
 /// lane in it that matches packet `i`, or 0.
@@ -32,8 +35,8 @@ impl<const W: usize> Kernels<W> {
             Isa::Avx512 { .. } => {
                 return Self {
                     // SAFETY: the level says that the CPU has all that the function needs.
-                    descend: |nodes, blocks, depth, windows, at| unsafe {
-                        x86::descend(nodes, blocks, depth, windows, at)
+                    descend: |nodes, blocks, root, windows, at| unsafe {
+                        x86::descend(nodes, blocks, root, windows, at)
                     },
                     // SAFETY: as above.
                     scan: |blocks, packets, at| unsafe { x86::scan_avx512(blocks, packets, at) },
@@ -42,8 +45,8 @@ impl<const W: usize> Kernels<W> {
             Isa::Avx2 => {
                 return Self {
                     // SAFETY: the level says that the CPU has all that the function needs.
-                    descend: |nodes, blocks, depth, windows, at| unsafe {
-                        x86::descend(nodes, blocks, depth, windows, at)
+                    descend: |nodes, blocks, root, windows, at| unsafe {
+                        x86::descend(nodes, blocks, root, windows, at)
                     },
                     // SAFETY: as above.
                     scan: |blocks, packets, at| unsafe { x86::scan_avx2(blocks, packets, at) },
@@ -53,8 +56,8 @@ impl<const W: usize> Kernels<W> {
         }
         let _ = isa;
         Self {
-            descend: |nodes, blocks, depth, windows, at| {
-                descend(nodes, blocks, depth, windows, at, extract)
+            descend: |nodes, blocks, root, windows, at| {
+                descend(nodes, blocks, root, windows, at, extract)
             },
             scan: |blocks, packets, at| scan(blocks, packets, at, Block::matching),
         }
@@ -65,21 +68,31 @@ impl<const W: usize> Kernels<W> {
 fn descend<const W: usize>(
     nodes: &[Node],
     blocks: &[Block<W>],
-    depth: u32,
+    root: u32,
     windows: &[Windows],
-    at: &mut [u32],
+    at: &mut [u32; GROUP],
     extract: impl Fn(u64, u64) -> u64,
 ) {
-    for _ in 0..depth {
-        for (at, windows) in at.iter_mut().zip(windows) {
-            let node = &nodes[*at as usize];
-            let window = windows[node.info as usize % WINDOWS];
-            *at = node.base.wrapping_add(extract(window, node.mask) as u32);
-            prefetch_read(nodes.as_ptr().wrapping_add(*at as usize));
+    at.fill(root);
+    // Packets that may not be at a leaf yet.
+    let mut walking: [u8; GROUP] = std::array::from_fn(|packet| packet as u8);
+    let mut many = windows.len().min(GROUP);
+    while many > 0 {
+        let mut still = 0;
+        for step in 0..many {
+            let packet = usize::from(walking[step]) % GROUP;
+            let node = nodes[at[packet] as usize];
+            let window = windows[packet][node.info as usize % WINDOWS];
+            let next = node.base.wrapping_add(extract(window, node.mask) as u32);
+            prefetch_read(nodes.as_ptr().wrapping_add(next as usize));
+            let is_leaf = node.mask == 0;
+            at[packet] = if is_leaf { node.info } else { next };
+            walking[still] = packet as u8;
+            still += usize::from(!is_leaf);
         }
+        many = still;
     }
-    for at in at {
-        *at = nodes[*at as usize].info;
+    for at in &at[..windows.len().min(GROUP)] {
         let block = blocks.as_ptr().wrapping_add(*at as usize).cast::<u8>();
         for line in 0..size_of::<Block<W>>() / 64 {
             prefetch_read(block.wrapping_add(64 * line));
@@ -117,13 +130,13 @@ mod x86 {
     pub(super) fn descend<const W: usize>(
         nodes: &[Node],
         blocks: &[Block<W>],
-        depth: u32,
+        root: u32,
         windows: &[Windows],
-        at: &mut [u32],
+        at: &mut [u32; GROUP],
     ) {
         // SAFETY: this function has BMI2, and the closure is only called in it.
         let extract = |value, mask| unsafe { _pext_u64(value, mask) };
-        super::descend(nodes, blocks, depth, windows, at, extract);
+        super::descend(nodes, blocks, root, windows, at, extract);
     }
 
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]

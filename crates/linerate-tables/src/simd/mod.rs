@@ -8,3 +8,4 @@
 
 pub(crate) mod exact;
 pub(crate) mod rss;
+pub(crate) mod acl;

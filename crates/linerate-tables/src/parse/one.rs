@@ -1,9 +1,9 @@
 //! One packet at a time, by [`linerate_wire`]: what is right, and the way of uncommon frames.
 
 use linerate_core::packet::{Offload, Packet};
-use linerate_wire::checksum::{add, fold, pseudo_v4, pseudo_v6};
+use linerate_wire::checksum::{add, pseudo_v4, pseudo_v6};
 use linerate_wire::flow::FlowKey;
-use linerate_wire::ipv4::{self, Ipv4};
+use linerate_wire::ipv4::Ipv4;
 use linerate_wire::ipv6::{self, Ipv6};
 use linerate_wire::udp::Udp;
 use linerate_wire::{EtherType, Headers, parse, protocol};

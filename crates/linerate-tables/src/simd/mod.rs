@@ -9,3 +9,6 @@
 pub(crate) mod exact;
 pub(crate) mod rss;
 pub(crate) mod acl;
+pub(crate) mod checksum;
+pub(crate) mod crc32c;
+pub(crate) mod parse;

@@ -12,7 +12,7 @@
 
 #include "peer.h"
 
-enum { BULK = 32, KEY_MAX = 64, ASKED_MIN = 1 << 14 };
+enum { BULK = 32, KEY_MAX = 64, ASKED_MIN = 1 << 18 };
 
 struct size {
 	uint32_t limit, entries;

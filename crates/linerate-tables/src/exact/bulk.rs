@@ -28,32 +28,39 @@ pub(crate) fn lookup<const K: usize, V: Value>(
     find: impl Fn(&[u8], &[u8; K], u8) -> Option<usize>,
 ) {
     for (keys, values) in keys.chunks(BLOCK).zip(values.chunks_mut(BLOCK)) {
-        let nothing = table.segments.bucket(0);
-        let mut buckets = [(Hash::default(), nothing); BLOCK];
-        for (key, (hash, bucket)) in keys.iter().zip(&mut buckets) {
+        let mut hashes = [Hash::default(); BLOCK];
+        for (key, hash) in keys.iter().zip(&mut hashes) {
             *hash = table.hash.of(key);
-            *bucket = table.near(*hash);
-            fetch(bucket);
+        }
+        // All of them, whatever the burst: the compiler makes vectors of it.
+        let near = hashes.map(|hash| table.spread.of(hash.first()));
+        for &bucket in &near[..keys.len()] {
+            fetch(table.segments.bucket(bucket));
         }
         let mut again = [0_u8; BLOCK];
         let mut spilled = 0;
         for (at, (key, value)) in keys.iter().zip(&mut *values).enumerate() {
-            let (hash, bucket) = buckets[at];
-            *value = find(bucket, key, hash.tag()).map(|slot| Layout::<K, V>::value(bucket, slot));
-            if value.is_none() && Layout::<K, V>::has_spilled(bucket) {
-                let far = table.far(hash);
-                fetch(far);
-                buckets[at].1 = far;
+            let bucket = table.segments.bucket(near[at % BLOCK]);
+            let hash = hashes[at % BLOCK];
+            if let Some(slot) = find(bucket, key, hash.tag()) {
+                *value = Some(Layout::<K, V>::value(bucket, slot));
+                continue;
+            }
+            *value = None;
+            if Layout::<K, V>::has_spilled(bucket) {
+                fetch(table.far(hash));
                 again[spilled % BLOCK] = at as u8;
                 spilled += 1;
             }
         }
         for &at in &again[..spilled] {
-            let at = usize::from(at);
-            let ((hash, bucket), key) = (buckets[at], &keys[at]);
-            values[at] = find(bucket, key, hash.tag())
-                .map(|slot| Layout::<K, V>::value(bucket, slot))
-                .or_else(|| table.stashed(key));
+            let at = usize::from(at) % BLOCK;
+            let (key, hash) = (&keys[at], hashes[at]);
+            let bucket = table.far(hash);
+            values[at] = match find(bucket, key, hash.tag()) {
+                Some(slot) => Some(Layout::<K, V>::value(bucket, slot)),
+                None => table.stashed(key),
+            };
         }
     }
 }

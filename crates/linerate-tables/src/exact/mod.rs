@@ -109,7 +109,9 @@ pub struct Exact<const K: usize, V> {
     spread: Spread,
     /// The number of buckets at the limit.
     most: u32,
-    segments: Segments,
+    /// With this many entries the next one makes the table grow, or is one too many.
+    room: usize,
+    segments: Segments<K, V>,
     /// Entries for which there was no room in reach: none, unless keys were made to collide.
     stash: Vec<([u8; K], V)>,
     /// Entries that were moved from one bucket to another.
@@ -146,12 +148,14 @@ impl<const K: usize, V: Value> Exact<K, V> {
             hash: KeyedHash::new(config.seed),
             spread: Spread::new(base),
             most,
-            segments: Segments::new(Layout::<K, V>::LINES, most),
+            room: 0,
+            segments: Segments::new(most),
             stash: Vec::new(),
             moved: 0,
             bulk: crate::simd::exact::pick(config.isa),
         };
         table.segments.reach(&table.name, base)?;
+        table.measure();
         Ok(table)
     }
 
@@ -217,17 +221,24 @@ impl<const K: usize, V: Value> Exact<K, V> {
     #[inline]
     pub fn insert(&mut self, key: &[u8; K], value: V) -> Result<Option<V>, TableError> {
         let hash = self.hash.of(key);
-        if let Some(place) = self.find(key, hash) {
-            return Ok(Some(self.set_value_at(place, value)));
+        let first = self.spread.of(hash.first());
+        let near = self.segments.bucket_mut(first);
+        let free = Layout::<K, V>::free(near);
+        let slot = Layout::<K, V>::find(near, key, hash.tag());
+        if slot.is_some() || Layout::<K, V>::has_spilled(near) {
+            if let Some(place) = self.find(key, hash) {
+                return Ok(Some(self.set_value_at(place, value)));
+            }
         }
-        if self.len == self.limit {
-            return Err(TableError::ExactFull {
-                name: self.name.clone(),
-                limit: self.limit,
-            });
+        if self.len >= self.room {
+            self.grow()?;
+            self.place(key, value, hash)?;
+        } else if let Some(slot) = free {
+            let near = self.segments.bucket_mut(first);
+            Layout::<K, V>::put(near, slot, hash.tag(), key, value);
+        } else {
+            self.place(key, value, hash)?;
         }
-        self.grow()?;
-        self.place(key, value, hash)?;
         self.len += 1;
         Ok(None)
     }

@@ -20,17 +20,30 @@ struct Step {
 
 impl<const K: usize, V: Value> Exact<K, V> {
     /// Splits as many buckets as the next entry asks for, at most [`SPLITS`].
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn grow(&mut self) -> Result<(), TableError> {
-        let slots = Layout::<K, V>::SLOTS;
+        if self.len == self.limit {
+            return Err(TableError::ExactFull {
+                name: self.name.clone(),
+                limit: self.limit,
+            });
+        }
         for _ in 0..SPLITS {
-            let buckets = self.spread.count();
-            if (self.len + 1) * 4 <= buckets as usize * slots * 3 || buckets == self.most {
+            if self.len < self.room {
                 break;
             }
             self.split()?;
+            self.measure();
         }
         Ok(())
+    }
+
+    /// Sets for how many entries there is room without growth: three quarters of the slots.
+    pub(super) fn measure(&mut self) {
+        self.room = match self.spread.count() < self.most {
+            true => (self.spread.count() as usize * Layout::<K, V>::SLOTS * 3 / 4).min(self.limit),
+            false => self.limit,
+        };
     }
 
     /// One bucket more: the entries of the next one in turn that belong to it move over.

@@ -1,32 +1,35 @@
 //! Where buckets lie: segments of 2 MiB, added one by one and never moved.
 
-use super::layout::{LINE, Line};
+use super::layout::{LINE, Layout, Line, Value};
 use crate::TableError;
 use linerate_core::mem::HugeArray;
+use std::marker::PhantomData;
 
 /// Lines of a segment at most: one large page.
 const SEGMENT_LINES: u32 = (2 << 20) / LINE as u32;
 
-/// Buckets of a fixed number of lines.
-pub(super) struct Segments {
+/// The buckets of a table.
+pub(super) struct Segments<const K: usize, V> {
     segments: Vec<HugeArray<Line>>,
-    /// Lines of a bucket.
-    lines: usize,
     /// Buckets of a segment are two to this power.
     shift: u32,
     /// No more buckets than these will be asked for.
     most: u32,
+    entries: PhantomData<V>,
 }
 
-impl Segments {
-    /// For at most `most` buckets of `lines` lines.
-    pub(super) fn new(lines: usize, most: u32) -> Self {
-        let large = SEGMENT_LINES / (lines as u32).next_power_of_two();
+impl<const K: usize, V: Value> Segments<K, V> {
+    /// Lines of a bucket.
+    const LINES: usize = Layout::<K, V>::LINES;
+
+    /// For at most `most` buckets.
+    pub(super) fn new(most: u32) -> Self {
+        let large = SEGMENT_LINES / (Self::LINES as u32).next_power_of_two();
         Self {
             segments: Vec::new(),
-            lines,
             shift: most.next_power_of_two().min(large).trailing_zeros(),
             most,
+            entries: PhantomData,
         }
     }
 
@@ -35,7 +38,7 @@ impl Segments {
         while (self.segments.len() << self.shift) < buckets as usize {
             let there = (self.segments.len() as u32) << self.shift;
             let more = (self.most - there).min(1 << self.shift) as usize;
-            let segment = HugeArray::filled(name, more * self.lines, [0; LINE])?;
+            let segment = HugeArray::filled(name, more * Self::LINES, [0; LINE])?;
             self.segments.push(segment);
         }
         Ok(())
@@ -45,16 +48,16 @@ impl Segments {
     #[inline(always)]
     pub(super) fn bucket(&self, bucket: u32) -> &[u8] {
         let segment = &self.segments[(bucket >> self.shift) as usize];
-        let within = (bucket & ((1 << self.shift) - 1)) as usize;
-        segment[within * self.lines..][..self.lines].as_flattened()
+        let within = (bucket & ((1 << self.shift) - 1)) as usize * Self::LINES;
+        segment[within..within + Self::LINES].as_flattened()
     }
 
     /// The same, to change them.
     #[inline(always)]
     pub(super) fn bucket_mut(&mut self, bucket: u32) -> &mut [u8] {
         let segment = &mut self.segments[(bucket >> self.shift) as usize];
-        let within = (bucket & ((1 << self.shift) - 1)) as usize;
-        segment[within * self.lines..][..self.lines].as_flattened_mut()
+        let within = (bucket & ((1 << self.shift) - 1)) as usize * Self::LINES;
+        segment[within..within + Self::LINES].as_flattened_mut()
     }
 
     pub(super) fn bytes(&self) -> usize {

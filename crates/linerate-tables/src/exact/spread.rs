@@ -10,8 +10,10 @@
 pub(super) struct Spread {
     base: u32,
     count: u32,
-    /// Bits of the hash that say which descendant, for buckets not yet split in this round.
-    low: u32,
+    /// Bits of the hash that say which descendant, for buckets split in this round.
+    wide: u32,
+    /// How many buckets there were when the round began: what is split comes this much later.
+    round: u32,
 }
 
 impl Spread {
@@ -20,7 +22,8 @@ impl Spread {
         Self {
             base,
             count: base,
-            low: 0,
+            wide: 1,
+            round: base,
         }
     }
 
@@ -34,21 +37,25 @@ impl Spread {
     #[inline(always)]
     pub(super) fn of(&self, half: u32) -> u32 {
         let first = ((u64::from(half) * u64::from(self.base)) >> 32) as u32;
-        let wide = first.wrapping_add(self.base.wrapping_mul(half & (self.low * 2 + 1)));
-        let narrow = first.wrapping_add(self.base.wrapping_mul(half & self.low));
-        if wide < self.count { wide } else { narrow }
+        let split = first.wrapping_add(self.base.wrapping_mul(half & self.wide));
+        // Not there yet: its bucket was not split in this round.
+        match split < self.count {
+            true => split,
+            false => split.wrapping_sub(self.round),
+        }
     }
 
     /// The bucket that is split next, into itself and bucket [`count`](Self::count).
     pub(super) fn next_split(&self) -> u32 {
-        self.count - self.base * (self.low + 1)
+        self.count - self.round
     }
 
     /// One bucket more.
     pub(super) fn grow(&mut self) {
         self.count += 1;
-        if self.next_split() == self.base * (self.low + 1) {
-            self.low = self.low * 2 + 1;
+        if self.count == self.round * 2 {
+            self.round = self.count;
+            self.wide = self.wide * 2 + 1;
         }
     }
 }

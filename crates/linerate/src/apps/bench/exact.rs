@@ -95,7 +95,7 @@ const CHANGED: Size = Size {
     entries: 3 << 18,
 };
 /// Keys asked for before they repeat, at least.
-const ASKED_MIN: usize = 1 << 14;
+const ASKED_MIN: usize = 1 << 18;
 const BULK: usize = 32;
 
 /// The finaliser of splitmix64: the peer's `mixed`.

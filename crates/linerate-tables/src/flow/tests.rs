@@ -301,7 +301,7 @@ fn run(seed: u64, operations: usize) {
     println!("seed {seed}");
     let mut random = Random::new(seed);
     let config = FlowConfig {
-        bidirectional: seed % 2 == 0,
+        bidirectional: seed.is_multiple_of(2),
         evict: [None, Some(0), Some(2)][(seed % 3) as usize],
         per_owner: (seed % 5 > 2).then(|| 5 + (seed % 7) as u32),
         seed: Seed(u128::from(seed)),

@@ -97,6 +97,44 @@ pub enum TableError {
         "pairs of an even port and the next have bit 0 to themselves; keep it with `PortField::keeping(1)`"
     )]
     RssPairs,
+    /// A NIC family that nobody described.
+    #[error("no RSS profile `{name}`; use one of {}", names.join(", "))]
+    RssProfile {
+        /// The name asked for.
+        name: String,
+        /// The names there are.
+        names: Vec<&'static str>,
+    },
+    /// A NIC whose key is drawn at random, and nobody gave it.
+    #[error(
+        "profile {profile} draws its key of {bytes} bytes at random; give the key that `ethtool -x` shows"
+    )]
+    RssKeyUnknown {
+        /// The NIC family.
+        profile: &'static str,
+        /// The key's length.
+        bytes: usize,
+    },
+    /// A key of a length that this NIC does not take.
+    #[error("a key of {given} bytes for profile {profile}; it takes {needed}")]
+    RssKeyOf {
+        /// The NIC family.
+        profile: &'static str,
+        /// The key's length.
+        given: usize,
+        /// The length that it takes.
+        needed: usize,
+    },
+    /// Ports that do not change the hash cannot be chosen by it.
+    #[error(
+        "profile {profile} does not hash the ports of protocol {protocol}, so no port changes the queue; choose among addresses, or have the NIC hash ports (`ethtool -N IFACE rx-flow-hash udp4 sdfn`)"
+    )]
+    RssPortsNotHashed {
+        /// The NIC family.
+        profile: &'static str,
+        /// IP protocol.
+        protocol: u8,
+    },
     // --- exact
     /// A limit that no table can have.
     #[error("{name}: a limit of {limit} entries is out of range: give 1 to 268435456")]

@@ -1,6 +1,6 @@
 //! What tunnels carry: VXLAN, Geneve, GTP-U, GRE, MPLS and IP in IP, one step or all of them.
 //!
-//! Read [`parse`](crate::parse) first. [`Headers::tunnel`] takes one step inside, and the inner
+//! Read [`parse`] first. [`Headers::tunnel`] takes one step inside, and the inner
 //! [`Headers`] it gives are like the outer ones: their offsets too count from the start of the
 //! outermost frame. [`parse_tunnelled`] takes up to [`MAX_TUNNELS`] steps.
 //!

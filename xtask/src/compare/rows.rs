@@ -132,6 +132,8 @@ pub(super) const ROWS: &[Row] = &[
     forward("fwd.pcap.l2fwd.64",   1.3, Peer::Pcap { frame_bytes: 64 }),
     forward("fwd.pcap.l2fwd.1518", 1.1, Peer::Pcap { frame_bytes: 1518 }),
     one_core("parse.burst64",           Some(1.5)),
+    one_core("parse.checksum.1500",     None),
+    one_core("parse.crc32c.1500",       None),
     one_core("rss.toeplitz.12",         Some(1.0)),
     one_core("rss.toeplitz.36",         Some(1.0)),
     one_core("rss.softrss.12",          Some(10.0)),

@@ -66,13 +66,43 @@ mod x86 {
         offload: [u32; Burst::CAPACITY],
         /// Offset of the layer-4 header, from [`step`].
         l4: [u32; Burst::CAPACITY],
+        from: [From; Burst::CAPACITY],
+    }
+
+    /// How the first 64 bytes of a network packet are had.
+    ///
+    /// A load that crosses into another cache line waits for it, even if it masks out all of it. So
+    /// a frame of up to 64 bytes, which the line after it need not hold, is loaded from its start,
+    /// and turned in the register.
+    #[derive(Clone, Copy)]
+    struct From {
+        start: *const u8,
+        /// One bit for each of the 64 bytes from `start` that are there.
+        bytes: u64,
+        /// Index into [`TURNS`].
+        turn: usize,
+    }
+
+    /// Which 16-bit word comes where, and which of them are the packet's: none, 7 or 9 words off.
+    static TURNS: [([u16; 32], u32); 3] = [turn(0), turn(7), turn(9)];
+
+    const fn turn(words: u16) -> ([u16; 32], u32) {
+        let (mut from, mut word) = ([0; 32], 0);
+        while word < 32 {
+            from[word as usize] = (word + words) % 32;
+            word += 1;
+        }
+        (from, u32::MAX >> words)
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,bmi1,bmi2,popcnt")]
     pub(super) fn burst<const CHECK: bool>(packets: &mut [Packet], parsed: &mut Parsed) -> Mask {
         assert!(packets.len() <= Burst::CAPACITY, "a burst is 64 packets");
         for packet in &*packets {
-            prefetch_read(packet.data().as_ptr());
+            let frame = packet.data();
+            prefetch_read(frame.as_ptr());
+            let last = frame.len().clamp(1, HEAD + 60) - 1;
+            prefetch_read(frame.as_ptr().wrapping_add(last));
         }
         let mut heads = Heads {
             ethertype: [0; _],
@@ -80,6 +110,11 @@ mod x86 {
             present: [0; _],
             offload: [0; _],
             l4: [0; _],
+            from: [From {
+                start: std::ptr::null(),
+                bytes: 0,
+                turn: 0,
+            }; _],
         };
         for (i, packet) in packets.iter().enumerate() {
             let frame = packet.data();
@@ -87,9 +122,21 @@ mod x86 {
             let word = |at: usize| u32::from(u16::from_le_bytes([head[at], head[at + 1]]));
             let outer = word(12);
             let is_tagged = (outer == TAGS[0]) | (outer == TAGS[1]) | (outer == TAGS[2]);
-            heads.ethertype[i] = if is_tagged { word(16) } else { outer };
-            heads.l3[i] = 14 + 4 * u32::from(is_tagged);
-            heads.present[i] = (frame.len() as u32).saturating_sub(heads.l3[i]);
+            // An index, where a choice would become a branch.
+            let ethertype_at = 12 + 4 * usize::from(is_tagged);
+            let l3 = ethertype_at + 2;
+            let present = frame.len().saturating_sub(l3);
+            heads.ethertype[i] = word(ethertype_at);
+            heads.l3[i] = l3 as u32;
+            heads.present[i] = present as u32;
+            let is_short = usize::from(frame.len() <= 64);
+            let skipped = l3 * (1 - is_short);
+            let there = frame.len().saturating_sub(skipped).min(64);
+            heads.from[i] = From {
+                start: frame.as_ptr().wrapping_add(skipped),
+                bytes: _bzhi_u64(u64::MAX, there as u32),
+                turn: is_short + (is_short & usize::from(is_tagged)),
+            };
             parsed.vlan_tci[i] = (word(14) as u16).swap_bytes();
             if CHECK {
                 heads.offload[i] = u32::from(packet.meta().offload.bits());
@@ -115,11 +162,22 @@ mod x86 {
         heads: &mut Heads,
         parsed: &mut Parsed,
     ) -> Mask {
-        let mut rows = [_mm512_setzero_si512(); LANES];
-        for (i, packet) in packets.iter().enumerate().take(LANES) {
-            let (frame, l3) = (packet.data(), heads.l3[first + i] as usize);
-            rows[i] = first_64(frame.get(l3..).unwrap_or(&[]));
-        }
+        let from: &[From; LANES] = heads.from[first..].first_chunk().expect("sixteen are left");
+        let row = |i: usize| {
+            let From { start, bytes, turn } = from[i];
+            // SAFETY: the mask has bytes of a packet alone, which `packets` owns; none where there
+            // is no packet.
+            let row = unsafe { _mm512_maskz_loadu_epi8(bytes, start.cast()) };
+            let (order, kept) = &TURNS[turn];
+            // SAFETY: 32 words of two bytes each.
+            let order = unsafe { _mm512_loadu_si512(order.as_ptr().cast()) };
+            _mm512_maskz_permutexvar_epi16(*kept, order, row)
+        };
+        #[rustfmt::skip]
+        let rows = [
+            row(0), row(1), row(2), row(3), row(4), row(5), row(6), row(7),
+            row(8), row(9), row(10), row(11), row(12), row(13), row(14), row(15),
+        ];
         let w = transpose(rows);
 
         let ethertype = lanes(&heads.ethertype, first);
@@ -251,14 +309,6 @@ mod x86 {
         let above = _mm512_sub_epi32(protocol, all(32));
         let high = _mm512_srlv_epi32(all((LOOKED_AT >> 32) as i32), above);
         none_of(_mm512_or_si512(low, high), 1) & !is(protocol, SCTP.into())
-    }
-
-    /// The first 64 bytes of `bytes`, zeros where there are fewer.
-    #[target_feature(enable = "avx512f,avx512bw,bmi2")]
-    fn first_64(bytes: &[u8]) -> __m512i {
-        let mask = _bzhi_u64(u64::MAX, bytes.len().min(64) as u32);
-        // SAFETY: the mask lets no byte beyond the slice be touched.
-        unsafe { _mm512_maskz_loadu_epi8(mask, bytes.as_ptr().cast()) }
     }
 
     /// Words `from` to `from + 16`.

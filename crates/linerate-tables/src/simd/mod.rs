@@ -7,3 +7,4 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod exact;
+pub(crate) mod hash;

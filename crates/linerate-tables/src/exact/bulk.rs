@@ -1,7 +1,7 @@
 //! Bulk lookup: memory for a whole burst is on its way before the first key is compared.
 
 use super::Exact;
-use super::hash::Hash;
+use super::hash::{Hash, KeyedHash};
 use super::layout::{LINE, Layout, Value};
 use linerate_core::arch::prefetch_read;
 
@@ -9,7 +9,7 @@ use linerate_core::arch::prefetch_read;
 pub(crate) type Kernel<const K: usize, V> = fn(&Exact<K, V>, &[[u8; K]], &mut [Option<V>]);
 
 /// Keys whose buckets are fetched at once.
-const BLOCK: usize = 32;
+pub(crate) const BLOCK: usize = 32;
 
 /// Asks for all lines of a bucket.
 #[inline(always)]
@@ -19,48 +19,82 @@ pub(super) fn fetch(bucket: &[u8]) {
         .for_each(|line| prefetch_read(line.as_ptr()));
 }
 
-/// The loop of every kernel. `find` returns the slot of a key in a bucket, given its tag.
+/// The loop of every kernel. `hash` fills in the hashes of up to [`BLOCK`] keys; `find` returns the
+/// slot of a key in a bucket, given its tag.
 #[inline(always)]
 pub(crate) fn lookup<const K: usize, V: Value>(
     table: &Exact<K, V>,
     keys: &[[u8; K]],
     values: &mut [Option<V>],
-    find: impl Fn(&[u8], &[u8; K], u8) -> Option<usize>,
+    hash: impl Fn(&KeyedHash, &[[u8; K]], &mut [Hash; BLOCK]) + Copy,
+    find: impl Fn(&[u8], &[u8; K], u8) -> Option<usize> + Copy,
 ) {
     for (keys, values) in keys.chunks(BLOCK).zip(values.chunks_mut(BLOCK)) {
         let mut hashes = [Hash::default(); BLOCK];
-        for (key, hash) in keys.iter().zip(&mut hashes) {
-            *hash = table.hash.of(key);
+        hash(&table.hash, keys, &mut hashes);
+        // A table that never grows lies in one piece, which spares a step for each key.
+        match table.segments.only() {
+            Some(all) => probe(table, keys, values, &hashes, find, |bucket| {
+                all.bucket(bucket)
+            }),
+            None => probe(table, keys, values, &hashes, find, |bucket| {
+                table.segments.bucket(bucket)
+            }),
         }
-        // All of them, whatever the burst: the compiler makes vectors of it.
-        let near = hashes.map(|hash| table.spread.of(hash.first()));
-        for &bucket in &near[..keys.len()] {
-            fetch(table.segments.bucket(bucket));
-        }
-        let mut again = [0_u8; BLOCK];
-        let mut spilled = 0;
-        for (at, (key, value)) in keys.iter().zip(&mut *values).enumerate() {
-            let bucket = table.segments.bucket(near[at % BLOCK]);
-            let hash = hashes[at % BLOCK];
-            if let Some(slot) = find(bucket, key, hash.tag()) {
-                *value = Some(Layout::<K, V>::value(bucket, slot));
-                continue;
+    }
+}
+
+/// The hash of every level that has no better one.
+#[inline(always)]
+pub(crate) fn hash_each<const K: usize>(
+    hash: &KeyedHash,
+    keys: &[[u8; K]],
+    hashes: &mut [Hash; BLOCK],
+) {
+    for (key, into) in keys.iter().zip(hashes) {
+        *into = hash.of(key);
+    }
+}
+
+/// Up to [`BLOCK`] lookups: `at` gives the bytes of a bucket.
+#[inline(always)]
+fn probe<'a, const K: usize, V: Value>(
+    table: &Exact<K, V>,
+    keys: &[[u8; K]],
+    values: &mut [Option<V>],
+    hashes: &[Hash; BLOCK],
+    find: impl Fn(&[u8], &[u8; K], u8) -> Option<usize>,
+    at: impl Fn(u32) -> &'a [u8],
+) {
+    // All of them, whatever the burst: the compiler makes vectors of it.
+    let near = hashes.map(|hash| table.spread.of(hash.first()));
+    for (&bucket, _) in near.iter().zip(keys) {
+        fetch(at(bucket));
+    }
+    let mut again = [0_u8; BLOCK];
+    let mut spilled = 0;
+    let keyed = keys.iter().zip(hashes).zip(near);
+    for (index, (((key, hash), bucket), value)) in keyed.zip(&mut *values).enumerate() {
+        let bucket = at(bucket);
+        *value = match find(bucket, key, hash.tag()) {
+            Some(slot) => Some(Layout::<K, V>::value(bucket, slot)),
+            None => {
+                if Layout::<K, V>::has_spilled(bucket) {
+                    fetch(at(table.spread.of(hash.second())));
+                    again[spilled % BLOCK] = index as u8;
+                    spilled += 1;
+                }
+                None
             }
-            *value = None;
-            if Layout::<K, V>::has_spilled(bucket) {
-                fetch(table.far(hash));
-                again[spilled % BLOCK] = at as u8;
-                spilled += 1;
-            }
-        }
-        for &at in &again[..spilled] {
-            let at = usize::from(at) % BLOCK;
-            let (key, hash) = (&keys[at], hashes[at]);
-            let bucket = table.far(hash);
-            values[at] = match find(bucket, key, hash.tag()) {
-                Some(slot) => Some(Layout::<K, V>::value(bucket, slot)),
-                None => table.stashed(key),
-            };
-        }
+        };
+    }
+    for &index in &again[..spilled] {
+        let index = usize::from(index) % BLOCK;
+        let (key, hash) = (&keys[index], hashes[index]);
+        let bucket = at(table.spread.of(hash.second()));
+        values[index] = match find(bucket, key, hash.tag()) {
+            Some(slot) => Some(Layout::<K, V>::value(bucket, slot)),
+            None => table.stashed(key),
+        };
     }
 }

@@ -1,15 +1,17 @@
 //! The keyed hash: which buckets a key may live in, known only to whoever knows the seed.
 //!
-//! Two steps. The first is NH over 64-bit words, as in VHASH (Krovetz, "Message Authentication on
-//! 64-Bit Architectures", SAC 2006): pairs of words, each plus a word of the secret, are multiplied
-//! to 128 bits and summed. Any two keys that were chosen without knowing the secret collide there
-//! with a probability of at most 2^-64, whatever the keys. The second step folds a multiplication
-//! of the two halves (each under one more word of the secret) to 64 bits, so that every bit of the
-//! result depends on all of the sum. A 16-byte key takes two multiplications.
+//! Two steps. The first is NH (Black, Halevi, Krawczyk, Krovetz, Rogaway, "UMAC: Fast and Secure
+//! Message Authentication", CRYPTO 1999): words of 32 bits, each plus a word of the secret, are
+//! multiplied in pairs and summed to 64 bits. Any two keys that were chosen without knowing the
+//! secret collide there with a probability of at most 2^-32, whatever the keys. The second step is
+//! a bijection, so it adds no collision: xor-shifts and multiplications by two odd numbers of the
+//! secret. The half that selects the first bucket are the high bits of the last multiplication,
+//! universal by themselves (Dietzfelbinger et al., "A Reliable Randomized Algorithm for the
+//! Closest-Pair Problem", 1997): two keys share the first of n buckets with a probability of at
+//! most 2/n + 2^-32.
 //!
-//! There is one implementation, of plain integers, so every level of [`Isa`] agrees by itself.
-//!
-//! [`Isa`]: linerate_core::env::Isa
+//! Here it is in plain integers, for one key; `simd::hash` has it for eight keys at a time, and
+//! every level gives the same.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -33,13 +35,17 @@ impl std::fmt::Debug for Seed {
 }
 
 /// Words that are added to the key's: 64 bytes at most.
-const WORDS: usize = 8;
+const WORDS: usize = 16;
 
 /// The hash of keys of one table.
 #[derive(Clone)]
 pub(crate) struct KeyedHash {
     secret: [u64; WORDS],
     fold: [u64; 2],
+    /// What is added to the words of a key.
+    pub(crate) secret: [u32; WORDS],
+    /// Odd.
+    pub(crate) mix: [u64; 2],
 }
 
 impl KeyedHash {
@@ -53,8 +59,8 @@ impl KeyedHash {
             fold(once ^ high, low ^ 0x8ebc_6af0_9c88_c6e3)
         };
         Self {
-            secret: std::array::from_fn(|_| next()),
-            fold: std::array::from_fn(|_| next()),
+            secret: std::array::from_fn(|_| next() as u32),
+            mix: std::array::from_fn(|_| next() | 1),
         }
     }
 
@@ -66,16 +72,21 @@ impl KeyedHash {
             let left = word(key, block * 16).wrapping_add(self.secret[block * 2]);
             let right = word(key, block * 16 + 8).wrapping_add(self.secret[block * 2 + 1]);
             sum = sum.wrapping_add(u128::from(left) * u128::from(right));
+        let mut sum = 0_u64;
+        for at in 0..K.div_ceil(8) {
+            let word = word(key, at * 8);
+            let left = (word as u32).wrapping_add(self.secret[at * 2]);
+            let right = ((word >> 32) as u32).wrapping_add(self.secret[at * 2 + 1]);
+            sum = sum.wrapping_add(u64::from(left) * u64::from(right));
         }
-        Hash(fold(
-            sum as u64 ^ self.fold[0],
-            (sum >> 64) as u64 ^ self.fold[1],
-        ))
+        for factor in self.mix {
+            sum = (sum ^ (sum >> 32)).wrapping_mul(factor);
+        }
+        Hash(sum ^ (sum >> 32))
     }
 }
 
 /// The high and the low half of the product, one on top of the other.
-#[inline(always)]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64
@@ -84,7 +95,7 @@ fn fold(a: u64, b: u64) -> u64 {
 /// Eight bytes of the key from `at` on, zeros beyond its end.
 #[inline(always)]
 fn word<const K: usize>(key: &[u8; K], at: usize) -> u64 {
-    let rest = key.get(at..).unwrap_or_default();
+    let rest = &key[at..];
     match rest.first_chunk() {
         Some(&whole) => u64::from_le_bytes(whole),
         None => {
@@ -98,6 +109,8 @@ fn word<const K: usize>(key: &[u8; K], at: usize) -> u64 {
 /// A key's hash, and what is taken from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hash(u64);
+#[repr(transparent)]
+pub(crate) struct Hash(pub(crate) u64);
 
 impl Hash {
     /// All 64 bits, for a sketch.
@@ -122,7 +135,7 @@ impl Hash {
     ///
     /// Buckets are selected by the highest and the lowest bits of the halves; these lie between.
     #[inline(always)]
-    pub(super) fn tag(self) -> u8 {
+    pub(crate) fn tag(self) -> u8 {
         (self.0 >> 12) as u8 | TAKEN
     }
 }

@@ -149,7 +149,7 @@ impl<const K: usize, V: Value> Exact<K, V> {
             spread: Spread::new(base),
             most,
             room: 0,
-            segments: Segments::new(most),
+            segments: Segments::new(most, base == most),
             stash: Vec::new(),
             moved: 0,
             bulk: crate::simd::exact::pick(config.isa),
@@ -300,12 +300,6 @@ impl<const K: usize, V: Value> Exact<K, V> {
     #[inline(always)]
     fn near(&self, hash: Hash) -> &[u8] {
         self.segments.bucket(self.spread.of(hash.first()))
-    }
-
-    /// The second bucket of a hash.
-    #[inline(always)]
-    fn far(&self, hash: Hash) -> &[u8] {
-        self.segments.bucket(self.spread.of(hash.second()))
     }
 
     /// The value of a key in the stash.

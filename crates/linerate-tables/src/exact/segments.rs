@@ -22,9 +22,12 @@ impl<const K: usize, V: Value> Segments<K, V> {
     /// Lines of a bucket.
     const LINES: usize = Layout::<K, V>::LINES;
 
-    /// For at most `most` buckets.
-    pub(super) fn new(most: u32) -> Self {
-        let large = SEGMENT_LINES / (Self::LINES as u32).next_power_of_two();
+    /// For at most `most` buckets: in one piece if `whole`, else in segments of 2 MiB.
+    pub(super) fn new(most: u32, whole: bool) -> Self {
+        let large = match whole {
+            true => 1 << 31,
+            false => SEGMENT_LINES / (Self::LINES as u32).next_power_of_two(),
+        };
         Self {
             segments: Vec::new(),
             shift: most.next_power_of_two().min(large).trailing_zeros(),
@@ -42,6 +45,13 @@ impl<const K: usize, V: Value> Segments<K, V> {
             self.segments.push(segment);
         }
         Ok(())
+    }
+
+    /// The buckets, if all that there are and will be are in one piece.
+    #[inline(always)]
+    pub(super) fn only(&self) -> Option<Piece<'_, K, V>> {
+        let one = self.most <= 1 << self.shift;
+        one.then(|| Piece(&self.segments[0], PhantomData))
     }
 
     /// The bytes of a bucket.
@@ -69,5 +79,18 @@ impl<const K: usize, V: Value> Segments<K, V> {
         self.segments
             .first()
             .map_or_else(|| "none".into(), |s| s.region().kind().to_string())
+    }
+}
+
+/// All buckets of a table, one after the other.
+#[derive(Clone, Copy)]
+pub(super) struct Piece<'a, const K: usize, V>(&'a [Line], PhantomData<V>);
+
+impl<'a, const K: usize, V: Value> Piece<'a, K, V> {
+    /// The bytes of a bucket.
+    #[inline(always)]
+    pub(super) fn bucket(&self, bucket: u32) -> &'a [u8] {
+        let at = bucket as usize * Layout::<K, V>::LINES;
+        self.0[at..at + Layout::<K, V>::LINES].as_flattened()
     }
 }

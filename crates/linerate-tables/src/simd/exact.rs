@@ -24,11 +24,14 @@ pub(crate) fn pick<const K: usize, V: Value>(isa: Isa) -> Kernel<K, V> {
         }
     }
     let _ = isa;
-    |table, keys, values| bulk::lookup(table, keys, values, Layout::<K, V>::find)
+    |table, keys, values| {
+        bulk::lookup(table, keys, values, bulk::hash_each, Layout::<K, V>::find);
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
+    use super::super::hash::x86_64::hash_avx512;
     use super::{Layout, Value, bulk};
     use crate::exact::Exact;
     use std::arch::x86_64::*;
@@ -45,11 +48,11 @@ mod x86_64 {
         values: &mut [Option<V>],
     ) {
         if const { is_line_of_three::<K, V>() } {
-            bulk::lookup(table, keys, values, |bucket, key, _| {
+            bulk::lookup(table, keys, values, bulk::hash_each, |bucket, key, _| {
                 taken::<K, V>(bucket, equal_avx2(bucket, key))
             });
         } else {
-            bulk::lookup(table, keys, values, Layout::<K, V>::find);
+            bulk::lookup(table, keys, values, bulk::hash_each, Layout::<K, V>::find);
         }
     }
 
@@ -62,11 +65,13 @@ mod x86_64 {
         values: &mut [Option<V>],
     ) {
         if const { is_line_of_three::<K, V>() } {
-            bulk::lookup(table, keys, values, |bucket, key, _| {
+            let hash = |hash: &_, keys: &[_], hashes: &mut _| hash_avx512(hash, keys, hashes);
+            bulk::lookup(table, keys, values, hash, |bucket, key, _| {
                 taken::<K, V>(bucket, equal_avx512(bucket, key))
             });
         } else {
-            bulk::lookup(table, keys, values, Layout::<K, V>::find);
+            let hash = |hash: &_, keys: &[_], hashes: &mut _| hash_avx512(hash, keys, hashes);
+            bulk::lookup(table, keys, values, hash, Layout::<K, V>::find);
         }
     }
 

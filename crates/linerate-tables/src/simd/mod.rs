@@ -12,3 +12,4 @@ pub(crate) mod acl;
 pub(crate) mod checksum;
 pub(crate) mod crc32c;
 pub(crate) mod parse;
+pub(crate) mod hash;

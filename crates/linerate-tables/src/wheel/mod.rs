@@ -226,11 +226,13 @@ impl Wheel {
         }
     }
 
-    /// Moves timers of the slot that the time has reached to lower levels.
+    /// Moves timers of the slot that the time has reached to lower levels: from both ends of its
+    /// list in turn, since each link must be read before the next one is known.
     fn cascade(&mut self, budget: &mut usize) {
         let slot = self.cascading as usize;
         while *budget > 0 {
-            let timer = self.links[slot].next as usize;
+            let Link { next, prev, .. } = self.links[slot];
+            let timer = if *budget % 2 == 0 { next } else { prev } as usize;
             if timer == slot {
                 self.cascading = NONE;
                 return;

@@ -32,6 +32,7 @@
 //! Memory: 16 bytes a timer and 32 KiB for the slots; [`Timers`] adds 8 bytes and the value. All
 //! of it is taken at set-up.
 
+use linerate_core::arch::prefetch_read;
 use linerate_core::mem::HugeArray;
 
 use crate::TableError;
@@ -181,6 +182,12 @@ impl Wheel {
             self.scheduled -= 1;
         }
         scheduled
+    }
+
+    /// Asks for the memory of a timer that will be scheduled soon.
+    #[inline(always)]
+    pub fn prefetch(&self, timer: u32) {
+        prefetch_read(self.links.as_ptr().wrapping_add(at(timer)));
     }
 
     /// Takes off the next timer that is due at `now`, with its deadline. `None` when nothing more

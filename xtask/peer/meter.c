@@ -10,7 +10,7 @@
 #include "peer.h"
 #include "random.h"
 
-enum { DRAWN = 1 << 16, BULK = 32, CIR = 1000000, PIR = 1500000, EIR = 500000, BURST = 4000 };
+enum { DRAWN = 1 << 20, BULK = 32, CIR = 1000000, PIR = 1500000, EIR = 500000, BURST = 4000 };
 
 static uint32_t numbers[DRAWN], lengths[DRAWN];
 

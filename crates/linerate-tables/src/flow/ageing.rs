@@ -1,7 +1,5 @@
 //! How flows end: timers that fire are set again or end their flow, in batches.
 
-use linerate_core::arch::prefetch_read;
-
 use super::Flow;
 use super::key::FlowKey;
 use super::table::FlowTable;
@@ -61,8 +59,7 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
             let Some((index, _)) = self.wheel.pop(now, budget) else {
                 return at;
             };
-            prefetch_read(self.entries.as_ptr().wrapping_add(index as usize));
-            prefetch_read(self.origins.as_ptr().wrapping_add(index as usize));
+            self.prefetch(index);
             *place = index;
         }
         BATCH

@@ -213,6 +213,11 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
     /// # Errors
     /// [`Refused`], counted; the table is as it was.
     pub fn insert(&mut self, now: u64, key: F, first: First<S>) -> Result<Inserted<F, S>, Refused> {
+        // The place that a new flow most likely gets is fetched while the index is searched.
+        if let Some(&place) = self.free.last() {
+            self.prefetch(place);
+            self.wheel.prefetch(place);
+        }
         let (canonical, flipped) = self.canonical(key);
         if let Some(index) = self.index.lookup(canonical.bytes()) {
             let hit = self.count_in(now, index, flipped, first.bytes);
@@ -347,6 +352,13 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         let done = end == self.entries.len();
         cursor.0 = if done { 0 } else { end };
         done
+    }
+
+    /// Asks for the memory of a flow.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, index: u32) {
+        prefetch_read(self.entries.as_ptr().wrapping_add(index as usize));
+        prefetch_read(self.origins.as_ptr().wrapping_add(index as usize));
     }
 
     /// When a flow ends if no packet comes.

@@ -32,6 +32,7 @@
 //! Memory: 16 bytes a timer and 32 KiB for the slots; [`Timers`] adds 8 bytes and the value. All
 //! of it is taken at set-up.
 
+use linerate_core::arch::prefetch_read;
 use linerate_core::mem::HugeArray;
 
 use crate::TableError;
@@ -183,6 +184,12 @@ impl Wheel {
         scheduled
     }
 
+    /// Asks for the memory of a timer that will be scheduled soon.
+    #[inline(always)]
+    pub fn prefetch(&self, timer: u32) {
+        prefetch_read(self.links.as_ptr().wrapping_add(at(timer)));
+    }
+
     /// Takes off the next timer that is due at `now`, with its deadline. `None` when nothing more
     /// is due, or when `budget` is zero: each timer fired and each moved takes one of it.
     ///
@@ -226,11 +233,13 @@ impl Wheel {
         }
     }
 
-    /// Moves timers of the slot that the time has reached to lower levels.
+    /// Moves timers of the slot that the time has reached to lower levels: from both ends of its
+    /// list in turn, since each link must be read before the next one is known.
     fn cascade(&mut self, budget: &mut usize) {
         let slot = self.cascading as usize;
         while *budget > 0 {
-            let timer = self.links[slot].next as usize;
+            let Link { next, prev, .. } = self.links[slot];
+            let timer = if *budget % 2 == 0 { next } else { prev } as usize;
             if timer == slot {
                 self.cascading = NONE;
                 return;

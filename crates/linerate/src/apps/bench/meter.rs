@@ -40,7 +40,7 @@ const PIR: u64 = 1_500_000;
 const EIR: u64 = 500_000;
 const BURST: u64 = 4000;
 /// Packets that are drawn beforehand, and the ones of a burst.
-const DRAWN: u64 = 1 << 16;
+const DRAWN: u64 = 1 << 20;
 const BULK: usize = 32;
 
 /// Nanoseconds from burst to burst: 32 packets of 800 bytes at twice the committed rate.

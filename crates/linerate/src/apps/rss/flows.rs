@@ -105,20 +105,29 @@ pub(crate) fn seen(frame: &[u8]) -> Seen {
 
 /// `tcp 10.0.0.1:1024 > 192.0.2.1:443`.
 pub(crate) fn name(flow: &Flow) -> String {
-    let tuple = flow.tuple();
-    let address = |bytes: &[u8]| match <[u8; 4]>::try_from(bytes) {
-        Ok(octets) => IpAddr::from(octets).to_string(),
-        Err(_) => <[u8; 16]>::try_from(bytes).map_or(String::new(), |octets| {
-            format!("[{}]", IpAddr::from(octets))
-        }),
-    };
-    let half = (tuple.len() - 4) / 2;
-    let (src, dst) = (address(&tuple[..half]), address(&tuple[half..2 * half]));
     let (src_port, dst_port) = flow.ports();
-    format!(
-        "{} {src}:{src_port} > {dst}:{dst_port}",
-        protocol_name(flow.protocol())
-    )
+    name_with(flow, &src_port.to_string(), &dst_port.to_string())
+}
+
+/// The same with other words for the ports.
+pub(super) fn name_with(flow: &Flow, src_port: &str, dst_port: &str) -> String {
+    let (src, dst) = match flow {
+        Flow::V4(key) => (address::<4>(&key.0), address::<4>(&key.0[4..])),
+        Flow::V6(key) => (address::<16>(&key.0), address::<16>(&key.0[16..])),
+    };
+    let protocol = protocol_name(flow.protocol());
+    format!("{protocol} {src}:{src_port} > {dst}:{dst_port}")
+}
+
+fn address<const N: usize>(bytes: &[u8]) -> String
+where
+    IpAddr: From<[u8; N]>,
+{
+    let octets = bytes.first_chunk::<N>().copied().unwrap_or([0; N]);
+    match IpAddr::from(octets) {
+        IpAddr::V4(v4) => v4.to_string(),
+        IpAddr::V6(v6) => format!("[{v6}]"),
+    }
 }
 
 const PROTOCOLS: [(&str, u8); 4] = [

@@ -87,7 +87,7 @@ pub(super) fn run(
     let ports = ports.range(asked.range.clone()).excluding(&excluded);
     let report = Report {
         nic: model.into(),
-        flow: flows::name(&asked.flow),
+        flow: asked.name(),
         free: if asked.dst_port {
             "dst_port"
         } else {
@@ -103,6 +103,16 @@ pub(super) fn run(
     match json {
         true => report::print_json(&report),
         false => report::print(&report.text()),
+    }
+}
+
+impl Asked {
+    fn name(&self) -> String {
+        let (src_port, dst_port) = self.flow.ports();
+        match self.dst_port {
+            true => flows::name_with(&self.flow, &src_port.to_string(), "*"),
+            false => flows::name_with(&self.flow, "*", &dst_port.to_string()),
+        }
     }
 }
 

@@ -97,6 +97,14 @@ pub enum TableError {
         "pairs of an even port and the next have bit 0 to themselves; keep it with `PortField::keeping(1)`"
     )]
     RssPairs,
+    /// Neighbouring ports that always part.
+    #[error(
+        "no even port and its next both lead to queue {queue}: bit 0 of the port moves every entry of that queue to another; fill the RETA in another order, or use another key"
+    )]
+    RssNoPair {
+        /// The queue wanted.
+        queue: u16,
+    },
     /// A NIC family that nobody described.
     #[error("no RSS profile `{name}`; use one of {}", names.join(", "))]
     RssProfile {

@@ -152,7 +152,8 @@ impl Inverse {
     /// field must keep bit 0.
     ///
     /// # Errors
-    /// As [`ports`](Self::ports), and [`TableError::RssPairs`] where bit 0 is free.
+    /// As [`ports`](Self::ports), [`TableError::RssPairs`] where bit 0 is free, and [`TableError::RssNoPair`] where
+    /// a port and the next never share the queue, as when queues alternate and bit 0 flips the entry's lowest bit.
     pub fn pairs(&self, tuple: &[u8], queue: u16) -> Result<Ports<'_>, TableError> {
         if self.field.mask & 1 == 1 {
             return Err(TableError::RssPairs);
@@ -161,7 +162,11 @@ impl Inverse {
         let (fixed, kept) = self.fixed(tuple)?;
         let fixed = if kept & 1 == 1 { fixed ^ odd } else { fixed };
         let ports = Ports::new(self, fixed, kept & !1, self.slots_of(queue)?);
-        self.reachable(ports.paired(odd, queue), queue)
+        let pairs = self.reachable(ports, queue)?.paired(odd, queue);
+        match pairs.is_unreachable() {
+            false => Ok(pairs),
+            true => Err(TableError::RssNoPair { queue }),
+        }
     }
 
     fn reachable<'a>(&self, ports: Ports<'a>, queue: u16) -> Result<Ports<'a>, TableError> {

@@ -5,3 +5,5 @@
 //! lengths are checked before the first vector load, and every level gives what the baseline gives:
 //! the tests run each level that the CPU has (`Isa::detect().levels()`).
 #![allow(unsafe_code)]
+
+pub(crate) mod lpm4;

@@ -206,9 +206,10 @@ impl Fib {
         let rank = (bitmap << (!slot & 63)).count_ones() as usize;
         // SAFETY: `at` is inside the words, as above.
         let chunk = unsafe { self.words.as_ptr().add(at) };
-        // SAFETY: rank is at most 64, so this is the 67th half-word of the chunk at most, below its 65
-        // words; u16 has no invalid values and is aligned there.
-        let leaf = unsafe { *chunk.cast::<u16>().add(3 + rank) };
+        // SAFETY: rank is at most 64, so this is half-word 67 of the chunk at most, below its 65 words.
+        let leaf = unsafe { chunk.cast::<u16>().add(3 + rank) };
+        // SAFETY: it is inside the words, aligned, and any bits are a u16.
+        let leaf = unsafe { *leaf };
         // SAFETY: there are `HOPS` next hops, a power of two.
         unsafe { *self.hops.get_unchecked(leaf as usize & (HOPS - 1)) }
     }

@@ -99,7 +99,7 @@ impl Arena {
     pub(super) fn take(&mut self, class: usize, owner: u32) -> usize {
         let blocks = self.classes[class].blocks;
         let (per_page, size) = (PAGE / SIZES[class], SIZES[class]);
-        if blocks % per_page == 0 {
+        if blocks.is_multiple_of(per_page) {
             let page = self.free_pages.pop().expect("room was asked for");
             self.class_of_page[page as usize] = class as u8;
             self.classes[class].pages.push(page);
@@ -119,7 +119,7 @@ impl Arena {
         class.blocks -= 1;
         let last = class.blocks;
         let from = class.pages[last / per_page] as usize * PAGE + last % per_page * words;
-        if last % per_page == 0 {
+        if last.is_multiple_of(per_page) {
             let page = class.pages.pop().expect("a block was there");
             self.free_pages.push(page);
         }

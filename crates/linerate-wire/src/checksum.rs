@@ -133,9 +133,22 @@ mod tests {
     }
 
     #[test]
+    fn rfc_1071_section_3_in_any_byte_order_and_in_parts() {
+        let swapped = [0x01, 0x00, 0x03, 0xf2, 0xf5, 0xf4, 0xf7, 0xf6];
+        assert_eq!(sum(&swapped), 0xf2dd);
+        // Broken at an odd byte, the second part is added with its bytes swapped.
+        let first = sum(&[0x00, 0x01, 0xf2]);
+        let second = sum(&[0x03, 0xf4, 0xf5, 0xf6, 0xf7]);
+        assert_eq!((first, second), (0xf201, 0xf0eb));
+        assert_eq!(add(first, second.swap_bytes()), 0xddf2);
+    }
+
+    #[test]
     fn rfc_1624_example_does_not_yield_minus_zero() {
         // Section 4: HC = 0xdd2f, m = 0x5555, m' = 0x3285 gives 0x0000 where RFC 1141 errs.
         assert_eq!(update16(0xdd2f, 0x5555, 0x3285), 0x0000);
+        assert_eq!(update32(0xdd2f, 0x5555_1234, 0x3285_1234), 0x0000);
+        assert_eq!(update(0xdd2f, &[0x55, 0x55], &[0x32, 0x85]), 0x0000);
     }
 
     #[test]

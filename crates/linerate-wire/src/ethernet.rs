@@ -93,6 +93,11 @@ impl EtherType {
     pub const IPV4: EtherType = EtherType(0x0800);
     pub const ARP: EtherType = EtherType(0x0806);
     pub const RARP: EtherType = EtherType(0x8035);
+    /// A whole frame, inside a tunnel (RFC 1701, RFC 8926).
+    pub const TRANSPARENT_ETHERNET: EtherType = EtherType(0x6558);
+    pub const MPLS: EtherType = EtherType(0x8847);
+    /// MPLS whose label the receiver did not give out (RFC 5332): once of multicast only.
+    pub const MPLS_UPSTREAM: EtherType = EtherType(0x8848);
     /// 802.1Q customer tag.
     pub const VLAN: EtherType = EtherType(0x8100);
     pub const IPV6: EtherType = EtherType(0x86dd);
@@ -120,6 +125,7 @@ impl fmt::Display for EtherType {
             Self::IPV4 => f.write_str("IPv4"),
             Self::ARP => f.write_str("ARP"),
             Self::IPV6 => f.write_str("IPv6"),
+            Self::MPLS => f.write_str("MPLS"),
             Self::VLAN => f.write_str("802.1Q"),
             Self::SERVICE_VLAN => f.write_str("802.1ad"),
             EtherType(other) => write!(f, "0x{other:04x}"),

@@ -1,4 +1,15 @@
-//! The key of a flow, in the order in which NICs hash it.
+//! The key of a flow, in the order in which NICs hash it, and how parsed headers give one.
+
+use core::{
+    fmt,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6},
+};
+
+use crate::{
+    EtherType, Headers,
+    bytes::{array, be16},
+    ipv4, ipv6,
+};
 
 /// An IPv4 5-tuple as 16 bytes, all in network order: source and destination address, source and
 /// destination port, protocol, three bytes for the user (a VRF, a zone), zero unless set.
@@ -12,6 +23,14 @@ pub struct FlowKey4(pub [u8; 16]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct FlowKey6(pub [u8; 40]);
+
+/// The key of a packet of either version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs)] // each variant is the IP version of that number
+pub enum FlowKey {
+    V4(FlowKey4),
+    V6(FlowKey6),
+}
 
 impl FlowKey4 {
     /// The key of these fields, the user's bytes zero.
@@ -34,6 +53,36 @@ impl FlowKey4 {
             k[4], k[5], k[6], k[7], k[0], k[1], k[2], k[3], k[10], k[11], k[8], k[9], k[12], k[13],
             k[14], k[15],
         ])
+    }
+
+    /// Source address.
+    #[inline]
+    pub fn src(&self) -> Ipv4Addr {
+        array::<4>(&self.0, 0).into()
+    }
+
+    /// Destination address.
+    #[inline]
+    pub fn dst(&self) -> Ipv4Addr {
+        array::<4>(&self.0, 4).into()
+    }
+
+    /// Source port.
+    #[inline]
+    pub fn src_port(&self) -> u16 {
+        be16(&self.0, 8)
+    }
+
+    /// Destination port.
+    #[inline]
+    pub fn dst_port(&self) -> u16 {
+        be16(&self.0, 10)
+    }
+
+    /// IP protocol.
+    #[inline]
+    pub fn protocol(&self) -> u8 {
+        self.0[12]
     }
 }
 
@@ -60,11 +109,144 @@ impl FlowKey6 {
         key[34..36].copy_from_slice(&k[32..34]);
         Self(key)
     }
+
+    /// Source address.
+    #[inline]
+    pub fn src(&self) -> Ipv6Addr {
+        array::<16>(&self.0, 0).into()
+    }
+
+    /// Destination address.
+    #[inline]
+    pub fn dst(&self) -> Ipv6Addr {
+        array::<16>(&self.0, 16).into()
+    }
+
+    /// Source port.
+    #[inline]
+    pub fn src_port(&self) -> u16 {
+        be16(&self.0, 32)
+    }
+
+    /// Destination port.
+    #[inline]
+    pub fn dst_port(&self) -> u16 {
+        be16(&self.0, 34)
+    }
+
+    /// IP protocol of the upper layer.
+    #[inline]
+    pub fn protocol(&self) -> u8 {
+        self.0[36]
+    }
+}
+
+impl Default for FlowKey6 {
+    fn default() -> Self {
+        Self([0; 40])
+    }
+}
+
+impl FlowKey {
+    /// The same flow seen from the other side.
+    #[inline]
+    pub fn reversed(self) -> Self {
+        match self {
+            FlowKey::V4(key) => FlowKey::V4(key.reversed()),
+            FlowKey::V6(key) => FlowKey::V6(key.reversed()),
+        }
+    }
+}
+
+impl Headers {
+    /// The flow that the packet belongs to; `frame` is the one that was parsed. `None` where it is
+    /// neither IPv4 nor IPv6.
+    ///
+    /// The ports are zero where the protocol has none, and in every fragment, the first included:
+    /// so all fragments of a datagram have one key (NICs too hash them on addresses alone).
+    ///
+    /// ```
+    /// # use linerate_wire::{FlowKey, FlowKey4, parse};
+    /// let mut frame = [0; 42]; // UDP 10.0.0.1:53 > 10.0.0.2:4000
+    /// frame[12..24].copy_from_slice(&[8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17]);
+    /// frame[26..39].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2, 0, 53, 15, 160, 0]);
+    /// frame[39] = 8;
+    /// let key = FlowKey4::new([10, 0, 0, 1], [10, 0, 0, 2], 53, 4000, 17);
+    /// assert_eq!(parse(&frame)?.flow_key(&frame), Some(FlowKey::V4(key)));
+    /// # Ok::<(), linerate_wire::Malformed>(())
+    /// ```
+    #[inline]
+    pub fn flow_key(&self, frame: &[u8]) -> Option<FlowKey> {
+        let packet = frame.get(self.l3..)?;
+        let ports = self.ports.filter(|_| !self.is_fragment);
+        flow_key_of(self.ethertype, packet, self.protocol?, ports)
+    }
+}
+
+/// The key of the IP packet that `packet` begins with.
+#[inline]
+pub(crate) fn flow_key_of(
+    ethertype: EtherType,
+    packet: &[u8],
+    protocol: u8,
+    ports: Option<(u16, u16)>,
+) -> Option<FlowKey> {
+    let (src_port, dst_port) = ports.unwrap_or_default();
+    match ethertype {
+        EtherType::IPV4 => {
+            let header = packet.first_chunk::<{ ipv4::HEADER_LEN }>()?;
+            let (src, dst) = (
+                array(header, ipv4::field::SRC),
+                array(header, ipv4::field::DST),
+            );
+            let key = FlowKey4::new(src, dst, src_port, dst_port, protocol);
+            Some(FlowKey::V4(key))
+        }
+        EtherType::IPV6 => {
+            let header = packet.first_chunk::<{ ipv6::HEADER_LEN }>()?;
+            let (src, dst) = (
+                array(header, ipv6::field::SRC),
+                array(header, ipv6::field::DST),
+            );
+            let key = FlowKey6::new(src, dst, src_port, dst_port, protocol);
+            Some(FlowKey::V6(key))
+        }
+        _ => None,
+    }
+}
+
+impl fmt::Display for FlowKey4 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let src = SocketAddrV4::new(self.src(), self.src_port());
+        let dst = SocketAddrV4::new(self.dst(), self.dst_port());
+        write!(f, "{src} > {dst} proto {}", self.protocol())
+    }
+}
+
+impl fmt::Display for FlowKey6 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let src = SocketAddrV6::new(self.src(), self.src_port(), 0, 0);
+        let dst = SocketAddrV6::new(self.dst(), self.dst_port(), 0, 0);
+        write!(f, "{src} > {dst} proto {}", self.protocol())
+    }
+}
+
+impl fmt::Display for FlowKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FlowKey::V4(key) => key.fmt(f),
+            FlowKey::V6(key) => key.fmt(f),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{parse, protocol};
+    use etherparse::PacketBuilder;
+    use proptest::prelude::*;
+    use std::string::ToString;
 
     #[test]
     fn reversing_twice_is_the_same_flow() {
@@ -73,5 +255,69 @@ mod tests {
         assert_eq!((v4.reversed().0, v4.reversed().reversed()), (expected, v4));
         let v6 = FlowKey6::new([1; 16], [2; 16], 3, 4, 17);
         assert_eq!(v6.reversed(), FlowKey6::new([2; 16], [1; 16], 4, 3, 17));
+        assert_eq!(
+            FlowKey::V6(v6).reversed().reversed().to_string(),
+            v6.to_string()
+        );
+        assert_eq!(v4.to_string(), "1.2.3.4:2314 > 5.6.7.8:2828 proto 6");
+    }
+
+    #[test]
+    fn all_fragments_of_a_datagram_have_one_key() {
+        let mut frame = std::vec::Vec::new();
+        PacketBuilder::ethernet2([2; 6], [4; 6])
+            .ipv4([10; 4], [11; 4], 9)
+            .udp(53, 54)
+            .write(&mut frame, &[0; 8])
+            .unwrap();
+        let key = |frame: &[u8]| parse(frame).unwrap().flow_key(frame).unwrap();
+        let ports = |src, dst| FlowKey::V4(FlowKey4::new([10; 4], [11; 4], src, dst, 17));
+        assert_eq!(key(&frame), ports(53, 54));
+        frame[20] = 0x20; // the first
+        assert_eq!(key(&frame), ports(0, 0));
+        frame[20..22].copy_from_slice(&[0, 185]); // the last
+        assert_eq!(key(&frame), ports(0, 0));
+    }
+
+    #[test]
+    fn what_is_not_ip_and_the_wrong_frame_have_no_key() {
+        let mut frame = [0; 60];
+        frame[12..14].copy_from_slice(&EtherType::ARP.0.to_be_bytes());
+        assert_eq!(parse(&frame).unwrap().flow_key(&frame), None);
+        frame[12..17].copy_from_slice(&[8, 0, 0x45, 0, 0]);
+        frame[17] = 20;
+        let headers = parse(&frame).unwrap();
+        assert!(headers.flow_key(&frame).is_some());
+        assert_eq!(headers.flow_key(&frame[..33]), None);
+        assert_eq!(headers.flow_key(&[]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn keys_hold_what_was_built(v6: bool, tcp: bool, src: [u8; 16], dst: [u8; 16], ports: (u16, u16)) {
+            let builder = PacketBuilder::ethernet2([2; 6], [4; 6]);
+            let (src4, dst4) = (array(&src, 0), array(&dst, 0));
+            let ip = if v6 { builder.ipv6(src, dst, 9) } else { builder.ipv4(src4, dst4, 9) };
+            let mut frame = std::vec::Vec::new();
+            let protocol = if tcp {
+                ip.tcp(ports.0, ports.1, 1, 2).write(&mut frame, &[]).unwrap();
+                protocol::TCP
+            } else {
+                ip.udp(ports.0, ports.1).write(&mut frame, &[]).unwrap();
+                protocol::UDP
+            };
+            let key = parse(&frame).unwrap().flow_key(&frame).unwrap();
+            let expected = if v6 {
+                FlowKey::V6(FlowKey6::new(src, dst, ports.0, ports.1, protocol))
+            } else {
+                FlowKey::V4(FlowKey4::new(src4, dst4, ports.0, ports.1, protocol))
+            };
+            prop_assert_eq!(key, expected);
+            let (read, wanted) = match key {
+                FlowKey::V4(k) => ((k.src().octets().to_vec(), k.src_port(), k.dst_port(), k.protocol()), src4.to_vec()),
+                FlowKey::V6(k) => ((k.src().octets().to_vec(), k.src_port(), k.dst_port(), k.protocol()), src.to_vec()),
+            };
+            prop_assert_eq!(read, (wanted, ports.0, ports.1, protocol));
+        }
     }
 }

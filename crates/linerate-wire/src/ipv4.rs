@@ -36,6 +36,17 @@ impl<T: AsRef<[u8]>> Ipv4<T> {
     /// RFC 1812 5.2.2 (1), (3), (4), (5). The checksum, (2), is [`verify`](Self::verify)'s.
     #[inline]
     pub fn new_checked(bytes: T) -> Result<Self, Malformed> {
+        let ip = Self::new_header(bytes)?;
+        if !(ip.header_len()..=ip.0.as_ref().len()).contains(&ip.total_len()) {
+            return Err(Malformed::TotalLength(Layer::Ipv4));
+        }
+        Ok(ip)
+    }
+
+    /// Without a look at the total length: for a packet that was cut short on purpose, and must
+    /// not be asked for its payload.
+    #[inline]
+    pub(crate) fn new_header(bytes: T) -> Result<Self, Malformed> {
         let present = bytes.as_ref().len();
         if present < HEADER_LEN {
             return Err(Malformed::Truncated(Layer::Ipv4));
@@ -46,9 +57,6 @@ impl<T: AsRef<[u8]>> Ipv4<T> {
         }
         if !(HEADER_LEN..=present).contains(&ip.header_len()) {
             return Err(Malformed::HeaderLength(Layer::Ipv4));
-        }
-        if !(ip.header_len()..=present).contains(&ip.total_len()) {
-            return Err(Malformed::TotalLength(Layer::Ipv4));
         }
         Ok(ip)
     }

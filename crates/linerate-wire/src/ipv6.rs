@@ -47,16 +47,23 @@ impl<T: AsRef<[u8]>> Ipv6<T> {
     /// Takes `bytes` (which may be longer: Ethernet pads) if version and length fit them.
     #[inline]
     pub fn new_checked(bytes: T) -> Result<Self, Malformed> {
-        let present = bytes.as_ref().len();
-        if present < HEADER_LEN {
+        let ip = Self::new_header(bytes)?;
+        if ip.total_len() > ip.0.as_ref().len() {
+            return Err(Malformed::TotalLength(Layer::Ipv6));
+        }
+        Ok(ip)
+    }
+
+    /// Without a look at the payload length: for a packet that was cut short on purpose, and must
+    /// not be asked for its payload.
+    #[inline]
+    pub(crate) fn new_header(bytes: T) -> Result<Self, Malformed> {
+        if bytes.as_ref().len() < HEADER_LEN {
             return Err(Malformed::Truncated(Layer::Ipv6));
         }
         let ip = Ipv6(bytes);
         if ip.0.as_ref()[field::VERSION_CLASS_FLOW] >> 4 != 6 {
             return Err(Malformed::Version(Layer::Ipv6));
-        }
-        if ip.total_len() > present {
-            return Err(Malformed::TotalLength(Layer::Ipv6));
         }
         Ok(ip)
     }
@@ -119,7 +126,12 @@ impl<T: AsRef<[u8]>> Ipv6<T> {
     /// at anything else (ESP and "no next header" included), and behind the fragment header of a
     /// fragment that is not the first, where the bytes are payload.
     pub fn upper_layer(&self) -> Result<UpperLayer, Malformed> {
-        let packet = &self.0.as_ref()[..self.total_len()];
+        self.upper_layer_within(self.total_len())
+    }
+
+    /// The walk over the first `len` bytes, which are there and hold the fixed header.
+    pub(crate) fn upper_layer_within(&self, len: usize) -> Result<UpperLayer, Malformed> {
+        let packet = &self.0.as_ref()[..len];
         let mut upper = UpperLayer {
             protocol: self.next_header(),
             offset: HEADER_LEN,

@@ -20,23 +20,33 @@ extern crate std;
 pub mod arp;
 mod bytes;
 pub mod checksum;
+pub mod crc32c;
 pub mod ethernet;
 pub mod filter;
 pub mod flow;
+pub mod geneve;
+pub mod gre;
+pub mod gtpu;
 pub mod icmp;
 pub mod ipv4;
 pub mod ipv6;
 mod malformed;
+pub mod mpls;
 pub mod offload;
 pub mod parse;
+mod quoted;
+pub mod sctp;
 pub mod tcp;
+pub mod tunnel;
 pub mod udp;
 pub mod vlan;
+pub mod vxlan;
 
 pub use ethernet::{EtherType, MacAddr, set_macs};
-pub use flow::{FlowKey4, FlowKey6};
+pub use flow::{FlowKey, FlowKey4, FlowKey6};
 pub use malformed::{Layer, Malformed};
-pub use parse::{Headers, parse};
+pub use parse::{Fragment, Headers, parse};
+pub use tunnel::{Tunnel, Tunnelled, parse_tunnelled};
 
 /// IP protocol numbers (IANA "Assigned Internet Protocol Numbers") that this crate knows by name.
 pub mod protocol {
@@ -44,14 +54,20 @@ pub mod protocol {
     pub const HOP_BY_HOP: u8 = 0;
     /// ICMP for IPv4.
     pub const ICMP: u8 = 1;
+    /// IPv4 in IP (RFC 2003).
+    pub const IPV4: u8 = 4;
     /// TCP.
     pub const TCP: u8 = 6;
     /// UDP.
     pub const UDP: u8 = 17;
+    /// IPv6 in IP (RFC 4213).
+    pub const IPV6: u8 = 41;
     /// IPv6 routing header.
     pub const ROUTING: u8 = 43;
     /// IPv6 fragment header.
     pub const FRAGMENT: u8 = 44;
+    /// Generic routing encapsulation.
+    pub const GRE: u8 = 47;
     /// Authentication header.
     pub const AH: u8 = 51;
     /// ICMP for IPv6.

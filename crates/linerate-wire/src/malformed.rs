@@ -4,7 +4,7 @@ use core::fmt;
 
 /// The header that was being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)] // each variant is the protocol of that name
+#[allow(missing_docs)] // each variant is the protocol of that name; Tunnel is any
 pub enum Layer {
     Ethernet,
     Vlan,
@@ -14,6 +14,13 @@ pub enum Layer {
     Icmp,
     Tcp,
     Udp,
+    Sctp,
+    Vxlan,
+    Geneve,
+    Gre,
+    Mpls,
+    Gtpu,
+    Tunnel,
 }
 
 /// Why the bytes are not what they claim to be.
@@ -29,7 +36,7 @@ pub enum Malformed {
     TotalLength(Layer),
     /// A checksum that does not verify.
     Checksum(Layer),
-    /// More VLAN tags or extension headers than this crate walks.
+    /// More VLAN tags, labels, extension headers or nested tunnels than this crate walks.
     TooDeep(Layer),
     /// The packet cannot be segmented: not TCP or UDP, a fragment, source-routed, or no segment
     /// size.
@@ -47,6 +54,13 @@ impl fmt::Display for Layer {
             Layer::Icmp => "ICMP",
             Layer::Tcp => "TCP",
             Layer::Udp => "UDP",
+            Layer::Sctp => "SCTP",
+            Layer::Vxlan => "VXLAN",
+            Layer::Geneve => "Geneve",
+            Layer::Gre => "GRE",
+            Layer::Mpls => "MPLS",
+            Layer::Gtpu => "GTP-U",
+            Layer::Tunnel => "tunnel",
         })
     }
 }
@@ -64,6 +78,8 @@ impl fmt::Display for Malformed {
             }
             Malformed::Checksum(layer) => write!(f, "wrong {layer} checksum"),
             Malformed::TooDeep(Layer::Vlan) => f.write_str("too many VLAN tags"),
+            Malformed::TooDeep(Layer::Mpls) => f.write_str("too many MPLS labels"),
+            Malformed::TooDeep(Layer::Tunnel) => f.write_str("too many tunnels in one another"),
             Malformed::TooDeep(layer) => write!(f, "too many {layer} extension headers"),
             Malformed::NotSegmentable => {
                 f.write_str("not a TCP or UDP frame that can be cut into segments of that size")

@@ -1,13 +1,22 @@
 //! A whole frame at once: where each header starts, or why it is malformed.
 //!
 //! For stages that need more than one layer. Filters walk on their own, because they must match
-//! what is malformed too; bursts are parsed by the tables crate.
+//! what is malformed too; bursts are parsed by the tables crate. What tunnels carry is found from
+//! here by [`Headers::tunnel`] and [`parse_tunnelled`](crate::parse_tunnelled), what ICMP errors
+//! quote by [`Headers::quoted`].
 
 use crate::{
-    EtherType, Malformed, bytes::be16, ipv4::Ipv4, ipv6::Ipv6, protocol, tcp::Tcp, udp::Udp, vlan,
+    EtherType, Malformed,
+    bytes::be16,
+    ipv4::Ipv4,
+    ipv6::Ipv6,
+    protocol,
+    tcp::{self, Tcp},
+    udp::Udp,
+    vlan,
 };
 
-/// Where the headers of a frame lie. Offsets are in bytes from the start of the frame.
+/// Where the headers of a packet lie. Offsets are in bytes from the start of the (outermost) frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headers {
     /// EtherType of the packet, behind any VLAN tags.
@@ -29,6 +38,67 @@ pub struct Headers {
     pub ports: Option<(u16, u16)>,
 }
 
+/// Which part of its datagram a packet carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fragment {
+    /// All of it.
+    No,
+    /// The beginning, with the upper-layer header (or as much of it as was put there). An IPv6
+    /// packet with a fragment header that is nevertheless whole (RFC 6946) counts as one.
+    First,
+    /// A later part, without upper-layer header.
+    Later,
+}
+
+/// What classifiers ask of a parsed frame. `frame` is the one that was parsed; the answer for
+/// another one is of no use, but is no panic either.
+impl Headers {
+    /// Whether this is a fragment, and which.
+    #[inline]
+    pub fn fragment(&self) -> Fragment {
+        match (self.is_fragment, self.l4) {
+            (false, _) => Fragment::No,
+            (true, Some(_)) => Fragment::First,
+            (true, None) => Fragment::Later,
+        }
+    }
+
+    /// Differentiated services code point, 0 to 63 (RFC 2474 3), of IPv4 or IPv6.
+    #[inline]
+    pub fn dscp(&self, frame: &[u8]) -> Option<u8> {
+        let start = frame.get(self.l3..)?.first_chunk::<2>()?;
+        match self.ethertype {
+            EtherType::IPV4 => Some(start[1] >> 2),
+            EtherType::IPV6 => Some((u16::from_be_bytes(*start) >> 6) as u8 & 0x3f),
+            _ => None,
+        }
+    }
+
+    /// The flags of a TCP header: bits of [`tcp::flag`]. `None` where it is not
+    /// TCP, and where a fragment does not reach them.
+    #[inline]
+    pub fn tcp_flags(&self, frame: &[u8]) -> Option<u8> {
+        if self.protocol != Some(protocol::TCP) {
+            return None;
+        }
+        let segment = frame.get(self.l4?..self.end)?;
+        segment.get(tcp::field::FLAGS).copied()
+    }
+
+    /// Type and code of an ICMP message in IPv4, or an ICMPv6 message in IPv6. `None` where it is
+    /// neither, and where a fragment does not reach them.
+    #[inline]
+    pub fn icmp_type_code(&self, frame: &[u8]) -> Option<(u8, u8)> {
+        match (self.ethertype, self.protocol?) {
+            (EtherType::IPV4, protocol::ICMP) | (EtherType::IPV6, protocol::ICMPV6) => {
+                let message = frame.get(self.l4?..self.end)?;
+                message.first_chunk::<2>().map(|start| (start[0], start[1]))
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Finds the headers of an Ethernet frame.
 ///
 /// IP, TCP and UDP headers are checked for version and lengths, not for checksums. In a first
@@ -44,9 +114,20 @@ pub struct Headers {
 pub fn parse(frame: &[u8]) -> Result<Headers, Malformed> {
     let vlan::Untagged {
         ethertype,
-        offset: l3,
+        offset,
         outer_tci,
     } = vlan::untagged(frame)?;
+    packet_at(frame, ethertype, offset, outer_tci)
+}
+
+/// Finds the headers of what begins at `l3`. `frame` ends where that does, or its padding.
+#[inline(always)]
+pub(crate) fn packet_at(
+    frame: &[u8],
+    ethertype: EtherType,
+    l3: usize,
+    outer_tci: Option<u16>,
+) -> Result<Headers, Malformed> {
     let mut headers = Headers {
         ethertype,
         outer_tci,
@@ -83,12 +164,16 @@ pub fn parse(frame: &[u8]) -> Result<Headers, Malformed> {
             protocol::UDP if !headers.is_fragment => _ = Udp::new_checked(segment)?,
             _ => {}
         }
-        if matches!(protocol, protocol::TCP | protocol::UDP | protocol::SCTP) && segment.len() >= 4
-        {
-            headers.ports = Some((be16(segment, 0), be16(segment, 2)));
-        }
+        headers.ports = ports(protocol, segment);
     }
     Ok(headers)
+}
+
+/// The ports of a packet whose protocol has some, where they are there.
+#[inline(always)]
+pub(crate) fn ports(protocol: u8, segment: &[u8]) -> Option<(u16, u16)> {
+    let has_ports = matches!(protocol, protocol::TCP | protocol::UDP | protocol::SCTP);
+    (has_ports && segment.len() >= 4).then(|| (be16(segment, 0), be16(segment, 2)))
 }
 
 #[cfg(test)]
@@ -143,12 +228,48 @@ mod tests {
             (first.is_fragment, first.l4, first.ports),
             (true, Some(34), Some((53, 54)))
         );
+        assert_eq!(first.fragment(), Fragment::First);
         frame[21] = 0xb9;
         let later = parse(&frame).unwrap();
         assert_eq!(
             (later.is_fragment, later.l4, later.ports),
             (true, None, None)
         );
+        assert_eq!(later.fragment(), Fragment::Later);
+    }
+
+    #[test]
+    fn classifiers_read_the_class_the_flags_and_the_type() {
+        let build = |v6: bool, l4: u8| {
+            let builder = PacketBuilder::ethernet2([2; 6], [4; 6]);
+            let ip = if v6 {
+                builder.ipv6([10; 16], [11; 16], 9)
+            } else {
+                builder.ipv4([10; 4], [11; 4], 9)
+            };
+            let mut frame = Vec::new();
+            match l4 {
+                protocol::TCP => ip.tcp(1, 2, 3, 4).syn().write(&mut frame, &[]),
+                _ if v6 => ip.icmpv6_raw(128, 0, [0; 4]).write(&mut frame, &[]),
+                _ => ip.icmpv4_raw(3, 4, [0; 4]).write(&mut frame, &[]),
+            }
+            .unwrap();
+            frame[if v6 { 20 } else { 23 }] = l4;
+            (frame[14], frame[15]) = if v6 { (0x6b, 0x9f) } else { (0x45, 0xb9) }; // EF, ECT(1)
+            let headers = parse(&frame).unwrap();
+            assert_eq!(headers.dscp(&frame), Some(46));
+            assert_eq!(headers.dscp(&frame[..15]), None);
+            let answers = (headers.tcp_flags(&frame), headers.icmp_type_code(&frame));
+            assert_eq!(headers.tcp_flags(&frame[..40]), None);
+            assert_eq!(headers.icmp_type_code(&frame[..34]), None);
+            answers
+        };
+        let syn = (Some(tcp::flag::SYN), None);
+        assert_eq!(build(false, protocol::TCP), syn);
+        assert_eq!(build(true, protocol::TCP), syn);
+        assert_eq!(build(false, protocol::ICMP), (None, Some((3, 4))));
+        assert_eq!(build(true, protocol::ICMPV6), (None, Some((128, 0))));
+        assert_eq!(build(false, protocol::ICMPV6), (None, None)); // not in IPv4
     }
 
     #[test]

@@ -86,6 +86,12 @@ impl Offload {
     /// Any of the `GSO` flags.
     pub const GSO: Self = Self(Self::GSO_TCP4.0 | Self::GSO_TCP6.0 | Self::GSO_UDP.0);
 
+    /// The flags as bits, for vector code that tests those of many packets at once.
+    #[inline]
+    pub const fn bits(self) -> u16 {
+        self.0
+    }
+
     /// Whether any flag of `other` is set.
     #[inline]
     pub const fn intersects(self, other: Self) -> bool {

@@ -6,10 +6,15 @@
 //!
 //! Read [`prefix`] and [`rib`] first, then [`v4`].
 
+pub mod file;
 pub mod prefix;
 pub mod rib;
+pub mod synth;
 pub mod v4;
 
 pub use prefix::{Address, Prefix, Prefix4, Prefix6};
 pub use rib::Rib;
 pub use v4::{Fib4, Lpm4, Lpm4Config, Memory, NO_ROUTE, SharedLpm4};
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,212 @@
-//! Bursts to offsets, keys and checksum verdicts.
+//! A burst at once: where each packet's headers are, its flow key, and whether its checksums hold.
+//!
+//! [`Parser`] takes a [`Burst`] and fills a [`Parsed`]: one bit per packet in each class, one array
+//! per kind of key, all by position in the burst, ready for the bulk lookups of the tables. Header
+//! offsets go into each packet's metadata. Checksums of slices, and filling them, are
+//! [`Checksums`]'s.
+//!
+//! Common frames (no tag or one; IPv4 without options or IPv6 without extension headers; TCP, UDP,
+//! ICMP or anything else but SCTP above it; no fragment) go through a vector kernel, sixteen to a
+//! step and without a branch on what they hold. All others go through [`linerate_wire::parse`],
+//! which also says what is right: the kernel must give what [`one`] gives.
+//!
+//! Memory: a `Parsed` is 4.5 KiB, kept by the worker from burst to burst. Time: linear in the
+//! packets, and in the bytes where checksums are wanted.
+
+mod checksum;
+mod one;
+#[cfg(test)]
+mod tests;
+
+pub use checksum::{Checksums, Crc32c};
+
+use linerate_core::env::Isa;
+use linerate_core::packet::Burst;
+use linerate_wire::{FlowKey4, FlowKey6, Layer, Malformed};
+
+use crate::simd;
+
+/// Positions of a burst as bits: bit `i` is packet `i`.
+pub type Mask = u64;
+
+/// What kind of packet is where. A malformed packet is in `malformed` alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Classes {
+    /// IPv4 packets.
+    pub v4: Mask,
+    /// IPv6 packets.
+    pub v6: Mask,
+    /// TCP over either, fragments included.
+    pub tcp: Mask,
+    /// UDP over either, fragments included.
+    pub udp: Mask,
+    /// ICMP over IPv4 and ICMPv6 over IPv6, fragments included.
+    pub icmp: Mask,
+    /// Fragments of IP datagrams, the first included: their keys have no ports.
+    pub fragment: Mask,
+    /// IPv4 options or IPv6 extension headers are present.
+    pub options: Mask,
+    /// Frames with a tag among their bytes; one that the port took off stands in the metadata.
+    pub vlan: Mask,
+    /// Whole frames that are not IP: ARP and the like.
+    pub other: Mask,
+    /// Frames that are not what they claim to be: [`Parsed::reason`] tells why.
+    pub malformed: Mask,
+}
+
+/// What the checksums say. Each packet is in one of `l4_good`, `l4_bad` and `l4_unchecked`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checks {
+    /// IPv4 packets with a wrong header checksum.
+    pub ip_bad: Mask,
+    /// TCP and UDP checksums that are right, by [`CSUM_VALID`] or by summing.
+    ///
+    /// [`CSUM_VALID`]: linerate_core::packet::Offload::CSUM_VALID
+    pub l4_good: Mask,
+    /// TCP and UDP checksums that are wrong; UDP over IPv6 without one (RFC 8200 8.1) is here.
+    pub l4_bad: Mask,
+    /// Nothing to check: neither TCP nor UDP, a fragment, malformed, UDP over IPv4 without a
+    /// checksum (RFC 768), a route still ahead in the routing header, or a sender on this machine
+    /// that left it unfinished ([`CSUM_PARTIAL`]).
+    ///
+    /// [`CSUM_PARTIAL`]: linerate_core::packet::Offload::CSUM_PARTIAL
+    pub l4_unchecked: Mask,
+}
+
+/// What is known of a burst, by position in it. A field says something of the packets of its class
+/// alone: elsewhere it holds what was there before.
+#[derive(Clone)]
+#[repr(C, align(64))]
+pub struct Parsed {
+    /// Flow keys of IPv4 packets, the user's bytes zero.
+    pub keys4: [FlowKey4; Burst::CAPACITY],
+    /// Flow keys of IPv6 packets, the user's bytes zero.
+    pub keys6: [FlowKey6; Burst::CAPACITY],
+    /// Where the network packet ends, in bytes from the start of the data: padding lies beyond. The
+    /// frame's length where it is not IP.
+    pub end: [u32; Burst::CAPACITY],
+    /// Tag control information of the outermost tag, of those in [`Classes::vlan`].
+    pub vlan_tci: [u16; Burst::CAPACITY],
+    /// Which packets are what.
+    pub class: Classes,
+    /// What the checksums say: of [`Parser::parse_checked`] alone, all zero otherwise.
+    pub checks: Checks,
+    reasons: [Malformed; Burst::CAPACITY],
+}
+
+impl Parsed {
+    /// Nothing known.
+    pub const fn new() -> Self {
+        Self {
+            keys4: [FlowKey4([0; 16]); Burst::CAPACITY],
+            keys6: [FlowKey6([0; 40]); Burst::CAPACITY],
+            end: [0; Burst::CAPACITY],
+            vlan_tci: [0; Burst::CAPACITY],
+            class: Classes {
+                v4: 0,
+                v6: 0,
+                tcp: 0,
+                udp: 0,
+                icmp: 0,
+                fragment: 0,
+                options: 0,
+                vlan: 0,
+                other: 0,
+                malformed: 0,
+            },
+            checks: Checks {
+                ip_bad: 0,
+                l4_good: 0,
+                l4_bad: 0,
+                l4_unchecked: 0,
+            },
+            reasons: [Malformed::Truncated(Layer::Ethernet); Burst::CAPACITY],
+        }
+    }
+
+    /// Why the packet at `index` is malformed; `None` where it is not.
+    #[inline]
+    pub fn reason(&self, index: usize) -> Option<Malformed> {
+        let is_malformed = index < Burst::CAPACITY && self.class.malformed >> index & 1 != 0;
+        is_malformed.then(|| self.reasons[index])
+    }
+}
+
+impl Default for Parsed {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Parses bursts with the best kernel of a level. One per worker; it holds two function pointers.
+///
+/// ```
+/// use linerate_core::env::Isa;
+/// use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig};
+/// use linerate_tables::parse::{Parsed, Parser};
+/// let pool = Pool::new(&PoolConfig::new("rx", 64))?;
+/// let mut cache = PoolCache::new(&[pool.clone()]);
+/// let mut burst = Burst::new();
+/// cache.fill(&pool, &mut burst, 1);
+/// let mut frame = [0; 60]; // UDP 10.0.0.1:53 > 10.0.0.2:4000
+/// frame[12..24].copy_from_slice(&[8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17]);
+/// frame[26..40].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2, 0, 53, 15, 160, 0, 8]);
+/// burst.as_packets_mut()[0].set_data(&frame);
+///
+/// let (parser, mut parsed) = (Parser::new(Isa::detect()), Parsed::new());
+/// parser.parse(&mut burst, &mut parsed);
+/// assert_eq!((parsed.class.v4, parsed.class.udp), (1, 1));
+/// assert_eq!(parsed.keys4[0].to_string(), "10.0.0.1:53 > 10.0.0.2:4000 proto 17");
+/// assert_eq!(burst.as_packets()[0].meta().l4_offset, 34);
+/// # Ok::<(), linerate_core::MemError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Parser {
+    kernel: simd::parse::Kernel,
+    sum: simd::checksum::Sum,
+}
+
+impl Parser {
+    /// The parser for this level.
+    pub fn new(isa: Isa) -> Self {
+        Self {
+            kernel: simd::parse::pick(isa),
+            sum: simd::checksum::pick(isa),
+        }
+    }
+
+    /// Finds headers and keys: sets [`l3_offset`] and [`l4_offset`] of each packet, and fills
+    /// `parsed` except for the checksums. [`l4_offset`] becomes 0 where there is no layer-4 header;
+    /// both become 0 where the packet is malformed.
+    ///
+    /// [`l3_offset`]: linerate_core::packet::Meta::l3_offset
+    /// [`l4_offset`]: linerate_core::packet::Meta::l4_offset
+    #[inline]
+    pub fn parse(&self, burst: &mut Burst, parsed: &mut Parsed) {
+        self.run::<false>(burst, parsed);
+    }
+
+    /// As [`parse`](Self::parse), and checks the checksums of IPv4, TCP and UDP too.
+    #[inline]
+    pub fn parse_checked(&self, burst: &mut Burst, parsed: &mut Parsed) {
+        self.run::<true>(burst, parsed);
+    }
+
+    #[inline(always)]
+    fn run<const CHECK: bool>(&self, burst: &mut Burst, parsed: &mut Parsed) {
+        parsed.class = Classes::default();
+        parsed.checks = Checks::default();
+        let all = Mask::MAX
+            .checked_shr(Mask::BITS - burst.len() as u32)
+            .unwrap_or(0);
+        let done = (self.kernel)(burst.as_packets_mut(), parsed, CHECK);
+        let mut rest = all & !done;
+        while rest != 0 {
+            let index = rest.trailing_zeros() as usize;
+            rest &= rest - 1;
+            let packet = &mut burst.as_packets_mut()[index];
+            let check = CHECK.then_some(self.sum);
+            one::one(packet, index, parsed, check);
+        }
+    }
+}

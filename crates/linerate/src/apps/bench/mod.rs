@@ -5,16 +5,21 @@
 //! row works on, so that DPDK works on the same; `growth` shows how tables grow.
 
 mod acl;
+mod balance;
 mod exact;
+mod flow;
 mod forward;
 mod growth;
 mod lpm4;
 mod lpm6;
+mod meter;
 mod parse;
 mod pool;
 mod probe;
+mod random;
 mod ring;
 mod rss;
+mod timers;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -167,6 +172,10 @@ fn rows() -> impl Iterator<Item = &'static Row> {
         lpm4::ROWS,
         lpm6::ROWS,
         acl::ROWS,
+        flow::ROWS,
+        timers::ROWS,
+        meter::ROWS,
+        balance::ROWS,
     ];
     rooms.into_iter().flatten()
 }

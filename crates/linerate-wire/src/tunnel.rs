@@ -1,0 +1,270 @@
+//! What tunnels carry: VXLAN, Geneve, GTP-U, GRE, MPLS and IP in IP, one step or all of them.
+//!
+//! Read [`parse`](crate::parse) first. [`Headers::tunnel`] takes one step inside, and the inner
+//! [`Headers`] it gives are like the outer ones: their offsets too count from the start of the
+//! outermost frame. [`parse_tunnelled`] takes up to [`MAX_TUNNELS`] steps.
+//!
+//! UDP tunnels are known by the destination port that IANA gave them. Nothing is looked for inside
+//! fragments: what they carry is whole only after reassembly.
+
+use core::fmt;
+
+use crate::{
+    EtherType, Headers, Layer, Malformed,
+    geneve::{self, Geneve},
+    gre::Gre,
+    gtpu::{self, Gtpu},
+    mpls::LabelStack,
+    parse::{self, packet_at},
+    protocol,
+    udp::{self, Udp},
+    vlan,
+    vxlan::{self, Vxlan},
+};
+
+/// Tunnels in one another that [`parse_tunnelled`] walks: two, and a stack of labels between.
+pub const MAX_TUNNELS: usize = 3;
+
+/// The kinds of tunnel that are walked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Ethernet in UDP (RFC 7348).
+    Vxlan,
+    /// Ethernet or anything else in UDP (RFC 8926).
+    Geneve,
+    /// A mobile user's packet in UDP (3GPP TS 29.281).
+    Gtpu,
+    /// Ethernet or anything else in IP (RFC 2784).
+    Gre,
+    /// Anything behind labels (RFC 3032).
+    Mpls,
+    /// IPv4 or IPv6 in either of them (RFC 2003, RFC 2473, RFC 4213).
+    Ip,
+}
+
+/// One tunnel, and what it carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tunnel {
+    /// What tunnel it is.
+    pub kind: Kind,
+    /// VXLAN's and Geneve's network identifier, GTP-U's TEID, the key of a GRE header that has
+    /// one, the bottom label of MPLS.
+    pub id: Option<u32>,
+    /// Offset of the tunnel's own header (of the inner IP header for IP in IP).
+    pub header: usize,
+    /// Offset of the inner Ethernet header, where the tunnel carries frames.
+    pub l2: Option<usize>,
+    /// The headers inside. `None` where the tunnel does not tell what it carries (MPLS and GTP-U
+    /// that do not look like IP) and where it carries nothing (control messages).
+    pub inner: Option<Headers>,
+}
+
+/// The headers of a frame and of what it carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tunnelled {
+    /// The outermost headers: those that [`parse`](crate::parse()) finds.
+    pub outer: Headers,
+    tunnels: [Option<Tunnel>; MAX_TUNNELS],
+    /// Why the walk inside ended, where it did not end at a packet that is no tunnel.
+    pub stopped: Option<Malformed>,
+}
+
+impl Tunnelled {
+    /// The tunnels, from the outermost.
+    #[inline]
+    pub fn tunnels(&self) -> impl Iterator<Item = &Tunnel> {
+        self.tunnels.iter().flatten()
+    }
+
+    /// The headers of the innermost packet that was found; the outer ones where there is none.
+    #[inline]
+    pub fn innermost(&self) -> &Headers {
+        let inner = self.tunnels().filter_map(|tunnel| tunnel.inner.as_ref());
+        inner.last().unwrap_or(&self.outer)
+    }
+}
+
+/// Finds the headers of an Ethernet frame and of the packets in it, at most [`MAX_TUNNELS`] deep.
+///
+/// It fails where [`parse`](crate::parse()) does. What is wrong further inside is no reason to
+/// refuse a packet in transit, and is [`Tunnelled::stopped`].
+///
+/// ```
+/// # use linerate_wire::{parse_tunnelled, tunnel::Kind};
+/// let mut frame = [0; 54]; // IPv4 in IPv4
+/// frame[12..24].copy_from_slice(&[8, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 4]);
+/// frame[34..44].copy_from_slice(&[0x45, 0, 0, 20, 0, 0, 0, 0, 64, 99]);
+/// let found = parse_tunnelled(&frame)?;
+/// assert_eq!(found.tunnels().map(|tunnel| tunnel.kind).collect::<Vec<_>>(), [Kind::Ip]);
+/// assert_eq!((found.outer.l3, found.innermost().l3), (14, 34));
+/// assert_eq!(found.innermost().protocol, Some(99));
+/// # Ok::<(), linerate_wire::Malformed>(())
+/// ```
+pub fn parse_tunnelled(frame: &[u8]) -> Result<Tunnelled, Malformed> {
+    let outer = parse::parse(frame)?;
+    let mut found = Tunnelled {
+        outer,
+        tunnels: [None; MAX_TUNNELS],
+        stopped: None,
+    };
+    let mut at = outer;
+    for slot in &mut found.tunnels {
+        match at.tunnel(frame) {
+            Ok(tunnel) => *slot = tunnel,
+            Err(reason) => found.stopped = Some(reason),
+        }
+        match slot.and_then(|tunnel| tunnel.inner) {
+            Some(inner) => at = inner,
+            None => return Ok(found),
+        }
+    }
+    if at.tunnel(frame) != Ok(None) {
+        found.stopped = Some(Malformed::TooDeep(Layer::Tunnel));
+    }
+    Ok(found)
+}
+
+/// A tunnel's header, as its protocol sees it.
+struct Opened {
+    kind: Kind,
+    id: Option<u32>,
+    /// Length in bytes of the tunnel's own header.
+    header_len: usize,
+    /// What it carries, where that is known.
+    carries: Option<EtherType>,
+}
+
+impl Headers {
+    /// Takes one step inside: `Ok(None)` where this is no tunnel, or a fragment of one. `frame`
+    /// is the one that was parsed.
+    pub fn tunnel(&self, frame: &[u8]) -> Result<Option<Tunnel>, Malformed> {
+        let within = |start: usize| frame.get(start..self.end);
+        if matches!(self.ethertype, EtherType::MPLS | EtherType::MPLS_UPSTREAM) {
+            let Some(bytes) = within(self.l3) else {
+                return Ok(None);
+            };
+            return step(frame, self.l3, self.end, open_mpls(bytes)?).map(Some);
+        }
+        let (Some(l4), Some(protocol), false) = (self.l4, self.protocol, self.is_fragment) else {
+            return Ok(None);
+        };
+        let Some(segment) = within(l4) else {
+            return Ok(None);
+        };
+        let (header, end, opened) = match (protocol, self.ports) {
+            (protocol::UDP, Some((_, port @ (vxlan::PORT | geneve::PORT | gtpu::PORT)))) => {
+                let udp = Udp::new_checked(segment)?;
+                let (opened, len) = open_udp(port, udp.payload())?;
+                let header = l4 + udp::HEADER_LEN;
+                (header, header + len, opened)
+            }
+            (protocol::GRE, _) => (l4, self.end, open_gre(segment)?),
+            (protocol::IPV4, _) => (l4, self.end, open_ip(EtherType::IPV4)),
+            (protocol::IPV6, _) => (l4, self.end, open_ip(EtherType::IPV6)),
+            _ => return Ok(None),
+        };
+        step(frame, header, end, opened).map(Some)
+    }
+}
+
+/// The tunnel in a datagram to one of the three ports, and how many of the bytes are its own.
+fn open_udp(port: u16, payload: &[u8]) -> Result<(Opened, usize), Malformed> {
+    Ok(match port {
+        vxlan::PORT => {
+            let opened = Opened {
+                kind: Kind::Vxlan,
+                id: Some(Vxlan::new_checked(payload)?.vni()),
+                header_len: vxlan::HEADER_LEN,
+                carries: Some(EtherType::TRANSPARENT_ETHERNET),
+            };
+            (opened, payload.len())
+        }
+        geneve::PORT => {
+            let geneve = Geneve::new_checked(payload)?;
+            let opened = Opened {
+                kind: Kind::Geneve,
+                id: Some(geneve.vni()),
+                header_len: geneve.header_len(),
+                carries: (!geneve.is_control()).then(|| geneve.protocol()),
+            };
+            (opened, payload.len())
+        }
+        _ => {
+            let gtpu = Gtpu::new_checked(payload)?;
+            let opened = Opened {
+                kind: Kind::Gtpu,
+                id: Some(gtpu.teid()),
+                header_len: gtpu.header_len(),
+                carries: gtpu.payload_type(),
+            };
+            (opened, gtpu.len())
+        }
+    })
+}
+
+fn open_gre(segment: &[u8]) -> Result<Opened, Malformed> {
+    let gre = Gre::new_checked(segment)?;
+    Ok(Opened {
+        kind: Kind::Gre,
+        id: gre.key(),
+        header_len: gre.header_len(),
+        carries: Some(gre.protocol()),
+    })
+}
+
+fn open_mpls(bytes: &[u8]) -> Result<Opened, Malformed> {
+    let stack = LabelStack::new_checked(bytes)?;
+    Ok(Opened {
+        kind: Kind::Mpls,
+        id: Some(stack.bottom().label()),
+        header_len: stack.header_len(),
+        carries: stack.payload_type(),
+    })
+}
+
+fn open_ip(version: EtherType) -> Opened {
+    Opened {
+        kind: Kind::Ip,
+        id: None,
+        header_len: 0,
+        carries: Some(version),
+    }
+}
+
+/// Parses what the tunnel carries; its header is at `header`, what it carries ends at `end`.
+fn step(frame: &[u8], header: usize, end: usize, opened: Opened) -> Result<Tunnel, Malformed> {
+    let (frame, payload) = (&frame[..end], header + opened.header_len);
+    let (l2, inner) = match opened.carries {
+        Some(EtherType::TRANSPARENT_ETHERNET) => {
+            let packet = vlan::untagged(&frame[payload..])?;
+            let l3 = payload + packet.offset;
+            let inner = packet_at(frame, packet.ethertype, l3, packet.outer_tci)?;
+            (Some(payload), Some(inner))
+        }
+        Some(ethertype) => (None, Some(packet_at(frame, ethertype, payload, None)?)),
+        None => (None, None),
+    };
+    Ok(Tunnel {
+        kind: opened.kind,
+        id: opened.id,
+        header,
+        l2,
+        inner,
+    })
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Vxlan => "VXLAN",
+            Kind::Geneve => "Geneve",
+            Kind::Gtpu => "GTP-U",
+            Kind::Gre => "GRE",
+            Kind::Mpls => "MPLS",
+            Kind::Ip => "IP in IP",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

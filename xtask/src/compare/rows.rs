@@ -153,6 +153,8 @@ pub(super) const ROWS: &[Row] = &[
     on_input("acl.classify.100",        Some(1.5)),
     on_input("acl.classify.1k",         Some(1.5)),
     on_input("acl.classify.10k",        Some(1.5)),
+    on_input("acl.classify.1k.fw",      None),
+    on_input("acl.classify.10k.fw",     None),
     on_input("acl.update.10k",          Some(100.0)),
     veth("veth.af_packet.rx.64", Driver::AfPacket, false),
     veth("veth.af_packet.tx.64", Driver::AfPacket, true),

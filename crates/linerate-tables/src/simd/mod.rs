@@ -6,6 +6,6 @@
 //! the tests run each level that the CPU has (`Isa::detect().levels()`).
 #![allow(unsafe_code)]
 
+pub(crate) mod acl;
 pub(crate) mod exact;
 pub(crate) mod rss;
-pub(crate) mod acl;

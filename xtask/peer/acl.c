@@ -6,7 +6,6 @@
 // value; per packet u32 src, dst, u16 src port, dst port, u8 protocol, 3 bytes of 0.
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <rte_acl.h>
@@ -196,13 +195,10 @@ int acl_row(const struct ask *ask, struct answer *answer)
 {
 	if (load(ask->input) != 0)
 		return -1;
-	uint64_t start = rte_rdtsc_precise();
 	if (rte_acl_build(acl, &config) != 0) {
 		fprintf(stderr, "peer: rte_acl_build failed\n");
 		return -1;
 	}
-	fprintf(stderr, "peer: built %u rules in %.1f ms\n", rules_count, ns_per(rte_rdtsc_precise() - start, 1) / 1e6);
-	if (getenv("DUMP")) rte_acl_dump(acl);
 	answer->memory = packets;
 	if (strncmp(ask->row, "acl.classify.", 13) == 0)
 		return classify_row(ask, answer);

@@ -249,6 +249,50 @@ pub enum TableError {
         reason: String,
     },
     // --- acl
+    /// A rule asks for what cannot be.
+    #[error("rule of priority {priority}: {reason}")]
+    AclRule {
+        /// Its priority.
+        priority: u32,
+        /// Why not.
+        reason: crate::acl::RuleError,
+    },
+    /// A rule's match and categories are those of another: one of the two could never win.
+    #[error(
+        "rule of priority {priority} asks what the rule of priority {other} asks: remove that first"
+    )]
+    AclDuplicate {
+        /// The new rule's priority.
+        priority: u32,
+        /// The priority of the one in the table.
+        other: u32,
+    },
+    /// There is no rule to remove or to count.
+    #[error("no rule with this match is in categories {categories:#x}: name all it was added with")]
+    AclNoSuchRule {
+        /// The categories asked for.
+        categories: u16,
+    },
+    /// The table would exceed its memory budget.
+    #[error(
+        "an access list of {rules} rules may need {needed} bytes, its budget is {budget}: raise it, or use fewer rules"
+    )]
+    AclBudget {
+        /// How many rules there would be.
+        rules: usize,
+        /// What they may need.
+        needed: usize,
+        /// What there may be.
+        budget: usize,
+    },
+    /// A line of a rule file is not a rule; nothing was loaded.
+    #[error("line {line}: {reason}")]
+    AclFile {
+        /// The line's number, the first being 1.
+        line: usize,
+        /// Why it is not.
+        reason: crate::acl::LineError,
+    },
     // --- flow, wheel
     /// More timers than a wheel's links can number.
     #[error(

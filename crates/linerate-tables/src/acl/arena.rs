@@ -86,18 +86,16 @@ impl<T: Copy> Arena<T> {
     pub(super) fn give(&mut self, start: u32, len: usize) {
         self.free[len.next_power_of_two().trailing_zeros() as usize].push(start);
     }
-}
 
-impl<T: Copy> Clone for Arena<T> {
-    /// A copy; where there is no memory for it, this panics, as [`Vec`]'s aborts.
-    fn clone(&self) -> Self {
-        let elements = HugeArray::from_fn(self.name, self.elements.len(), |at| self.elements[at]);
-        Self {
+    /// Another arena with the same content.
+    pub(super) fn copy(&self) -> Result<Self, MemError> {
+        let element = |at: usize| self.elements[at];
+        Ok(Self {
             name: self.name,
-            elements: elements.unwrap_or_else(|error| panic!("{error}")),
+            elements: HugeArray::from_fn(self.name, self.elements.len(), element)?,
             empty: self.empty,
             used: self.used,
             free: self.free.clone(),
-        }
+        })
     }
 }

@@ -108,6 +108,12 @@ impl<const W: usize> Block<W> {
         slots: [0; LANES],
     };
 
+    /// Whether the run goes on in the next block.
+    #[inline(always)]
+    pub(crate) fn goes_on(&self) -> bool {
+        self.slots[LANES - 1] & RUN_GOES_ON != 0
+    }
+
     /// Reads a lane; its slot is without [`RUN_GOES_ON`].
     pub(super) fn lane(&self, lane: usize) -> Lane<W> {
         Lane {

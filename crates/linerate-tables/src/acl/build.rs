@@ -11,23 +11,30 @@
 //! the cost of a leaf of 8, one block, is not lowered by splitting it.
 
 use super::block::{LANES, Lane};
+use super::generate::{Random, inside};
+use super::key::PacketKey;
 use super::rules::Rules;
-use super::tree::{COPIES, DEPTH, LEAF_BLOCKS, Tree, Trees, children};
+use super::tree::{DEPTH, LEAF_BLOCKS, MOST_COPIES, Tree, Trees, children};
 use super::window::{Ternary, WINDOWS};
 use linerate_core::MemError;
 
 /// The most trees; each costs every packet a walk.
-const TREES: usize = 4;
-/// So few rules are better looked through than given a tree.
-const LAST: usize = 2 * LANES;
+pub(super) const TREES: usize = 8;
+/// So few rules, for each tree there is, are better looked through than given a tree.
+const LAST: usize = 4 * LANES;
 /// Bits are chosen by a sample of at most so many rules.
 const SAMPLE: usize = 1024;
 /// A node picks at most so many bits.
 const NODE_BITS: usize = 13;
+/// The most leaves of a tree that one rule may lie in: both are tried, and the cheaper trees kept.
+/// Many copies save trees, few keep the leaves short.
+const COPIES: [usize; 2] = [MOST_COPIES / 2, MOST_COPIES];
+/// Packets by which they are judged.
+const TRIED: usize = 1024;
 /// Children may hold so many times the rules of their node, together.
 const GROWTH: f64 = 1.6;
 /// A bit must lower the measure at least to this part of it.
-const WORTH: f64 = 0.93;
+const WORTH: f64 = 0.97;
 
 /// What one tree is made of.
 struct Build<'a, const W: usize> {
@@ -38,46 +45,103 @@ struct Build<'a, const W: usize> {
 }
 
 impl<const W: usize> Trees<W> {
-    /// Fills trees without rules with all of them. O(n log n).
-    pub(super) fn build(&mut self, rules: &Rules<W>) -> Result<(), MemError> {
-        let mut left: Vec<u32> = rules.slots_in_order();
-        while left.len() > LAST && self.trees.len() < TREES {
+    /// Trees for these rules. O(n log n).
+    pub(super) fn build(rules: &Rules<W>) -> Result<Self, MemError> {
+        let slots = rules.slots_in_order();
+        let packets: Vec<PacketKey<W>> = match slots.len() as u64 {
+            0 => Vec::new(),
+            many => {
+                let mut random = Random::new(many);
+                let mut slot = || slots[random.below(many) as usize];
+                let drawn: Vec<u32> = (0..TRIED).map(|_| slot()).collect();
+                let matches = drawn.iter().map(|slot| &rules.rule(*slot).matching);
+                matches.map(|rule| inside(rule, &mut random)).collect()
+            }
+        };
+        let few = Self::build_with(COPIES[0], &slots, rules)?;
+        let many = Self::build_with(COPIES[1], &slots, rules)?;
+        match few.cost(&packets, rules) < many.cost(&packets, rules) {
+            true => Ok(few),
+            false => Ok(many),
+        }
+    }
+
+    fn build_with(copies: usize, slots: &[u32], rules: &Rules<W>) -> Result<Self, MemError> {
+        let mut trees = Self::new(rules.len(), copies)?;
+        let mut left = slots.to_vec();
+        while trees.trees.len() < TREES && left.len() > LAST * trees.trees.len().max(1) {
             let mut build = Build {
-                trees: self,
+                trees: &mut trees,
                 rules,
                 spilled: Vec::new(),
             };
             let Some(tree) = build.tree(&left)? else {
                 break;
             };
-            let mut spilled = build.spilled;
-            self.trees.push(tree);
-            spilled.sort_unstable_by_key(|slot| rules.order(*slot));
-            spilled.dedup();
-            left = spilled;
+            left = build.spilled;
+            left.sort_unstable_by_key(|slot| rules.order(*slot));
+            left.dedup();
+            trees.trees.push(tree);
         }
         let lanes: Vec<Lane<W>> = left.iter().map(|slot| rules.lane(*slot)).collect();
-        self.reserve(0, 2 * lanes.len().div_ceil(LANES))?;
-        self.set_lanes(self.last, &lanes);
-        Ok(())
+        trees.reserve(0, 2 * lanes.len().div_ceil(LANES))?;
+        trees.set_lanes(trees.last, &lanes);
+        Ok(trees)
     }
 
-    /// Makes a leaf a node, where that is better, that picks at most so many bits. Returns the
-    /// depth of the deepest leaf.
+    /// What a lookup of these packets costs, in cycles or so each: 2 for a node, 3 for a block,
+    /// 4 more for each block behind the first (a branch that is hard to foretell).
+    fn cost(&self, packets: &[PacketKey<W>], rules: &Rules<W>) -> u64 {
+        let mut cost = 0;
+        for packet in packets {
+            let windows = packet.windows();
+            let mut best = u64::MAX;
+            let roots = self.trees.iter().map(|tree| tree.root);
+            for root in roots.chain([self.last]) {
+                let mut node = self.nodes()[root as usize];
+                while !node.is_leaf() {
+                    node = self.nodes()[node.child(&windows) as usize];
+                    cost += 2;
+                }
+                let mut run = node.info as usize;
+                loop {
+                    let block = &self.blocks()[run];
+                    cost += 3;
+                    if let lanes @ 1.. = block.matching(packet) {
+                        let first = block.lane(lanes.trailing_zeros() as usize);
+                        best = best.min(rules.order(first.rule()));
+                        break;
+                    }
+                    run += 1;
+                    if !block.goes_on() || rules.order(self.blocks()[run].lane(0).rule()) > best {
+                        break;
+                    }
+                    cost += 4;
+                }
+            }
+        }
+        cost
+    }
+
+    /// Makes a leaf a node, where that is better, that picks at most so many bits and has leaves
+    /// below it.
     pub(super) fn split(
         &mut self,
         node: u32,
-        depth: u32,
         bits: usize,
         rules: &Rules<W>,
-    ) -> Result<u32, MemError> {
+    ) -> Result<(), MemError> {
         let slots: Vec<u32> = self.lanes(node).iter().map(Lane::rule).collect();
         let mut build = Build {
             trees: self,
             rules,
             spilled: Vec::new(),
         };
-        build.below(node, depth, &slots, bits, false)
+        if let Some(choice) = build.choose(&slots, bits) {
+            build.trees.set_lanes(node, &[]);
+            build.branch(node, DEPTH - 1, &slots, &choice, false)?;
+        }
+        Ok(())
     }
 }
 
@@ -97,33 +161,34 @@ impl<const W: usize> Build<'_, W> {
         let Some(choice) = self.choose(&focus, NODE_BITS) else {
             return Ok(None);
         };
+        let most = self.trees.most_copies;
         let copies = |slot: &u32| {
             let care = self.rules.ternary(*slot).care[choice.window];
             1usize << (choice.mask & !care).count_ones()
         };
         let (taken, spilled): (Vec<u32>, Vec<u32>) =
-            slots.iter().partition(|slot| copies(slot) <= COPIES);
+            slots.iter().partition(|slot| copies(slot) <= most);
         self.spilled = spilled;
         self.trees.reserve(1, 0)?;
         let root = self.trees.leaf();
-        let depth = self.branch(root, 0, &taken, &choice, NODE_BITS, true)?;
-        Ok(Some(Tree { root, depth }))
+        self.branch(root, 0, &taken, &choice, true)?;
+        Ok(Some(Tree { root }))
     }
 
-    /// Gives a leaf these rules, as a node where that is better.
+    /// Gives a leaf without rules these, as a node where that is better.
     fn below(
         &mut self,
         node: u32,
         depth: u32,
         slots: &[u32],
-        bits: usize,
         may_spill: bool,
-    ) -> Result<u32, MemError> {
-        if slots.len() > LANES && depth < DEPTH {
-            if let Some(choice) = self.choose(slots, bits) {
-                self.trees.set_lanes(node, &[]);
-                return self.branch(node, depth, slots, &choice, bits, may_spill);
-            }
+    ) -> Result<(), MemError> {
+        let choice = match slots.len() > LANES && depth < DEPTH {
+            true => self.choose(slots, NODE_BITS),
+            false => None,
+        };
+        if let Some(choice) = choice {
+            return self.branch(node, depth, slots, &choice, may_spill);
         }
         let fit = match may_spill {
             true => slots.len().min(LANES * LEAF_BLOCKS),
@@ -137,19 +202,18 @@ impl<const W: usize> Build<'_, W> {
         self.trees
             .reserve(0, lanes.len().div_ceil(LANES).next_power_of_two())?;
         self.trees.set_lanes(node, &lanes);
-        Ok(depth)
+        Ok(())
     }
 
-    /// Makes a leaf a node that picks the chosen bits, and gives its children the rules.
+    /// Makes a leaf without rules a node that picks the chosen bits, and gives its children the rules.
     fn branch(
         &mut self,
         node: u32,
         depth: u32,
         slots: &[u32],
         choice: &Choice,
-        bits: usize,
         may_spill: bool,
-    ) -> Result<u32, MemError> {
+    ) -> Result<(), MemError> {
         let many = 1 << choice.mask.count_ones();
         self.trees.reserve(many, 0)?;
         let branch = self.trees.branch(node, choice.window, choice.mask);
@@ -159,12 +223,10 @@ impl<const W: usize> Build<'_, W> {
                 lists[(child - branch.base) as usize].push(*slot);
             }
         }
-        let mut deepest = depth + 1;
         for (child, slots) in (branch.base..).zip(lists) {
-            let below = self.below(child, depth + 1, &slots, bits, may_spill)?;
-            deepest = deepest.max(below);
+            self.below(child, depth + 1, &slots, may_spill)?;
         }
-        Ok(deepest)
+        Ok(())
     }
 
     /// The best bits for these rules, if any are good; so many at most that there are not more

@@ -183,8 +183,9 @@ impl Family {
         let shape = self.shape();
         // How many networks the addresses come from decides how far rules share and nest.
         let networks = (count / 6).max(8);
-        let src: Vec<u128> = (0..networks).map(|_| network(&mut random)).collect();
-        let dst: Vec<u128> = (0..networks).map(|_| network(&mut random)).collect();
+        let tops = 32 + count as u64 / 64;
+        let mut pool = || -> Vec<u128> { (0..networks).map(|_| network(tops, &mut random)).collect() };
+        let (src, dst) = (pool(), pool());
         let mut seen = std::collections::HashSet::new();
         let mut matches = Vec::new();
         while matches.len() < count {
@@ -221,9 +222,9 @@ impl Family {
     }
 }
 
-/// An address whose first 16 bits come from few networks, the next from some.
-fn network(random: &mut Random) -> u128 {
-    let top = random.below(48) * 0x0523 + 0x0a00;
+/// An address whose first 16 bits are one of `tops`.
+fn network(tops: u64, random: &mut Random) -> u128 {
+    let top = random.below(tops) * 0x9e37 + 0x0a00;
     let low = random.bits() as u128;
     u128::from(top as u16) << 112 | low << 40 | u128::from(random.bits() >> 24)
 }

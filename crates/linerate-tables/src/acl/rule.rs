@@ -120,6 +120,15 @@ impl Range {
     }
 }
 
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.low == self.high {
+            true => write!(f, "{}", self.low),
+            false => write!(f, "{} to {}", self.low, self.high),
+        }
+    }
+}
+
 /// Bits that must be set, bits that must not, and bits that do not matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bits {
@@ -163,6 +172,12 @@ impl Bits {
     /// Whether `value` has them.
     pub fn contains(&self, value: u16) -> bool {
         (value ^ self.value) & self.mask == 0
+    }
+}
+
+impl fmt::Display for Bits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}/{:#x}", self.value, self.mask)
     }
 }
 

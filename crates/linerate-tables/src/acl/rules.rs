@@ -8,9 +8,9 @@ use super::window::Ternary;
 
 /// What a lookup needs of the rule that won.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Record {
+pub(crate) struct Record {
     /// Priority in the high half, when it was added in the low one: the smallest wins.
-    pub(super) order: u64,
+    pub(crate) order: u64,
     pub(super) value: u32,
     pub(super) categories: u16,
 }
@@ -84,9 +84,9 @@ impl<const W: usize> Rules<W> {
         slots
     }
 
-    /// Whether there is room for one more.
-    pub(super) fn has_room(&self) -> bool {
-        !self.free.is_empty() || self.records.len() < SLOT as usize
+    /// Whether there is room for so many more.
+    pub(super) fn has_room(&self, more: usize) -> bool {
+        self.records.len() + more <= self.free.len() + SLOT as usize
     }
 
     /// Adds a rule that is not there yet; there must be room.
@@ -145,5 +145,14 @@ impl<const W: usize> Rules<W> {
             + self.rules.capacity() * size_of::<Rule<W>>()
             + self.free.capacity() * size_of::<u32>()
             + self.by_match.capacity() * entry * 8 / 7
+    }
+
+    /// No less than what [`bytes`](Self::bytes) is with so many rules more: all of it doubles.
+    pub(super) fn bytes_with(&self, more: usize) -> usize {
+        let fits = self.records.len() + more <= self.free.len() + self.records.capacity();
+        match fits && self.len() + more <= self.by_match.capacity() {
+            true => self.bytes(),
+            false => self.bytes() * 2 + more * 2 * size_of::<(Rule<W>, Rule<W>)>(),
+        }
     }
 }

@@ -9,19 +9,22 @@
 use super::arena::Arena;
 use super::block::{Block, LANES, Lane, RUN_GOES_ON};
 use super::rules::Rules;
-use super::window::{Ternary, extract};
+use super::window::{Ternary, Windows, extract};
 use linerate_core::MemError;
 
 /// The most leaves of a tree that one rule may lie in.
-pub(super) const COPIES: usize = 16;
+pub(super) const MOST_COPIES: usize = 16;
 /// The most blocks of a leaf of a tree; the last leaf has no such bound.
 pub(super) const LEAF_BLOCKS: usize = 4;
-/// The most nodes between a root and a leaf, both included.
+/// The most nodes above a leaf, as trees are built; adding rules makes them deeper.
 pub(super) const DEPTH: u32 = 8;
 /// The most bits that a node picks where a leaf is split.
-const SPLIT_BITS: usize = 4;
-/// Blocks and nodes that one insertion may take: each copy splits a leaf, and its children too.
-const HEADROOM: usize = 4 * COPIES << SPLIT_BITS;
+const SPLIT_BITS: usize = 3;
+/// Nodes that one insertion may take: each copy splits a leaf.
+const NODES: usize = MOST_COPIES << SPLIT_BITS;
+/// Blocks that one insertion may take: the rules of a split leaf, once or twice each, in runs that
+/// are rounded up to a power of two, and one more for each child.
+const BLOCKS: usize = MOST_COPIES * (4 * LEAF_BLOCKS + (1 << SPLIT_BITS));
 /// The block of all leaves without rules; it is never written.
 const NO_RULES: u32 = 0;
 
@@ -42,8 +45,13 @@ impl Node {
         info: NO_RULES,
     };
 
-    fn is_leaf(&self) -> bool {
+    pub(super) fn is_leaf(&self) -> bool {
         self.mask == 0
+    }
+
+    /// Where a packet goes next.
+    pub(super) fn child(&self, windows: &Windows) -> u32 {
+        self.base + extract(windows[self.info as usize], self.mask) as u32
     }
 }
 
@@ -51,23 +59,23 @@ impl Node {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tree {
     pub(super) root: u32,
-    /// Nodes above the deepest leaf.
-    pub(super) depth: u32,
 }
 
 /// All trees of a table, and the last leaf.
-#[derive(Clone)]
 pub(super) struct Trees<const W: usize> {
     nodes: Arena<Node>,
     blocks: Arena<Block<W>>,
     pub(super) trees: Vec<Tree>,
     /// The last leaf's node.
     pub(super) last: u32,
+    pub(super) most_copies: usize,
 }
 
 impl<const W: usize> Trees<W> {
-    /// Only the last leaf, without rules; room for `rules` of them.
-    pub(super) fn new(rules: usize) -> Result<Self, MemError> {
+    /// Only the last leaf, without rules; room for about `rules` of them.
+    pub(super) fn new(rules: usize, most_copies: usize) -> Result<Self, MemError> {
+        let nodes = (NODES + rules / 2).next_power_of_two();
+        let blocks = (BLOCKS + rules / 4).next_power_of_two();
         let mut trees = Self {
             nodes: Arena::new(
                 "acl nodes",
@@ -79,12 +87,25 @@ impl<const W: usize> Trees<W> {
                 (HEADROOM + rules / 4).next_power_of_two(),
                 Block::EMPTY,
             )?,
+            nodes: Arena::new("acl nodes", nodes, Node::EMPTY)?,
+            blocks: Arena::new("acl blocks", blocks, Block::EMPTY)?,
             trees: Vec::new(),
             last: 0,
+            most_copies,
         };
         trees.blocks.take(1); // NO_RULES
         trees.last = trees.leaf();
         Ok(trees)
+    }
+
+    /// Others with the same content.
+    pub(super) fn copy(&self) -> Result<Self, MemError> {
+        Ok(Self {
+            nodes: self.nodes.copy()?,
+            blocks: self.blocks.copy()?,
+            trees: self.trees.clone(),
+            ..*self
+        })
     }
 
     /// All nodes.
@@ -115,10 +136,13 @@ impl<const W: usize> Trees<W> {
         self.nodes.bytes_with(nodes) + self.blocks.bytes_with(blocks)
     }
 
-    /// Nodes and blocks that an insertion may need.
-    pub(super) fn headroom(&self) -> (usize, usize) {
-        let last = self.run_blocks(self.nodes()[self.last as usize].info);
-        (HEADROOM, HEADROOM + 4 * last.next_power_of_two())
+    /// Nodes and blocks that so many insertions may need.
+    pub(super) fn headroom(&self, insertions: usize) -> (usize, usize) {
+        let last = self.run_blocks(self.last_start()) + insertions;
+        (
+            NODES * insertions,
+            BLOCKS * insertions + 2 * last.next_power_of_two(),
+        )
     }
 
     /// Makes sure that so many nodes and blocks can be taken.
@@ -156,9 +180,8 @@ impl<const W: usize> Trees<W> {
     }
 
     fn run_blocks(&self, start: u32) -> usize {
-        let goes_on = |block: &&Block<W>| block.slots[LANES - 1] & RUN_GOES_ON != 0;
         let blocks = &self.blocks.elements()[start as usize..];
-        1 + blocks.iter().take_while(goes_on).count()
+        1 + blocks.iter().take_while(|block| block.goes_on()).count()
     }
 
     /// The rules of a leaf, in order.
@@ -213,7 +236,7 @@ impl<const W: usize> Trees<W> {
         let mut copies = 0;
         for child in children(&at, rule) {
             copies += self.copies(child, rule)?;
-            if copies > COPIES {
+            if copies > self.most_copies {
                 return None;
             }
         }
@@ -224,11 +247,9 @@ impl<const W: usize> Trees<W> {
     pub(super) fn insert(&mut self, slot: u32, rules: &Rules<W>) -> Result<(), MemError> {
         let (lane, ternary) = (rules.lane(slot), rules.ternary(slot));
         for at in 0..self.trees.len() {
-            let tree = self.trees[at];
-            if self.copies(tree.root, &ternary).is_some() {
-                let depth = self.insert_below(tree.root, 0, &lane, &ternary, rules)?;
-                self.trees[at].depth = depth.max(tree.depth);
-                return Ok(());
+            let root = self.trees[at].root;
+            if self.copies(root, &ternary).is_some() {
+                return self.insert_below(root, &lane, &ternary, rules);
             }
         }
         self.insert_lane(self.last, &lane, rules);
@@ -238,25 +259,22 @@ impl<const W: usize> Trees<W> {
     fn insert_below(
         &mut self,
         node: u32,
-        depth: u32,
         lane: &Lane<W>,
         rule: &Ternary,
         rules: &Rules<W>,
-    ) -> Result<u32, MemError> {
+    ) -> Result<(), MemError> {
         let at = self.nodes()[node as usize];
         if at.is_leaf() {
             let many = self.insert_lane(node, lane, rules);
             return match many > LANES && many % LANES == 1 {
-                true => self.split(node, depth, SPLIT_BITS, rules),
-                false => Ok(depth),
+                true => self.split(node, SPLIT_BITS, rules),
+                false => Ok(()),
             };
         }
-        let mut deepest = depth;
         for child in children(&at, rule) {
-            let below = self.insert_below(child, depth + 1, lane, rule, rules)?;
-            deepest = deepest.max(below);
+            self.insert_below(child, lane, rule, rules)?;
         }
-        Ok(deepest)
+        Ok(())
     }
 
     /// Takes a rule out of all leaves that it is in.

@@ -1,10 +1,13 @@
 //! Access list kernels: down a tree, and through the blocks of a leaf.
 
+use std::hint::select_unpredictable;
+
 use linerate_core::arch::prefetch_read;
 use linerate_core::env::Isa;
 
-use crate::acl::block::{Block, LANES, RUN_GOES_ON};
+use crate::acl::block::{Block, LANES, RUN_GOES_ON, SLOT};
 use crate::acl::key::PacketKey;
+use crate::acl::rules::Record;
 use crate::acl::tree::Node;
 use crate::acl::window::{WINDOWS, Windows, extract};
 
@@ -16,15 +19,20 @@ pub(crate) const GROUP: usize = 32;
 pub(crate) type Descend<const W: usize> =
     fn(&[Node], &[Block<W>], u32, &[Windows], &mut [u32; GROUP]);
 
-/// `scan(blocks, packets, at)`: each `at[i]`, the first block of a run, becomes the slot of the first
-/// lane in it that matches packet `i`, or 0.
-pub(crate) type Scan<const W: usize> = fn(&[Block<W>], &[PacketKey<W>], &mut [u32]);
+/// `scan(blocks, records, packets, orders, at)`: each `at[i]`, the first block of a run, becomes the
+/// slot of the first lane in it that matches packet `i`, or 0. A run is left where its next block
+/// begins with a rule that does not win over `orders[i]`.
+pub(crate) type Scan<const W: usize> =
+    fn(&[Block<W>], &[Record], &[PacketKey<W>], &[u64; GROUP], &mut [u32]);
+/// Which lanes of a block match a packet, as [`Block::matching`].
+pub(crate) type Matching<const W: usize> = fn(&Block<W>, &PacketKey<W>) -> u32;
 
 /// The kernels of one level.
 #[derive(Clone, Copy)]
 pub(crate) struct Kernels<const W: usize> {
     pub(crate) descend: Descend<W>,
     pub(crate) scan: Scan<W>,
+    pub(crate) matching: Matching<W>,
 }
 
 impl<const W: usize> Kernels<W> {
@@ -39,7 +47,11 @@ impl<const W: usize> Kernels<W> {
                         x86::descend(nodes, blocks, root, windows, at)
                     },
                     // SAFETY: as above.
-                    scan: |blocks, packets, at| unsafe { x86::scan_avx512(blocks, packets, at) },
+                    scan: |blocks, records, packets, orders, at| unsafe {
+                        x86::scan_avx512(blocks, records, packets, orders, at)
+                    },
+                    // SAFETY: as above.
+                    matching: |block, packet| unsafe { x86::matching(block, packet) },
                 };
             }
             Isa::Avx2 => {
@@ -49,7 +61,11 @@ impl<const W: usize> Kernels<W> {
                         x86::descend(nodes, blocks, root, windows, at)
                     },
                     // SAFETY: as above.
-                    scan: |blocks, packets, at| unsafe { x86::scan_avx2(blocks, packets, at) },
+                    scan: |blocks, records, packets, orders, at| unsafe {
+                        x86::scan_avx2(blocks, records, packets, orders, at)
+                    },
+                    // SAFETY: as above.
+                    matching: |block, packet| unsafe { x86::matching(block, packet) },
                 };
             }
             Isa::Baseline => {}
@@ -59,7 +75,10 @@ impl<const W: usize> Kernels<W> {
             descend: |nodes, blocks, root, windows, at| {
                 descend(nodes, blocks, root, windows, at, extract)
             },
-            scan: |blocks, packets, at| scan(blocks, packets, at, Block::matching),
+            scan: |blocks, records, packets, orders, at| {
+                scan(blocks, records, packets, orders, at, Block::matching)
+            },
+            matching: Block::matching,
         }
     }
 }
@@ -103,20 +122,26 @@ fn descend<const W: usize>(
 #[inline(always)]
 fn scan<const W: usize>(
     blocks: &[Block<W>],
+    records: &[Record],
     packets: &[PacketKey<W>],
+    orders: &[u64; GROUP],
     at: &mut [u32],
     matching: impl Fn(&Block<W>, &PacketKey<W>) -> u32,
 ) {
-    for (at, packet) in at.iter_mut().zip(packets) {
+    for ((at, packet), order) in at.iter_mut().zip(packets).zip(orders) {
         let mut run = *at as usize;
         *at = loop {
             let block = &blocks[run];
             let lanes = matching(block, packet);
-            let first = block.slots[lanes.trailing_zeros() as usize % LANES] & !RUN_GOES_ON;
-            if lanes != 0 || block.slots[LANES - 1] & RUN_GOES_ON == 0 {
-                break if lanes != 0 { first } else { 0 };
+            if lanes == 0 && block.goes_on() {
+                run += 1;
+                let next = blocks[run].slots[0] & SLOT;
+                if records[next as usize].order <= *order {
+                    continue;
+                }
             }
-            run += 1;
+            let first = block.slots[lanes.trailing_zeros() as usize % LANES] & !RUN_GOES_ON;
+            break select_unpredictable(lanes != 0, first, 0);
         };
     }
 }
@@ -134,37 +159,41 @@ mod x86 {
         windows: &[Windows],
         at: &mut [u32; GROUP],
     ) {
-        // SAFETY: this function has BMI2, and the closure is only called in it.
-        let extract = |value, mask| unsafe { _pext_u64(value, mask) };
-        super::descend(nodes, blocks, root, windows, at, extract);
+        super::descend(nodes, blocks, root, windows, at, |value, mask| {
+            _pext_u64(value, mask)
+        });
     }
 
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
     pub(super) fn scan_avx2<const W: usize>(
         blocks: &[Block<W>],
+        records: &[Record],
         packets: &[PacketKey<W>],
+        orders: &[u64; GROUP],
         at: &mut [u32],
     ) {
-        super::scan(blocks, packets, at, |block, packet| {
-            // SAFETY: this function has AVX2, and the closure is only called in it.
-            let differs = unsafe { differs(block, packet) };
-            // SAFETY: as above.
-            unsafe { none_avx2(differs) }
+        super::scan(blocks, records, packets, orders, at, |block, packet| {
+            none_avx2(differs(block, packet))
         });
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,bmi1,bmi2,popcnt")]
     pub(super) fn scan_avx512<const W: usize>(
         blocks: &[Block<W>],
+        records: &[Record],
         packets: &[PacketKey<W>],
+        orders: &[u64; GROUP],
         at: &mut [u32],
     ) {
-        super::scan(blocks, packets, at, |block, packet| {
-            // SAFETY: this function has AVX2, and the closure is only called in it.
-            let differs = unsafe { differs(block, packet) };
-            // SAFETY: it has AVX-512 F and VL, too.
-            u32::from(unsafe { _mm256_testn_epi32_mask(differs, differs) })
+        super::scan(blocks, records, packets, orders, at, |block, packet| {
+            let differs = differs(block, packet);
+            u32::from(_mm256_testn_epi32_mask(differs, differs))
         });
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn matching<const W: usize>(block: &Block<W>, packet: &PacketKey<W>) -> u32 {
+        none_avx2(differs(block, packet))
     }
 
     /// A bit for each lane that is 0.

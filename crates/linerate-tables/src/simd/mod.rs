@@ -13,4 +13,5 @@ pub(crate) mod exact;
 pub(crate) mod lpm4;
 pub(crate) mod parse;
 pub(crate) mod hash;
+pub(crate) mod exact;
 pub(crate) mod rss;

@@ -70,7 +70,11 @@ impl<const W: usize> fmt::Display for Explanation<W> {
             writeln!(f)?;
         }
         match &self.matched {
-            Some(rule) => writeln!(f, "  priority {} matches: value {}", rule.priority, self.value),
+            Some(rule) => writeln!(
+                f,
+                "  priority {} matches: value {}",
+                rule.priority, self.value
+            ),
             None => writeln!(f, "  no rule matches: value {}", self.value),
         }
     }

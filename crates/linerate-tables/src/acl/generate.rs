@@ -184,7 +184,8 @@ impl Family {
         // How many networks the addresses come from decides how far rules share and nest.
         let networks = (count / 6).max(8);
         let tops = 32 + count as u64 / 64;
-        let mut pool = || -> Vec<u128> { (0..networks).map(|_| network(tops, &mut random)).collect() };
+        let mut pool =
+            || -> Vec<u128> { (0..networks).map(|_| network(tops, &mut random)).collect() };
         let (src, dst) = (pool(), pool());
         let mut seen = std::collections::HashSet::new();
         let mut matches = Vec::new();

@@ -122,7 +122,8 @@ impl<const W: usize> AclWriter<W> {
             return Err(TableError::AclNoSuchRule { categories });
         }
         self.pending.insert(key, None);
-        self.publisher.push(AclChange::Remove(*matching, categories));
+        self.publisher
+            .push(AclChange::Remove(*matching, categories));
         Ok(())
     }
 

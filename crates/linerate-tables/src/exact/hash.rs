@@ -40,8 +40,6 @@ const WORDS: usize = 16;
 /// The hash of keys of one table.
 #[derive(Clone)]
 pub(crate) struct KeyedHash {
-    secret: [u64; WORDS],
-    fold: [u64; 2],
     /// What is added to the words of a key.
     pub(crate) secret: [u32; WORDS],
     /// Odd.
@@ -67,11 +65,6 @@ impl KeyedHash {
     /// The hash of `key`.
     #[inline(always)]
     pub(crate) fn of<const K: usize>(&self, key: &[u8; K]) -> Hash {
-        let mut sum = 0_u128;
-        for block in 0..K.div_ceil(16) {
-            let left = word(key, block * 16).wrapping_add(self.secret[block * 2]);
-            let right = word(key, block * 16 + 8).wrapping_add(self.secret[block * 2 + 1]);
-            sum = sum.wrapping_add(u128::from(left) * u128::from(right));
         let mut sum = 0_u64;
         for at in 0..K.div_ceil(8) {
             let word = word(key, at * 8);
@@ -108,17 +101,10 @@ fn word<const K: usize>(key: &[u8; K], at: usize) -> u64 {
 
 /// A key's hash, and what is taken from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Hash(u64);
 #[repr(transparent)]
 pub(crate) struct Hash(pub(crate) u64);
 
 impl Hash {
-    /// All 64 bits, for a sketch.
-    #[inline(always)]
-    pub(crate) fn bits(self) -> u64 {
-        self.0
-    }
-
     /// Selects the first bucket.
     #[inline(always)]
     pub(super) fn first(self) -> u32 {

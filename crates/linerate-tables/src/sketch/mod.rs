@@ -225,7 +225,7 @@ impl<const K: usize> HeavyHitters<K> {
     /// The key's counter in each row.
     #[inline(always)]
     fn places(&self, key: &[u8; K]) -> [usize; ROWS] {
-        let hash = self.hash.of(key).bits();
+        let hash = self.hash.of(key).0;
         std::array::from_fn(|row| {
             let column = (hash >> (row * 16)) & self.mask;
             row * (self.mask as usize + 1) + column as usize

@@ -235,9 +235,7 @@ fn update(row: &'static str, run: Run) -> Result<Sample, Error> {
     })?;
     let (ns, worst) = timed?;
     let sample = Sample::new(row, ns, "ns", "heap");
-    Ok(sample
-        .with("rules", rules.len())
-        .with("worst_ns", worst))
+    Ok(sample.with("rules", rules.len()).with("worst_ns", worst))
 }
 
 fn prefix(word: u32, len: u8) -> Prefix<1> {

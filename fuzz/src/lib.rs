@@ -9,6 +9,7 @@ mod filter;
 mod headers;
 mod pcap;
 mod segment;
+mod tunnels;
 
 /// A function that panics where an input breaks a promise.
 pub type Target = fn(&[u8]);
@@ -16,6 +17,7 @@ pub type Target = fn(&[u8]);
 /// Every target, by the name of its corpus and its shim.
 pub const TARGETS: &[(&str, Target)] = &[
     ("headers", headers::check),
+    ("tunnels", tunnels::check),
     ("filter", filter::check),
     ("segment", segment::check),
     ("pcap", pcap::check),

@@ -55,6 +55,10 @@ static int measure(const struct ask *ask, struct answer *answer)
 		return lpm6_row(ask, answer);
 	if (starts(row, "acl."))
 		return acl_row(ask, answer);
+	if (starts(row, "wheel."))
+		return timers_row(ask, answer);
+	if (starts(row, "meter."))
+		return meter_row(ask, answer);
 	fprintf(stderr, "peer: no row %s\n", row);
 	return -1;
 }

@@ -163,7 +163,9 @@ impl Headers {
     /// neither IPv4 nor IPv6.
     ///
     /// The ports are zero where the protocol has none, and in every fragment, the first included:
-    /// so all fragments of a datagram have one key (NICs too hash them on addresses alone).
+    /// so all fragments of a datagram have one key (NICs too hash them on addresses alone). Only
+    /// where IPv6 extension headers follow the fragment header do they not: later fragments name
+    /// the extension, the first one what is behind it.
     ///
     /// ```
     /// # use linerate_wire::{FlowKey, FlowKey4, parse};

@@ -4,6 +4,18 @@
 //! `new_checked` is the only place where lengths are tested, and accessors that cannot fail after
 //! it. Nothing is copied, and nothing but a [`filter`] is allocated. Read [`udp`] first: it is the shortest.
 //!
+//! | for | see |
+//! |---|---|
+//! | one header | [`ethernet`], [`vlan`], [`arp`], [`mpls`], [`ipv4`], [`ipv6`], [`icmp`], [`tcp`], [`udp`], [`sctp`], [`vxlan`], [`geneve`], [`gtpu`], [`gre`] |
+//! | a whole frame | [`parse()`], [`parse_tunnelled`] for what is in tunnels, [`Headers::quoted`] for what ICMP errors quote |
+//! | the flow it belongs to | [`Headers::flow_key`], [`Headers::icmp_error_flow`] |
+//! | checksums | [`checksum`] (RFC 1071, RFC 1624), [`crc32c`] |
+//! | what a forwarder does | [`set_macs`], [`vlan::insert`], [`ipv4::Ipv4::decrement_ttl`], [`offload`] |
+//! | which frames | [`filter`] |
+//!
+//! Not read: what ESP, MACsec, PPP, ERSPAN and GTP-C carry, IEEE 802.3 behind its length, IPv6
+//! jumbograms, options of TCP and IPv4 (given as bytes).
+//!
 //! ```
 //! use linerate_wire::{ethernet::MacAddr, set_macs};
 //! let mut frame = [0u8; 64];

@@ -89,7 +89,10 @@ fn quote_at(frame: &[u8], ethertype: EtherType, l3: usize) -> Result<Headers, Ma
 mod tests {
     use super::*;
     use crate::{FlowKey4, FlowKey6, parse};
-    use etherparse::{IpNumber, PacketBuilder};
+    use etherparse::{
+        IpHeaders, IpNumber, Ipv4Header, Ipv6Extensions, Ipv6Header, Ipv6RawExtHeader,
+        LaxSlicedPacket, PacketBuilder,
+    };
     use proptest::prelude::*;
     use std::vec::Vec;
 
@@ -192,6 +195,57 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn quotes_agree_with_etherparse(v6: bool, udp: bool, src: [u8; 16], dst: [u8; 16], ports: (u16, u16), payload: Vec<u8>, options in 0usize..4, len: usize) {
+            let (src4, dst4) = ([src[0], src[1], src[2], src[3]], [dst[0], dst[1], dst[2], dst[3]]);
+            let mut extensions = Ipv6Extensions::default();
+            if options > 0 {
+                let hops = Ipv6RawExtHeader::new_raw(0.into(), &[1; 30][..8 * options - 2]).unwrap();
+                extensions.hop_by_hop_options = Some(hops);
+            }
+            let headers = if v6 {
+                let header = Ipv6Header { source: src, destination: dst, hop_limit: 9, ..Default::default() };
+                IpHeaders::Ipv6(header, extensions)
+            } else {
+                let mut header = Ipv4Header::new(0, 9, IpNumber(0), src4, dst4).unwrap();
+                header.options = [1; 12][..4 * options].try_into().unwrap();
+                IpHeaders::Ipv4(header, Default::default())
+            };
+            let mut quote = Vec::new();
+            let builder = PacketBuilder::ip(headers);
+            if udp {
+                builder.udp(ports.0, ports.1).write(&mut quote, &payload).unwrap();
+            } else {
+                builder.tcp(ports.0, ports.1, 7, 1024).write(&mut quote, &payload).unwrap();
+            }
+            quote.truncate(20 + len % (quote.len() - 19));
+            let frame = error(v6, 3, &quote);
+            let lax = LaxSlicedPacket::from_ip(&quote);
+            match parse(&frame).unwrap().quoted(&frame) {
+                Ok(Some(quoted)) => {
+                    prop_assert_eq!(quoted.ports, Some(ports));
+                    let net = lax.unwrap().net.unwrap();
+                    let ip = net.ip_payload_ref().unwrap();
+                    prop_assert_eq!(&frame[quoted.l4.unwrap()..quoted.end], ip.payload);
+                    prop_assert_eq!(quoted.protocol, Some(ip.ip_number.0));
+                    let key = if v6 {
+                        FlowKey::V6(FlowKey6::new(src, dst, ports.0, ports.1, ip.ip_number.0))
+                    } else {
+                        FlowKey::V4(FlowKey4::new(src4, dst4, ports.0, ports.1, ip.ip_number.0))
+                    };
+                    prop_assert_eq!(quoted.flow_key(&frame), Some(key));
+                }
+                Ok(None) => prop_assert!(false, "it is an error"),
+                // Cut inside its IP headers, or less than four bytes behind them.
+                Err(_) => {
+                    let net = lax.ok().and_then(|lax| lax.net);
+                    let ip = net.as_ref().and_then(|net| net.ip_payload_ref());
+                    let upper = |number| matches!(number, IpNumber::TCP | IpNumber::UDP);
+                    prop_assert!(ip.is_none_or(|ip| ip.payload.len() < 4 || !upper(ip.ip_number)));
+                }
+            }
+        }
+
         #[test]
         fn never_panics(v6: bool, at: usize, value: u8, len in 0usize..=160, cut: usize) {
             let mut quote = tcp(v6);

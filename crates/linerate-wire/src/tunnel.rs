@@ -1,6 +1,6 @@
 //! What tunnels carry: VXLAN, Geneve, GTP-U, GRE, MPLS and IP in IP, one step or all of them.
 //!
-//! Read [`parse`](crate::parse) first. [`Headers::tunnel`] takes one step inside, and the inner
+//! Read [`parse`] first. [`Headers::tunnel`] takes one step inside, and the inner
 //! [`Headers`] it gives are like the outer ones: their offsets too count from the start of the
 //! outermost frame. [`parse_tunnelled`] takes up to [`MAX_TUNNELS`] steps.
 //!
@@ -124,117 +124,98 @@ pub fn parse_tunnelled(frame: &[u8]) -> Result<Tunnelled, Malformed> {
     Ok(found)
 }
 
-/// A tunnel's header, as its protocol sees it.
-struct Opened {
-    kind: Kind,
-    id: Option<u32>,
-    /// Length in bytes of the tunnel's own header.
-    header_len: usize,
-    /// What it carries, where that is known.
-    carries: Option<EtherType>,
-}
-
 impl Headers {
     /// Takes one step inside: `Ok(None)` where this is no tunnel, or a fragment of one. `frame`
     /// is the one that was parsed.
+    #[inline]
     pub fn tunnel(&self, frame: &[u8]) -> Result<Option<Tunnel>, Malformed> {
-        let within = |start: usize| frame.get(start..self.end);
+        match self.tunnel_kind() {
+            Some(kind) => self.enter(kind, frame),
+            None => Ok(None),
+        }
+    }
+
+    /// The tunnel that the headers name: little work for the many packets that are none.
+    #[inline]
+    fn tunnel_kind(&self) -> Option<Kind> {
         if matches!(self.ethertype, EtherType::MPLS | EtherType::MPLS_UPSTREAM) {
-            let Some(bytes) = within(self.l3) else {
-                return Ok(None);
-            };
-            return step(frame, self.l3, self.end, open_mpls(bytes)?).map(Some);
+            return Some(Kind::Mpls);
         }
-        let (Some(l4), Some(protocol), false) = (self.l4, self.protocol, self.is_fragment) else {
+        if self.is_fragment {
+            return None;
+        }
+        match (self.protocol?, self.ports) {
+            (protocol::UDP, Some((_, vxlan::PORT))) => Some(Kind::Vxlan),
+            (protocol::UDP, Some((_, geneve::PORT))) => Some(Kind::Geneve),
+            (protocol::UDP, Some((_, gtpu::PORT))) => Some(Kind::Gtpu),
+            (protocol::GRE, _) => Some(Kind::Gre),
+            (protocol::IPV4 | protocol::IPV6, _) => Some(Kind::Ip),
+            _ => None,
+        }
+    }
+
+    fn enter(&self, kind: Kind, frame: &[u8]) -> Result<Option<Tunnel>, Malformed> {
+        let start = if kind == Kind::Mpls {
+            Some(self.l3)
+        } else {
+            self.l4
+        };
+        let there = start.and_then(|start| Some((start, frame.get(start..self.end)?)));
+        let Some((mut header, mut bytes)) = there else {
             return Ok(None);
         };
-        let Some(segment) = within(l4) else {
-            return Ok(None);
-        };
-        let (header, end, opened) = match (protocol, self.ports) {
-            (protocol::UDP, Some((_, port @ (vxlan::PORT | geneve::PORT | gtpu::PORT)))) => {
-                let udp = Udp::new_checked(segment)?;
-                let (opened, len) = open_udp(port, udp.payload())?;
-                let header = l4 + udp::HEADER_LEN;
-                (header, header + len, opened)
+        if matches!(kind, Kind::Vxlan | Kind::Geneve | Kind::Gtpu) {
+            let len = Udp::new_checked(bytes)?.len();
+            header += udp::HEADER_LEN;
+            bytes = &bytes[udp::HEADER_LEN..len];
+        }
+        let (id, header_len, carries) = match kind {
+            Kind::Vxlan => {
+                let vni = Vxlan::new_checked(bytes)?.vni();
+                let carries = EtherType::TRANSPARENT_ETHERNET;
+                (Some(vni), vxlan::HEADER_LEN, Some(carries))
             }
-            (protocol::GRE, _) => (l4, self.end, open_gre(segment)?),
-            (protocol::IPV4, _) => (l4, self.end, open_ip(EtherType::IPV4)),
-            (protocol::IPV6, _) => (l4, self.end, open_ip(EtherType::IPV6)),
-            _ => return Ok(None),
+            Kind::Geneve => {
+                let geneve = Geneve::new_checked(bytes)?;
+                let carries = (!geneve.is_control()).then(|| geneve.protocol());
+                (Some(geneve.vni()), geneve.header_len(), carries)
+            }
+            Kind::Gtpu => {
+                let gtpu = Gtpu::new_checked(bytes)?;
+                bytes = &bytes[..gtpu.len()];
+                (Some(gtpu.teid()), gtpu.header_len(), gtpu.payload_type())
+            }
+            Kind::Gre => {
+                let gre = Gre::new_checked(bytes)?;
+                (gre.key(), gre.header_len(), Some(gre.protocol()))
+            }
+            Kind::Mpls => {
+                let stack = LabelStack::new_checked(bytes)?;
+                let label = stack.bottom().label();
+                (Some(label), stack.header_len(), stack.payload_type())
+            }
+            Kind::Ip if self.protocol == Some(protocol::IPV4) => (None, 0, Some(EtherType::IPV4)),
+            Kind::Ip => (None, 0, Some(EtherType::IPV6)),
         };
-        step(frame, header, end, opened).map(Some)
+        let (l2, inner) = inside(&frame[..header + bytes.len()], header + header_len, carries)?;
+        Ok(Some(Tunnel {
+            kind,
+            id,
+            header,
+            l2,
+            inner,
+        }))
     }
 }
 
-/// The tunnel in a datagram to one of the three ports, and how many of the bytes are its own.
-fn open_udp(port: u16, payload: &[u8]) -> Result<(Opened, usize), Malformed> {
-    Ok(match port {
-        vxlan::PORT => {
-            let opened = Opened {
-                kind: Kind::Vxlan,
-                id: Some(Vxlan::new_checked(payload)?.vni()),
-                header_len: vxlan::HEADER_LEN,
-                carries: Some(EtherType::TRANSPARENT_ETHERNET),
-            };
-            (opened, payload.len())
-        }
-        geneve::PORT => {
-            let geneve = Geneve::new_checked(payload)?;
-            let opened = Opened {
-                kind: Kind::Geneve,
-                id: Some(geneve.vni()),
-                header_len: geneve.header_len(),
-                carries: (!geneve.is_control()).then(|| geneve.protocol()),
-            };
-            (opened, payload.len())
-        }
-        _ => {
-            let gtpu = Gtpu::new_checked(payload)?;
-            let opened = Opened {
-                kind: Kind::Gtpu,
-                id: Some(gtpu.teid()),
-                header_len: gtpu.header_len(),
-                carries: gtpu.payload_type(),
-            };
-            (opened, gtpu.len())
-        }
-    })
-}
-
-fn open_gre(segment: &[u8]) -> Result<Opened, Malformed> {
-    let gre = Gre::new_checked(segment)?;
-    Ok(Opened {
-        kind: Kind::Gre,
-        id: gre.key(),
-        header_len: gre.header_len(),
-        carries: Some(gre.protocol()),
-    })
-}
-
-fn open_mpls(bytes: &[u8]) -> Result<Opened, Malformed> {
-    let stack = LabelStack::new_checked(bytes)?;
-    Ok(Opened {
-        kind: Kind::Mpls,
-        id: Some(stack.bottom().label()),
-        header_len: stack.header_len(),
-        carries: stack.payload_type(),
-    })
-}
-
-fn open_ip(version: EtherType) -> Opened {
-    Opened {
-        kind: Kind::Ip,
-        id: None,
-        header_len: 0,
-        carries: Some(version),
-    }
-}
-
-/// Parses what the tunnel carries; its header is at `header`, what it carries ends at `end`.
-fn step(frame: &[u8], header: usize, end: usize, opened: Opened) -> Result<Tunnel, Malformed> {
-    let (frame, payload) = (&frame[..end], header + opened.header_len);
-    let (l2, inner) = match opened.carries {
+/// Offset of the Ethernet header, and the headers, of what begins at `payload` and ends, padding
+/// included, where `frame` does.
+fn inside(
+    frame: &[u8],
+    payload: usize,
+    carries: Option<EtherType>,
+) -> Result<(Option<usize>, Option<Headers>), Malformed> {
+    Ok(match carries {
         Some(EtherType::TRANSPARENT_ETHERNET) => {
             let packet = vlan::untagged(&frame[payload..])?;
             let l3 = payload + packet.offset;
@@ -243,13 +224,6 @@ fn step(frame: &[u8], header: usize, end: usize, opened: Opened) -> Result<Tunne
         }
         Some(ethertype) => (None, Some(packet_at(frame, ethertype, payload, None)?)),
         None => (None, None),
-    };
-    Ok(Tunnel {
-        kind: opened.kind,
-        id: opened.id,
-        header,
-        l2,
-        inner,
     })
 }
 

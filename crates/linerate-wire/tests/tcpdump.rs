@@ -1,16 +1,11 @@
 //! Our filters against tcpdump's, over real and deliberately broken frames.
-//!
-//! The captures are not part of this repository: `LINERATE_DATA` names their folder, which is else
-//! looked for beside the repository. Without them, or without tcpdump, the test says so.
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+mod captures;
 
+use std::process::Command;
+
+use captures::{all_frames, ethernet_frames, has_tool, write_pcap};
 use linerate_wire::filter::Filter;
-use pcap_parser::{PcapBlockOwned, PcapError, create_reader};
 
 const EXPRESSIONS: &[&str] = &[
     "arp",
@@ -55,108 +50,19 @@ const EXPRESSIONS: &[&str] = &[
     "! arp && ! ip6 || udp",
 ];
 
-/// Every Ethernet frame of a capture file; what pcap-parser cannot read is left out.
-fn ethernet_frames(file: &Path, frames: &mut Vec<Vec<u8>>) {
-    const ETHERNET: i32 = 1;
-    let Ok(reader) = fs::File::open(file) else {
-        return;
-    };
-    let Ok(mut reader) = create_reader(1 << 20, reader) else {
-        return;
-    };
-    let mut interfaces = Vec::new();
-    let mut legacy_ethernet = false;
-    loop {
-        match reader.next() {
-            Ok((offset, block)) => {
-                use pcap_parser::Block;
-                match block {
-                    PcapBlockOwned::LegacyHeader(header) => {
-                        legacy_ethernet = header.network.0 == ETHERNET
-                    }
-                    PcapBlockOwned::Legacy(packet) if legacy_ethernet => {
-                        frames.push(packet.data.to_vec())
-                    }
-                    PcapBlockOwned::NG(Block::InterfaceDescription(interface)) => {
-                        interfaces.push(interface.linktype.0 == ETHERNET)
-                    }
-                    PcapBlockOwned::NG(Block::EnhancedPacket(packet))
-                        if interfaces.get(packet.if_id as usize) == Some(&true) =>
-                    {
-                        frames.push(packet.data[..packet.caplen as usize].to_vec());
-                    }
-                    _ => {}
-                }
-                reader.consume(offset);
-            }
-            Err(PcapError::Incomplete(_)) => {
-                if reader.refill().is_err() {
-                    return;
-                }
-            }
-            Err(_) => return,
-        }
-    }
-}
-
-fn write_pcap(path: &Path, frames: &[Vec<u8>]) {
-    let mut file = Vec::new();
-    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 262_144, 1] {
-        file.extend(word.to_le_bytes());
-    }
-    for (number, frame) in frames.iter().enumerate() {
-        for word in [number as u32, 0, frame.len() as u32, frame.len() as u32] {
-            file.extend(word.to_le_bytes());
-        }
-        file.extend(frame);
-    }
-    fs::write(path, file).expect("the temporary folder is writable");
-}
-
-fn data() -> PathBuf {
-    match env::var_os("LINERATE_DATA") {
-        Some(folder) => folder.into(),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
-    }
-}
-
 #[test]
 fn filters_pass_the_frames_that_tcpdump_passes() {
-    let data = data();
-    let captures = data.join("protocol-captures.tar.gz");
-    if !captures.exists() {
-        eprintln!("SKIP filters against tcpdump: no captures; set LINERATE_DATA to their folder");
+    const TEST: &str = "filters against tcpdump";
+    if !has_tool(TEST, "tcpdump") {
         return;
     }
-    if Command::new("tcpdump").arg("--version").output().is_err() {
-        eprintln!("SKIP filters against tcpdump: no tcpdump; apt install tcpdump");
+    let Some((frames, folder)) = all_frames(TEST) else {
         return;
-    }
-    let folder = env::temp_dir().join(format!("linerate-filters-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    let unpacked = Command::new("tar")
-        .arg("xzf")
-        .arg(&captures)
-        .arg("-C")
-        .arg(&folder)
-        .status();
-    assert!(unpacked.unwrap().success());
-
-    let mut frames = Vec::new();
-    ethernet_frames(&data.join("access-mix-4k.pcap"), &mut frames);
-    let mut files: Vec<_> = fs::read_dir(folder.join("tests"))
-        .unwrap()
-        .map(|e| e.unwrap().path())
-        .collect();
-    files.sort();
-    for file in files {
-        ethernet_frames(&file, &mut frames);
-    }
-    assert!(frames.len() > 5000, "only {} frames read", frames.len());
-    let all = folder.join("all.pcap");
+    };
+    let all = folder.0.join("all.pcap");
     write_pcap(&all, &frames);
 
-    let passed = folder.join("passed.pcap");
+    let passed = folder.0.join("passed.pcap");
     let mut wrong = 0;
     for expression in EXPRESSIONS {
         // -Z root: do not change the user, which would lose the right to write here.
@@ -192,6 +98,5 @@ fn filters_pass_the_frames_that_tcpdump_passes() {
             println!("  differ, first at {first:?} of those passed");
         }
     }
-    fs::remove_dir_all(&folder).unwrap();
     assert_eq!(wrong, 0, "filters that differ from tcpdump; see above");
 }

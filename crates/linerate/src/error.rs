@@ -40,7 +40,7 @@ pub(crate) enum Error {
         row: String,
         rows: Vec<&'static str>,
     },
-    #[error(transparent)]
+    #[error("{}", halves(.0).0)]
     Table(#[from] linerate_tables::TableError),
     #[error("writing the output: {0}")]
     Output(#[from] io::Error),
@@ -84,7 +84,7 @@ impl Error {
             Self::RowWantsPort { .. } => Some("name it: `--port af_packet:eth0`".into()),
             Self::NoSuchRow { .. } => Some("`linerate bench micro --list` shows the rows".into()),
             Self::NoInput { rows, .. } => Some(format!("rows with inputs: {}", rows.join(", "))),
-            Self::Table(_) => None,
+            Self::Table(error) => halves(error).1,
             Self::Output(_) => None,
         }
     }

@@ -1,1 +1,192 @@
-//! Flow table with ageing.
+//! Flow tables: what is known of a flow, found from both of its directions, and how it ages.
+//!
+//! A [`FlowTable`] is an [`Exact`](crate::exact::Exact) table from keys to entries, the entries, and
+//! a [`Wheel`](crate::wheel::Wheel) with a timer for each. It has one owner, the lcore that its
+//! packets come to; RSS shards the flows. Read [`FlowConfig`] for its limits, [`FlowTable`] for
+//! what one does with it, `ageing.rs` for how flows end.
+//!
+//! # Ageing
+//!
+//! A packet only notes the time in its flow's entry, which it writes anyway to count. The timer
+//! stays where it is; when it fires and the flow was seen since, it is set again for the time that
+//! the flow would end. So a busy flow costs one timer operation a timeout, not one a packet. The
+//! timer is never later than the flow's end: a change to a state with a shorter timeout moves it.
+//! A flow lives until [`FlowTable::poll`] takes it out; a packet before that revives it.
+//!
+//! # Limits
+//!
+//! The table's size, each state's, and each owner's (an owner is any number: an IPv4 address, the
+//! first half of an IPv6 one, a VRF). What does not fit is refused and counted, or takes the place
+//! of the oldest flow of one state that is named for this: half-open connections, in a SYN flood.
+//!
+//! # Cost
+//!
+//! | operation | work |
+//! |---|---|
+//! | touch, hit or miss | a lookup (two buckets at most) and a line of the entry; over a burst, memory is asked for ahead |
+//! | insert | a lookup, an insert of the index, four lines, a timer |
+//! | change of state | the entry, and a timer if the timeout is shorter |
+//! | poll | each unit of budget is one timer: it moves a level, is set again, or ends a flow |
+//! | dump | each unit of budget is one entry, used or not |
+//!
+//! Memory per flow, all at set-up: for IPv4 28 bytes of index, 64 of entry (with up to 16 of the
+//! user's), 32 of key and origin, 16 of timer, 4 of free list: about 145; for IPv6 about 205. A
+//! state to evict adds 8, a quota about 26.
+//!
+//! # Example
+//!
+//! ```
+//! use linerate_tables::exact::Seed;
+//! use linerate_tables::flow::{Direction, First, FlowConfig, FlowTable4, Inserted, states};
+//! use linerate_wire::flow::FlowKey4;
+//!
+//! // A tick is a millisecond.
+//! let config = FlowConfig::stateful("conntrack", 1000, 1000, Seed::random());
+//! let mut flows = FlowTable4::<u32>::new(&config, 0)?;
+//!
+//! let syn = FlowKey4::new([10, 0, 0, 1], [192, 0, 2, 1], 40000, 443, 6);
+//! let mut found = [None];
+//! flows.touch_bulk(0, &[syn], &[60], &mut found);
+//! assert_eq!(found, [None]);
+//! let first = First { state: states::TCP_NEW, owner: 0, user: 7, bytes: 60 };
+//! let Ok(Inserted::New { flow, .. }) = flows.insert(0, syn, first) else { panic!() };
+//!
+//! // The answer finds the same flow.
+//! flows.touch_bulk(5, &[syn.reversed()], &[60], &mut found);
+//! assert_eq!(found[0].map(|hit| (hit.flow, hit.direction)), Some((flow, Direction::Reverse)));
+//! assert!(flows.set_state(flow, states::TCP_ESTABLISHED).is_ok());
+//!
+//! // Once per poll of the lcore: 256 timers at most.
+//! flows.poll(7_440_005, 256, |ended| assert_eq!((ended.user, ended.packets), (7, [1, 1])));
+//! assert!(flows.is_empty());
+//! # Ok::<(), linerate_tables::TableError>(())
+//! ```
+
+use linerate_wire::flow::{FlowKey4, FlowKey6};
+
+mod ageing;
+mod config;
+mod key;
+mod queue;
+mod quota;
+mod table;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use ageing::Polled;
+pub use config::{FlowConfig, State, states};
+pub use key::{Direction, FlowKey};
+pub use table::{Cursor, FlowTable};
+
+/// A table of IPv4 flows.
+pub type FlowTable4<S> = FlowTable<FlowKey4, S, 16>;
+/// A table of IPv6 flows.
+pub type FlowTable6<S> = FlowTable<FlowKey6, S, 40>;
+
+/// Names a flow until it ends; afterwards it names nothing, even when another flow takes its place
+/// (until the same place was taken 2^31 times).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FlowId {
+    index: u32,
+    generation: u32,
+}
+
+impl FlowId {
+    /// The flow's place, below the table's size: for arrays beside it.
+    pub fn index(self) -> usize {
+        self.index as usize
+    }
+}
+
+/// What a packet found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hit {
+    /// Its flow.
+    pub flow: FlowId,
+    /// Which way it goes.
+    pub direction: Direction,
+    /// The flow's state.
+    pub state: u8,
+}
+
+/// How a flow begins.
+#[derive(Clone, Copy, Debug)]
+pub struct First<S> {
+    /// Its state.
+    pub state: u8,
+    /// Whose quota it takes from.
+    pub owner: u64,
+    /// What the user keeps with it.
+    pub user: S,
+    /// The length of the packet that begins it.
+    pub bytes: u32,
+}
+
+/// What became of an insert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inserted<F, S> {
+    /// A new flow, in the place of another if there was no other room.
+    New {
+        /// The new flow.
+        flow: FlowId,
+        /// The one that had to go.
+        evicted: Option<Flow<F, S>>,
+    },
+    /// It was there, say from a packet before in the same burst: the packet was counted.
+    Found(Hit),
+}
+
+/// Why a flow, or its new state, was not taken. Each is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refused {
+    /// The table is full.
+    Table,
+    /// The state is full.
+    State,
+    /// The owner has all it may have.
+    Owner,
+    /// The index has no room for this key: keys were made to collide under a known seed.
+    Collision,
+    /// The flow has ended.
+    Stale,
+}
+
+/// How often each refusal was given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refusals {
+    /// [`Refused::Table`].
+    pub table: u64,
+    /// [`Refused::State`].
+    pub state: u64,
+    /// [`Refused::Owner`].
+    pub owner: u64,
+    /// [`Refused::Collision`].
+    pub collision: u64,
+    /// [`Refused::Stale`].
+    pub stale: u64,
+}
+
+/// All there is to know of a flow, now or when it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow<F, S> {
+    /// Its name.
+    pub id: FlowId,
+    /// As the packet had it that began it.
+    pub key: F,
+    /// Its state.
+    pub state: u8,
+    /// Whose quota it takes from.
+    pub owner: u64,
+    /// What the user keeps with it.
+    pub user: S,
+    /// When its first packet came.
+    pub created: u64,
+    /// When its last packet came.
+    pub last_seen: u64,
+    /// Packets forward and in reverse.
+    pub packets: [u64; 2],
+    /// Bytes forward and in reverse.
+    pub bytes: [u64; 2],
+}

@@ -6,4 +6,5 @@ pub(crate) mod doctor;
 pub(crate) mod l2fwd;
 pub(crate) mod plan;
 pub(crate) mod ports;
+pub(crate) mod rss;
 mod runtime;

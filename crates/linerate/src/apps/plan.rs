@@ -1,5 +1,6 @@
 //! `linerate plan`: which lcore would run on which CPU, and what is wrong with that; and, from the
-//! report of a finished run, a better split between the roles.
+//! report of a finished run, a better split between the roles. With `--rss` also what a NIC would send
+//! to each lcore.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -7,6 +8,7 @@ use std::path::{Path, PathBuf};
 use linerate_core::env::{Clock, EnvError, Plan, PortPlace, Suggestion, Topology};
 use serde::Serialize;
 
+use super::rss::{FlowArgs, ModelArgs, Placed};
 use super::runtime::PlanArgs;
 use crate::config::{Config, PlanStanza, PortStanza};
 use crate::error::Error;
@@ -32,6 +34,13 @@ pub(crate) struct Args {
     /// Propose a better split from the JSON report of a finished run
     #[arg(long, value_name = "REPORT", conflicts_with_all = ["topology", "config", "bg", "io", "eu", "cpus", "port"])]
     suggest: Option<PathBuf>,
+    /// Show which lcore polls which queue of a NIC, and what shares of its table and of the flows it gets
+    #[arg(long, conflicts_with = "suggest")]
+    rss: bool,
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    flows: FlowArgs,
     /// Print the plan as JSON
     #[arg(long)]
     json: bool,
@@ -40,6 +49,12 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     if let Some(path) = &args.suggest {
         return suggest(path, args.json);
+    }
+    if !args.rss && (args.model.is_given() || args.flows.is_given()) {
+        return Err(Error::Usage {
+            problem: "options of a NIC and its flows, but not --rss".into(),
+            fix: "add --rss to see what they do to the plan".into(),
+        });
     }
     let topology = match &args.topology {
         Some(path) => Topology::open(path)?,
@@ -62,14 +77,22 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         .map(|port| place(port, &topology))
         .collect::<Result<Vec<_>, _>>()?;
     let plan = Plan::build(&spec, &topology, &places)?;
+    let names: Vec<String> = places.iter().map(|port| port.name.clone()).collect();
+    let placed = || Placed::on(&plan, &names, &args.model, &args.flows);
+    let rss = args.rss.then(placed).transpose()?;
     if !args.json {
-        return report::print(&text(&plan, &topology, &places, report::colour()));
+        let colour = report::colour();
+        let rss = rss.map_or(String::new(), |rss| rss.text(colour));
+        return report::print(&(text(&plan, &topology, &places, colour) + &rss));
     }
     let machine = match args.topology {
         Some(_) => None,
         None => Some(MachineFacts::gather(&Clock::calibrate())?),
     };
-    report::print_json(&Report::new(machine, &plan, &topology, &places))
+    report::print_json(&Report {
+        rss,
+        ..Report::new(machine, &plan, &topology, &places)
+    })
 }
 
 /// Where a port is: `KIND:TARGET,...` of the kinds that stand on a device.
@@ -98,6 +121,8 @@ struct Report {
     lcores: Vec<LcoreRow>,
     ports: Vec<PortRow>,
     warnings: Vec<WarningRow>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rss: Option<Placed>,
 }
 
 #[derive(Serialize)]
@@ -176,6 +201,7 @@ impl Report {
                     message: w.to_string(),
                 })
                 .collect(),
+            rss: None,
         }
     }
 }

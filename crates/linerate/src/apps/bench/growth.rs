@@ -78,6 +78,8 @@ fn growths() -> impl Iterator<Item = &'static Growth> {
         super::acl::GROWTH,
         super::parse::GROWTH,
         super::rss::GROWTH,
+        super::flow::GROWTH,
+        super::timers::GROWTH,
     ];
     rooms.into_iter().flatten()
 }

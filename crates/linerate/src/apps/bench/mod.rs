@@ -2,19 +2,25 @@
 //!
 //! `micro` times the kit's own parts. Each row prints its figure, the pages under it and what else
 //! explains it; `cargo xtask compare` runs the same rows in turns with DPDK's. `input` writes what a
-//! row works on, so that DPDK works on the same; `growth` shows how tables grow.
+//! row works on, so that DPDK works on the same; `growth` shows how tables grow; `rss` is
+//! [`apps::rss`](crate::apps::rss)'s.
 
 mod acl;
+mod balance;
 mod exact;
+mod flow;
 mod forward;
 mod growth;
 mod lpm4;
 mod lpm6;
+mod meter;
 mod parse;
 mod pool;
 mod probe;
+mod random;
 mod ring;
 mod rss;
+mod timers;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -41,6 +47,8 @@ enum What {
     Input(InputArgs),
     /// Show how tables grow with what they hold: time and memory, by powers of ten
     Growth(growth::Args),
+    /// Show which queue a NIC gives each flow, list the ports that land on a queue, or check a port
+    Rss(crate::apps::rss::Args),
 }
 
 #[derive(Parser)]
@@ -167,6 +175,10 @@ fn rows() -> impl Iterator<Item = &'static Row> {
         lpm4::ROWS,
         lpm6::ROWS,
         acl::ROWS,
+        flow::ROWS,
+        timers::ROWS,
+        meter::ROWS,
+        balance::ROWS,
     ];
     rooms.into_iter().flatten()
 }
@@ -182,6 +194,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         What::Micro(args) => micro(args),
         What::Input(args) => input(args),
         What::Growth(args) => growth::run(args),
+        What::Rss(args) => crate::apps::rss::run(args),
     }
 }
 

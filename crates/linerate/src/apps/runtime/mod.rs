@@ -6,7 +6,7 @@
 
 mod observe;
 mod signals;
-mod wiring;
+pub(crate) mod wiring;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -160,7 +160,7 @@ impl Rig {
 
     /// The pools that these ports want: one that they receive into, and one of 64 KiB slots
     /// where the kernel hands over frames that it has not cut yet.
-    fn pools(&self, options: &Options) -> Result<Pools, Error> {
+    pub(crate) fn pools(&self, options: &Options) -> Result<Pools, Error> {
         let count = self.ports.len() as u32;
         let chosen = (1 + count * u32::from(options.queues)).saturating_mul(SLOTS_PER_QUEUE);
         let aligned = self.ports.iter().any(|port| port.info.aligned_pool);

@@ -1,1 +1,0 @@
-//! Maglev consistent hashing with weights.

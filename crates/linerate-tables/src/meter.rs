@@ -1,1 +1,0 @@
-//! Meters: srTCM, trTCM, RFC 4115.

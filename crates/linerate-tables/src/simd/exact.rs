@@ -1,0 +1,126 @@
+//! Exact match: the bulk lookup, compiled for each level, and the comparison of a whole bucket.
+//!
+//! A bucket of three 16-byte keys is one cache line with the keys at its front: one comparison of
+//! 512 bits (two of 256) finds which of them is the one that is looked for, without tags. Buckets
+//! of other shapes compare tags, eight bytes at a time, on every level.
+
+use crate::exact::Value;
+use crate::exact::bulk::{self, Kernel};
+use crate::exact::layout::Layout;
+use linerate_core::env::Isa;
+
+/// The best kernel of a level.
+pub(crate) fn pick<const K: usize, V: Value>(isa: Isa) -> Kernel<K, V> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let detected = Isa::detect();
+        if matches!(isa, Isa::Avx512 { .. }) && matches!(detected, Isa::Avx512 { .. }) {
+            // SAFETY: the CPU has what the level stands for: it was detected above.
+            return |table, keys, values| unsafe { x86_64::avx512(table, keys, values) };
+        }
+        if isa >= Isa::Avx2 && detected >= Isa::Avx2 {
+            // SAFETY: as above.
+            return |table, keys, values| unsafe { x86_64::avx2(table, keys, values) };
+        }
+    }
+    let _ = isa;
+    |table, keys, values| {
+        bulk::lookup(table, keys, values, bulk::hash_each, Layout::<K, V>::find);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86_64 {
+    use super::super::hash::x86_64::hash_avx512;
+    use super::{Layout, Value, bulk};
+    use crate::exact::Exact;
+    use std::arch::x86_64::*;
+
+    /// Whether a bucket is one line with three 16-byte keys at its front.
+    const fn is_line_of_three<const K: usize, V: Value>() -> bool {
+        K == 16 && Layout::<K, V>::LINES == 1 && Layout::<K, V>::SLOTS == 3
+    }
+
+    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt,sse4.2")]
+    pub(super) fn avx2<const K: usize, V: Value>(
+        table: &Exact<K, V>,
+        keys: &[[u8; K]],
+        values: &mut [Option<V>],
+    ) {
+        if const { is_line_of_three::<K, V>() } {
+            bulk::lookup(table, keys, values, bulk::hash_each, |bucket, key, _| {
+                taken::<K, V>(bucket, equal_avx2(bucket, key))
+            });
+        } else {
+            bulk::lookup(table, keys, values, bulk::hash_each, Layout::<K, V>::find);
+        }
+    }
+
+    #[target_feature(
+        enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt,sse4.2"
+    )]
+    pub(super) fn avx512<const K: usize, V: Value>(
+        table: &Exact<K, V>,
+        keys: &[[u8; K]],
+        values: &mut [Option<V>],
+    ) {
+        if const { is_line_of_three::<K, V>() } {
+            let hash = |hash: &_, keys: &[_], hashes: &mut _| hash_avx512(hash, keys, hashes);
+            bulk::lookup(table, keys, values, hash, |bucket, key, _| {
+                taken::<K, V>(bucket, equal_avx512(bucket, key))
+            });
+        } else {
+            let hash = |hash: &_, keys: &[_], hashes: &mut _| hash_avx512(hash, keys, hashes);
+            bulk::lookup(table, keys, values, hash, Layout::<K, V>::find);
+        }
+    }
+
+    /// The first taken slot of those whose keys are equal: two bits of `equal` each, both set.
+    #[inline(always)]
+    fn taken<const K: usize, V: Value>(bucket: &[u8], equal: u32) -> Option<usize> {
+        let mut slots = equal & (equal >> 1) & 0b01_01_01;
+        while slots != 0 {
+            let slot = slots.trailing_zeros() as usize / 2;
+            // The key of a free slot is what was there before.
+            if Layout::<K, V>::is_taken(bucket, slot) {
+                return Some(slot);
+            }
+            slots &= slots - 1;
+        }
+        None
+    }
+
+    /// The first 16 bytes of the key.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn key_vector(key: &[u8]) -> __m128i {
+        let key: &[u8; 16] = key.first_chunk().expect("only for keys of 16 bytes");
+        // SAFETY: 16 bytes are there to be read, aligned or not.
+        unsafe { _mm_loadu_si128(key.as_ptr().cast()) }
+    }
+
+    /// Bit `i`: the `i`-th eight bytes of the bucket's first line equal the key's half (`i` mod 2).
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn equal_avx2(bucket: &[u8], key: &[u8]) -> u32 {
+        let line: &[u8; 64] = bucket.first_chunk().expect("a bucket has a line");
+        let key = _mm256_broadcastsi128_si256(key_vector(key));
+        // SAFETY: 64 bytes are there, and these are the first 32.
+        let low = unsafe { _mm256_loadu_si256(line.as_ptr().cast()) };
+        // SAFETY: the other 32.
+        let high = unsafe { _mm256_loadu_si256(line[32..].as_ptr().cast()) };
+        let mask = |half| _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpeq_epi64(half, key)));
+        mask(low) as u32 | (mask(high) as u32) << 4
+    }
+
+    /// As [`equal_avx2`].
+    #[inline]
+    #[target_feature(enable = "avx512f,avx2")]
+    fn equal_avx512(bucket: &[u8], key: &[u8]) -> u32 {
+        let line: &[u8; 64] = bucket.first_chunk().expect("a bucket has a line");
+        let key = _mm512_broadcast_i32x4(key_vector(key));
+        // SAFETY: 64 bytes are there to be read.
+        let line = unsafe { _mm512_loadu_si512(line.as_ptr().cast()) };
+        _mm512_cmpeq_epi64_mask(line, key).into()
+    }
+}

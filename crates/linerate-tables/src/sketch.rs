@@ -1,1 +1,0 @@
-//! Heavy-hitter sketch.

@@ -16,6 +16,7 @@
 #include <rte_udp.h>
 
 #include "peer.h"
+#include "random.h"
 
 enum {
 	FRAMES = 4096, // as on our side
@@ -24,14 +25,10 @@ enum {
 	AHEAD = 8,
 };
 
-static uint64_t random_state = 88172645463325252ULL;
-
 static uint64_t next_random(void)
 {
-	random_state ^= random_state << 13;
-	random_state ^= random_state >> 7;
-	random_state ^= random_state << 17;
-	return random_state;
+	static uint64_t number;
+	return mixed(++number);
 }
 
 // Ethernet, IPv4 without options, UDP (half of them) or TCP; both checksums right.

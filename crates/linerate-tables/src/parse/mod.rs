@@ -8,7 +8,7 @@
 //! Common frames (no tag or one; IPv4 without options or IPv6 without extension headers; TCP, UDP,
 //! ICMP or anything else but SCTP above it; no fragment) go through a kernel: with AVX-512 sixteen
 //! to a step and without a branch on what they hold, elsewhere one by one at constant offsets. All
-//! others go through [`linerate_wire::parse`], which also says what is right: whatever a kernel
+//! others go through [`linerate_wire::parse()`], which also says what is right: whatever a kernel
 //! does must be what it gives.
 //!
 //! Memory: a `Parsed` is 4.5 KiB, kept by the worker from burst to burst. Time: linear in the

@@ -65,10 +65,9 @@ mod x86 {
     pub(in crate::simd) fn sum_avx512(data: &[u8]) -> u64 {
         let (blocks, rest) = data.as_chunks::<64>();
         let low = _mm512_set1_epi64(LOW);
+        let there = _bzhi_u64(u64::MAX, rest.len() as u32);
         // SAFETY: the mask lets no byte beyond the slice be touched.
-        let last = unsafe {
-            _mm512_maskz_loadu_epi8(_bzhi_u64(u64::MAX, rest.len() as u32), rest.as_ptr().cast())
-        };
+        let last = unsafe { _mm512_maskz_loadu_epi8(there, rest.as_ptr().cast()) };
         let mut even = _mm512_and_si512(last, low);
         let mut odd = _mm512_srli_epi64::<32>(last);
         for block in blocks {

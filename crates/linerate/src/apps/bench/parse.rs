@@ -7,6 +7,7 @@ use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig};
 use linerate_tables::parse::{Checksums, Crc32c, Parsed, Parser};
 
 use super::growth::{Growth, Point};
+use super::random::mixed;
 use super::{Row, Run, Sample};
 use crate::error::Error;
 
@@ -24,7 +25,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "parse.imix",
         about: "the same with checksums: 64, 594 and 1518 bytes (7:4:1), IPv4 and IPv6, some tagged",
-        run: |row, run| parse(row, run, true, mixed),
+        run: |row, run| parse(row, run, true, imix),
     },
     Row {
         name: "parse.checksum.1500",
@@ -68,12 +69,9 @@ pub(super) const GROWTH: &[Growth] = &[
 /// Bursts in the pool: 4096 frames, as on DPDK's side.
 const BURSTS: usize = 64;
 
-/// Marsaglia's xorshift.
 fn random(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
+    *state += 1;
+    mixed(*state)
 }
 
 /// A frame of 60 bytes (64 with its check sequence): IPv4 and UDP, or TCP, by halves.
@@ -81,7 +79,7 @@ fn shortest(state: &mut u64) -> Vec<u8> {
     frame(60, false, false, state)
 }
 
-fn mixed(state: &mut u64) -> Vec<u8> {
+fn imix(state: &mut u64) -> Vec<u8> {
     let (v6, tagged) = (random(state) & 1 != 0, random(state) & 3 == 0);
     let bytes = match random(state) % 12 {
         0..7 if v6 => 78,
@@ -131,7 +129,7 @@ fn parse(
     let isa = Isa::detect();
     let (ns, is_right) = run.pinned(move |run| {
         let mut cache = PoolCache::new(std::slice::from_ref(&pool));
-        let mut state = 88_172_645_463_325_252;
+        let mut state = 0;
         let mut fill = || {
             let mut burst = Burst::new();
             cache.fill(&pool, &mut burst, Burst::CAPACITY);
@@ -192,7 +190,7 @@ fn time_slices(
     of: impl Fn(&[u8]) -> u32 + Send + 'static,
 ) -> Result<f64, Error> {
     run.pinned(move |run| {
-        let mut state = 88_172_645_463_325_252;
+        let mut state = 0;
         let data: Vec<u8> = (0..bytes * count)
             .map(|_| random(&mut state) as u8)
             .collect();

@@ -29,6 +29,7 @@ pub mod parse;
 pub mod rss;
 pub mod simd;
 pub mod sketch;
+mod sync;
 pub mod wheel;
 
 pub use error::TableError;

@@ -4,6 +4,7 @@ use super::Exact;
 use super::hash::{Hash, KeyedHash};
 use super::layout::{LINE, Layout, Value};
 use linerate_core::arch::prefetch_read;
+use std::hint::select_unpredictable;
 
 /// Looks up keys into values, as many of one as of the other.
 pub(crate) type Kernel<const K: usize, V> = fn(&Exact<K, V>, &[[u8; K]], &mut [Option<V>]);
@@ -20,14 +21,14 @@ pub(super) fn fetch(bucket: &[u8]) {
 }
 
 /// The loop of every kernel. `hash` fills in the hashes of up to [`BLOCK`] keys; `find` returns the
-/// slot of a key in a bucket, given its tag.
+/// slot of a key in a bucket, given its tag, or the number of slots.
 #[inline(always)]
 pub(crate) fn lookup<const K: usize, V: Value>(
     table: &Exact<K, V>,
     keys: &[[u8; K]],
     values: &mut [Option<V>],
     hash: impl Fn(&KeyedHash, &[[u8; K]], &mut [Hash; BLOCK]) + Copy,
-    find: impl Fn(&[u8], &[u8; K], u8) -> Option<usize> + Copy,
+    find: impl Fn(&[u8], &[u8; K], u8) -> usize + Copy,
 ) {
     for (keys, values) in keys.chunks(BLOCK).zip(values.chunks_mut(BLOCK)) {
         let mut hashes = [Hash::default(); BLOCK];
@@ -63,38 +64,63 @@ fn probe<'a, const K: usize, V: Value>(
     keys: &[[u8; K]],
     values: &mut [Option<V>],
     hashes: &[Hash; BLOCK],
-    find: impl Fn(&[u8], &[u8; K], u8) -> Option<usize>,
+    find: impl Fn(&[u8], &[u8; K], u8) -> usize,
     at: impl Fn(u32) -> &'a [u8],
 ) {
     // All of them, whatever the burst: the compiler makes vectors of it.
     let near = hashes.map(|hash| table.spread.of(hash.first()));
-    for (&bucket, _) in near.iter().zip(keys) {
+    let count = keys.len().min(BLOCK);
+    // Slices of one length, indexed: chained iterators keep their state in memory, which is slow.
+    let (keys, values) = (&keys[..count], &mut values[..count]);
+    let (near, hashes) = (&near[..count], &hashes[..count]);
+    for &bucket in near {
         fetch(at(bucket));
     }
+    // No branch depends on a key: which entries are in their second bucket nobody can predict.
     let mut again = [0_u8; BLOCK];
+    let mut missed = 0;
+    for index in 0..count {
+        let bucket = at(near[index]);
+        let slot = find(bucket, &keys[index], hashes[index].tag());
+        values[index] = found::<K, V>(bucket, slot);
+        again[missed % BLOCK] = index as u8;
+        missed += usize::from(slot >= Layout::<K, V>::SLOTS);
+    }
+    let far = |index: usize| at(table.spread.of(hashes[index].second()));
     let mut spilled = 0;
-    let keyed = keys.iter().zip(hashes).zip(near);
-    for (index, (((key, hash), bucket), value)) in keyed.zip(&mut *values).enumerate() {
-        let bucket = at(bucket);
-        *value = match find(bucket, key, hash.tag()) {
-            Some(slot) => Some(Layout::<K, V>::value(bucket, slot)),
-            None => {
-                if Layout::<K, V>::has_spilled(bucket) {
-                    fetch(at(table.spread.of(hash.second())));
-                    again[spilled % BLOCK] = index as u8;
-                    spilled += 1;
-                }
-                None
-            }
+    for missed in 0..missed.min(BLOCK) {
+        let index = again[missed];
+        if Layout::<K, V>::has_spilled(at(near[usize::from(index)])) {
+            fetch(far(index.into()));
+            again[spilled % BLOCK] = index;
+            spilled += 1;
+        }
+    }
+    for &index in &again[..spilled.min(BLOCK)] {
+        let index = usize::from(index);
+        let bucket = far(index);
+        let slot = find(bucket, &keys[index], hashes[index].tag());
+        values[index] = match found::<K, V>(bucket, slot) {
+            None if !table.stash.is_empty() => table.stashed(&keys[index]),
+            value => value,
         };
     }
-    for &index in &again[..spilled] {
-        let index = usize::from(index) % BLOCK;
-        let (key, hash) = (&keys[index], hashes[index]);
-        let bucket = at(table.spread.of(hash.second()));
-        values[index] = match find(bucket, key, hash.tag()) {
-            Some(slot) => Some(Layout::<K, V>::value(bucket, slot)),
-            None => table.stashed(key),
-        };
-    }
+}
+
+/// The value in a slot, if there is such a slot; it is read either way.
+#[inline(always)]
+fn found<const K: usize, V: Value>(bucket: &[u8], slot: usize) -> Option<V> {
+    let value = Layout::<K, V>::value_or_any(bucket, slot);
+    select_unpredictable(slot < Layout::<K, V>::SLOTS, Some(value), None)
+}
+
+/// The slot of a key as every level finds it that has no better way; the number of slots if the
+/// key is not there.
+#[inline(always)]
+pub(crate) fn find_by_tag<const K: usize, V: Value>(
+    bucket: &[u8],
+    key: &[u8; K],
+    tag: u8,
+) -> usize {
+    Layout::<K, V>::find(bucket, key, tag).unwrap_or(Layout::<K, V>::SLOTS)
 }

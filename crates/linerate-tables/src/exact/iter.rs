@@ -6,7 +6,7 @@ use super::layout::{Layout, Value};
 /// How far a [`sweep`](Exact::sweep) has come; begins at the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
-    bucket: u32,
+    pub(super) bucket: u32,
 }
 
 impl<const K: usize, V: Value> Exact<K, V> {

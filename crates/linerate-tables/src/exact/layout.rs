@@ -124,6 +124,19 @@ impl<const K: usize, V: Value> Layout<K, V> {
         V::load(&bucket[Self::value_at(slot)..])
     }
 
+    /// The value in a slot, or anything if there is no such slot.
+    #[inline(always)]
+    pub(super) fn value_or_any(bucket: &[u8], slot: usize) -> V {
+        // Where tags are long enough to be read as one value more, no slot has to be corrected.
+        let one_more = const { (Self::SLOTS + 1) * V::BYTES + Self::SLOTS * K <= Self::BYTES };
+        let last = if one_more {
+            Self::SLOTS
+        } else {
+            Self::SLOTS - 1
+        };
+        Self::value(bucket, slot.min(last))
+    }
+
     #[inline(always)]
     pub(super) fn set_value(bucket: &mut [u8], slot: usize, value: V) {
         value.store(&mut bucket[Self::value_at(slot)..]);
@@ -141,7 +154,7 @@ impl<const K: usize, V: Value> Layout<K, V> {
 
     /// Tags of all slots in the high bytes, the bytes below them zero; the spilled count is cut off.
     #[inline(always)]
-    fn tags(bucket: &[u8]) -> u64 {
+    pub(crate) fn tags(bucket: &[u8]) -> u64 {
         let end = bucket[..Self::BYTES].last_chunk().expect("a line at least");
         (u64::from_le_bytes(*end) << 8) >> (64 - 8 * Self::SLOTS)
     }

@@ -43,7 +43,9 @@ pub(crate) mod hash;
 mod iter;
 pub(crate) mod layout;
 mod place;
+mod reach;
 mod segments;
+mod shared;
 mod spread;
 #[cfg(test)]
 mod tests;
@@ -56,6 +58,7 @@ use layout::Layout;
 pub use layout::Value;
 use linerate_core::env::Isa;
 use segments::Segments;
+pub use shared::{SharedExact, SharedReader};
 use spread::Spread;
 
 /// How a table is to be.

@@ -2,20 +2,39 @@
 
 use super::hash::Hash;
 use super::layout::{Layout, Value};
+use super::reach::{Buckets, make_room};
 use super::{Exact, SPLITS};
 use crate::TableError;
 
-/// Buckets that are read at most to find a free slot.
-const REACH: usize = 128;
 /// Entries without a place in reach before an insert is refused.
 pub(super) const STASH: usize = 16;
 
-/// A bucket that would gain a free slot if the entry in `slot` of its parent moved into it.
-#[derive(Clone, Copy)]
-struct Step {
-    bucket: u32,
-    parent: u8,
-    slot: u8,
+impl<const K: usize, V: Value> Buckets for Exact<K, V> {
+    const SLOTS: usize = Layout::<K, V>::SLOTS;
+
+    fn free(&self, bucket: u32) -> Option<usize> {
+        Layout::<K, V>::free(self.segments.bucket(bucket))
+    }
+
+    fn other(&self, bucket: u32, slot: usize) -> Option<u32> {
+        let hash = self.hash_at(bucket, slot)?;
+        let first = self.spread.of(hash.first());
+        Some(match bucket == first {
+            true => self.spread.of(hash.second()),
+            false => first,
+        })
+    }
+
+    fn change_over(&mut self, from: (u32, usize), to: (u32, usize)) {
+        if let Some(hash) = self.hash_at(from.0, from.1) {
+            let first = self.spread.of(hash.first());
+            self.shift(from.0, from.1, to.0, to.1);
+            match from.0 == first {
+                true => self.spill(first),
+                false => self.unspill(first),
+            }
+        }
+    }
 }
 
 impl<const K: usize, V: Value> Exact<K, V> {
@@ -57,7 +76,7 @@ impl<const K: usize, V: Value> Exact<K, V> {
         let mut free = 0;
         for slot in 0..Layout::<K, V>::SLOTS {
             if let Some(hash) = self.hash_at(source, slot)
-                && self.home(hash, source) == fresh
+                && self.spread.home(hash, source) == fresh
             {
                 self.shift(source, slot, fresh, free);
                 free += 1;
@@ -65,18 +84,6 @@ impl<const K: usize, V: Value> Exact<K, V> {
         }
         self.unstash();
         Ok(())
-    }
-
-    /// After a split: where an entry of the old bucket `source` belongs.
-    fn home(&self, hash: Hash, source: u32) -> u32 {
-        let (first, second) = (self.spread.of(hash.first()), self.spread.of(hash.second()));
-        let fresh = self.spread.count() - 1;
-        // Its first bucket, if that was this one; else it is here for its second.
-        if first == source || first == fresh {
-            first
-        } else {
-            second
-        }
     }
 
     /// The hash of the entry in a slot.
@@ -122,7 +129,7 @@ impl<const K: usize, V: Value> Exact<K, V> {
     fn force(&mut self, key: &[u8; K], value: V, hash: Hash) -> Result<(), TableError> {
         let first = self.spread.of(hash.first());
         let second = self.spread.of(hash.second());
-        if let Some((bucket, slot)) = self.make_room(first, second) {
+        if let Some((bucket, slot)) = make_room(self, first, second) {
             let bytes = self.segments.bucket_mut(bucket);
             Layout::<K, V>::put(bytes, slot, hash.tag(), key, value);
             if bucket != first {
@@ -139,80 +146,6 @@ impl<const K: usize, V: Value> Exact<K, V> {
         self.stash.push((*key, value));
         self.spill(first);
         Ok(())
-    }
-
-    /// Breadth first from both buckets: the shortest chain of entries that can each move over to
-    /// their other bucket. Moves them; returns the slot that this frees.
-    fn make_room(&mut self, first: u32, second: u32) -> Option<(u32, usize)> {
-        let root = |bucket| Step {
-            bucket,
-            parent: 0,
-            slot: 0,
-        };
-        let mut steps = [root(first); REACH];
-        steps[1] = root(second);
-        let mut known = 2;
-        for at in 0..REACH {
-            if at == known {
-                return None;
-            }
-            for slot in 0..Layout::<K, V>::SLOTS {
-                let bucket = steps[at].bucket;
-                let other = self.other(bucket, slot)?;
-                if other == bucket {
-                    continue;
-                }
-                if let Some(free) = Layout::<K, V>::free(self.segments.bucket(other)) {
-                    return Some(self.walk(&steps, at, slot, (other, free)));
-                }
-                if known < REACH {
-                    steps[known] = Step {
-                        bucket: other,
-                        parent: at as u8,
-                        slot: slot as u8,
-                    };
-                    known += 1;
-                }
-            }
-        }
-        None
-    }
-
-    /// Moves the entries of a chain, the last one first.
-    fn walk(
-        &mut self,
-        steps: &[Step; REACH],
-        mut at: usize,
-        mut slot: usize,
-        mut free: (u32, usize),
-    ) -> (u32, usize) {
-        loop {
-            let bucket = steps[at].bucket;
-            if let Some(hash) = self.hash_at(bucket, slot) {
-                let first = self.spread.of(hash.first());
-                self.shift(bucket, slot, free.0, free.1);
-                match bucket == first {
-                    true => self.spill(first),
-                    false => self.unspill(first),
-                }
-            }
-            free = (bucket, slot);
-            if at < 2 {
-                return free;
-            }
-            slot = steps[at].slot.into();
-            at = steps[at].parent.into();
-        }
-    }
-
-    /// The other bucket of the entry in a slot.
-    fn other(&self, bucket: u32, slot: usize) -> Option<u32> {
-        let hash = self.hash_at(bucket, slot)?;
-        let first = self.spread.of(hash.first());
-        Some(match bucket == first {
-            true => self.spread.of(hash.second()),
-            false => first,
-        })
     }
 
     /// One entry more of this bucket lives elsewhere. 255 means: nobody knows how many.

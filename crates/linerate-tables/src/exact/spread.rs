@@ -5,6 +5,8 @@
 //! round doubles the buckets. Half a hash selects one of the first `base` by its high bits, and its
 //! low bits say which descendant, so a bucket's entries part by one bit and nothing else moves.
 
+use super::hash::Hash;
+
 /// The map from half a hash to a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spread {
@@ -24,6 +26,23 @@ impl Spread {
             count: base,
             wide: 1,
             round: base,
+        }
+    }
+
+    /// All of it in one word, for those who know the number of buckets at the start.
+    pub(super) fn packed(&self) -> u64 {
+        u64::from(self.count) | u64::from(self.wide.count_ones() - 1) << 32
+    }
+
+    /// What was [`packed`](Self::packed) of a table that began with `base` buckets.
+    #[inline(always)]
+    pub(super) fn unpacked(base: u32, packed: u64) -> Self {
+        let rounds = (packed >> 32) as u32 & 31;
+        Self {
+            base,
+            count: packed as u32,
+            wide: (2 << rounds) - 1,
+            round: base.wrapping_shl(rounds),
         }
     }
 
@@ -48,6 +67,17 @@ impl Spread {
     /// The bucket that is split next, into itself and bucket [`count`](Self::count).
     pub(super) fn next_split(&self) -> u32 {
         self.count - self.round
+    }
+
+    /// After a split: where an entry of the old bucket `source` belongs.
+    pub(super) fn home(&self, hash: Hash, source: u32) -> u32 {
+        let (first, second) = (self.of(hash.first()), self.of(hash.second()));
+        // Its first bucket, if that was this one; else it is there for its second.
+        if first == source || first == self.count - 1 {
+            first
+        } else {
+            second
+        }
     }
 
     /// One bucket more.
@@ -76,6 +106,7 @@ mod tests {
             for _ in 0..150 {
                 let (before, split) = (spread, spread.next_split());
                 spread.grow();
+                assert_eq!(Spread::unpacked(base, spread.packed()), spread);
                 let mut moved = 0;
                 for &half in &halves {
                     let (old, new) = (before.of(half), spread.of(half));

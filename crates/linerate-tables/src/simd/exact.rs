@@ -25,7 +25,13 @@ pub(crate) fn pick<const K: usize, V: Value>(isa: Isa) -> Kernel<K, V> {
     }
     let _ = isa;
     |table, keys, values| {
-        bulk::lookup(table, keys, values, bulk::hash_each, Layout::<K, V>::find);
+        bulk::lookup(
+            table,
+            keys,
+            values,
+            bulk::hash_each,
+            bulk::find_by_tag::<K, V>,
+        );
     }
 }
 
@@ -52,7 +58,13 @@ mod x86_64 {
                 taken::<K, V>(bucket, equal_avx2(bucket, key))
             });
         } else {
-            bulk::lookup(table, keys, values, bulk::hash_each, Layout::<K, V>::find);
+            bulk::lookup(
+                table,
+                keys,
+                values,
+                bulk::hash_each,
+                bulk::find_by_tag::<K, V>,
+            );
         }
     }
 
@@ -67,27 +79,31 @@ mod x86_64 {
         if const { is_line_of_three::<K, V>() } {
             let hash = |hash: &_, keys: &[_], hashes: &mut _| hash_avx512(hash, keys, hashes);
             bulk::lookup(table, keys, values, hash, |bucket, key, _| {
-                taken::<K, V>(bucket, equal_avx512(bucket, key))
+                taken_avx512::<K, V>(bucket, equal_avx512(bucket, key))
             });
         } else {
             let hash = |hash: &_, keys: &[_], hashes: &mut _| hash_avx512(hash, keys, hashes);
-            bulk::lookup(table, keys, values, hash, Layout::<K, V>::find);
+            bulk::lookup(table, keys, values, hash, bulk::find_by_tag::<K, V>);
         }
     }
 
-    /// The first taken slot of those whose keys are equal: two bits of `equal` each, both set.
+    /// The first taken slot of those whose keys are equal (two bits of `equal` each, both set), or 3.
     #[inline(always)]
-    fn taken<const K: usize, V: Value>(bucket: &[u8], equal: u32) -> Option<usize> {
-        let mut slots = equal & (equal >> 1) & 0b01_01_01;
-        while slots != 0 {
-            let slot = slots.trailing_zeros() as usize / 2;
-            // The key of a free slot is what was there before.
-            if Layout::<K, V>::is_taken(bucket, slot) {
-                return Some(slot);
-            }
-            slots &= slots - 1;
-        }
-        None
+    fn taken<const K: usize, V: Value>(bucket: &[u8], equal: u32) -> usize {
+        // The key of a free slot is what was there before: the highest bit of its tag is not set.
+        let tags = (Layout::<K, V>::tags(bucket) as u32 & 0x80_80_80) >> 7;
+        let taken = tags | (tags >> 6) | (tags >> 12);
+        let slots = equal & (equal >> 1) & taken & 0b01_01_01;
+        (slots | 0b1_00_00_00).trailing_zeros() as usize / 2
+    }
+
+    /// As [`taken`]. Every CPU of this level gathers bits fast, which those of AVX2 do not.
+    #[inline]
+    #[target_feature(enable = "bmi1,bmi2")]
+    fn taken_avx512<const K: usize, V: Value>(bucket: &[u8], equal: u32) -> usize {
+        let taken = _pext_u32(Layout::<K, V>::tags(bucket) as u32, 0x80_80_80);
+        let slots = _pext_u32(equal & (equal >> 1), 0b01_01_01) & taken;
+        (slots | 0b1000).trailing_zeros() as usize
     }
 
     /// The first 16 bytes of the key.

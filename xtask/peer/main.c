@@ -55,6 +55,8 @@ static int measure(const struct ask *ask, struct answer *answer)
 		return lpm6_row(ask, answer);
 	if (starts(row, "acl."))
 		return acl_row(ask, answer);
+	if (starts(row, "flow."))
+		return flow_row(ask, answer);
 	if (starts(row, "wheel."))
 		return timers_row(ask, answer);
 	if (starts(row, "meter."))

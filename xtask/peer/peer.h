@@ -38,6 +38,7 @@ int exact_row(const struct ask *ask, struct answer *answer);
 int lpm4_row(const struct ask *ask, struct answer *answer);
 int lpm6_row(const struct ask *ask, struct answer *answer);
 int acl_row(const struct ask *ask, struct answer *answer);
+int flow_row(const struct ask *ask, struct answer *answer);
 int timers_row(const struct ask *ask, struct answer *answer);
 int meter_row(const struct ask *ask, struct answer *answer);
 

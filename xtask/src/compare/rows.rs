@@ -158,6 +158,8 @@ pub(super) const ROWS: &[Row] = &[
     on_input("acl.classify.1k.fw",      None),
     on_input("acl.classify.10k.fw",     None),
     on_input("acl.update.10k",          Some(100.0)),
+    one_core("flow.touch.1k",           None),
+    one_core("flow.touch.1m",           None),
     one_core("wheel.rearm.1m",          None),
     one_core("wheel.arm_fire.100k",     None),
     one_core("meter.srtcm.4k",          None),

@@ -1,7 +1,7 @@
 //! The table: entries, the index that finds them, and what ends them.
 
 use linerate_core::arch::prefetch_read;
-use linerate_core::mem::HugeArray;
+use linerate_core::mem::{HugeArray, PageKind};
 
 use super::key::{Direction, FlowKey};
 use super::queue::Queue;
@@ -157,6 +157,11 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
             + self.free.capacity() * size_of::<u32>()
             + self.evict.as_ref().map_or(0, |(_, queue)| queue.bytes())
             + self.quota.as_ref().map_or(0, Quota::bytes)
+    }
+
+    /// What pages back its entries.
+    pub fn pages(&self) -> PageKind {
+        self.entries.region().kind()
     }
 
     /// The flow of a packet, nothing counted.

@@ -1,7 +1,7 @@
 //! Many meters, and bursts of packets through them.
 
 use linerate_core::arch::prefetch_read;
-use linerate_core::mem::HugeArray;
+use linerate_core::mem::{HugeArray, PageKind};
 
 use super::{Buckets, Color, Profile};
 use crate::TableError;
@@ -85,6 +85,11 @@ impl<P: Profile> Meters<P> {
     /// Memory of the meters, in bytes.
     pub fn bytes(&self) -> usize {
         self.meters.region().len()
+    }
+
+    /// What pages back it.
+    pub fn pages(&self) -> PageKind {
+        self.meters.region().kind()
     }
 
     /// Colours one packet, as [`Profile::mark`].

@@ -33,7 +33,7 @@
 //! of it is taken at set-up.
 
 use linerate_core::arch::prefetch_read;
-use linerate_core::mem::HugeArray;
+use linerate_core::mem::{HugeArray, PageKind};
 
 use crate::TableError;
 
@@ -150,6 +150,11 @@ impl Wheel {
         self.links.region().len()
     }
 
+    /// What pages back it.
+    pub fn pages(&self) -> PageKind {
+        self.links.region().kind()
+    }
+
     /// The deadline of `timer`, if it is scheduled.
     ///
     /// # Panics
@@ -239,7 +244,7 @@ impl Wheel {
         let slot = self.cascading as usize;
         while *budget > 0 {
             let Link { next, prev, .. } = self.links[slot];
-            let timer = if *budget % 2 == 0 { next } else { prev } as usize;
+            let timer = if budget.is_multiple_of(2) { next } else { prev } as usize;
             if timer == slot {
                 self.cascading = NONE;
                 return;

@@ -56,7 +56,7 @@ fn lookup(row: &'static str, run: Run) -> Result<Sample, Error> {
             BULK as u64
         })
     })?;
-    Ok(Sample::new(row, ns, "ns", "").with("bytes", bytes))
+    Ok(Sample::new(row, ns, "ns", "4 KiB pages").with("bytes", bytes))
 }
 
 fn build(row: &'static str, run: Run) -> Result<Sample, Error> {
@@ -68,7 +68,7 @@ fn build(row: &'static str, run: Run) -> Result<Sample, Error> {
         }
         Ok::<_, Error>(began.elapsed().as_nanos() as f64 / entries as f64)
     })??;
-    Ok(Sample::new(row, ns, "ns", ""))
+    Ok(Sample::new(row, ns, "ns", "4 KiB pages"))
 }
 
 fn count(row: &'static str, run: Run) -> Result<Sample, Error> {
@@ -101,5 +101,5 @@ fn count(row: &'static str, run: Run) -> Result<Sample, Error> {
         black_box(sketch.total());
         ns
     })?;
-    Ok(Sample::new(row, ns, "ns", "").with("bytes", bytes))
+    Ok(Sample::new(row, ns, "ns", "4 KiB pages").with("bytes", bytes))
 }

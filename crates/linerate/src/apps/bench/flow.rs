@@ -2,6 +2,7 @@
 
 use std::hint::black_box;
 
+use linerate_core::mem::PageKind;
 use linerate_tables::exact::Seed;
 use linerate_tables::flow::{First, FlowConfig, FlowTable4, states};
 use linerate_wire::flow::FlowKey4;
@@ -36,13 +37,13 @@ pub(super) const GROWTH: &[Growth] = &[
         name: "flow.touch",
         of: "flows",
         sizes: SIZES,
-        run: touch,
+        run: |flows, run| Ok(touch(flows, run)?.0),
     },
     Growth {
         name: "flow.churn",
         of: "flows",
         sizes: SIZES,
-        run: churn,
+        run: |flows, run| Ok(churn(flows, run)?.0),
     },
 ];
 
@@ -50,8 +51,8 @@ const BULK: usize = 32;
 /// Packets that are drawn beforehand.
 const DRAWN: u64 = 1 << 18;
 
-fn sample(row: &'static str, point: Point) -> Result<Sample, Error> {
-    Ok(Sample::new(row, point.ns, "ns", "").with("bytes_each", point.bytes_each))
+fn sample(row: &'static str, (point, pages): (Point, PageKind)) -> Result<Sample, Error> {
+    Ok(Sample::new(row, point.ns, "ns", pages).with("bytes_each", point.bytes_each))
 }
 
 fn key(number: u64) -> FlowKey4 {
@@ -82,8 +83,9 @@ fn filled(flows: u64, timeout: u64) -> Result<(FlowTable4<u64>, f64), Error> {
     Ok((table, bytes_each))
 }
 
-fn touch(flows: u64, run: Run) -> Result<Point, Error> {
+fn touch(flows: u64, run: Run) -> Result<(Point, PageKind), Error> {
     let (mut table, bytes_each) = filled(flows, 300_000)?;
+    let pages = table.pages();
     let packet = |number| {
         let key = key(below(number, flows));
         match mixed(!number) % 2 {
@@ -103,12 +105,13 @@ fn touch(flows: u64, run: Run) -> Result<Point, Error> {
             BULK as u64
         })
     })?;
-    Ok(Point { ns, bytes_each })
+    Ok((Point { ns, bytes_each }, pages))
 }
 
 /// One flow a tick, each of which lives as many ticks as the table has room for.
-fn churn(flows: u64, run: Run) -> Result<Point, Error> {
+fn churn(flows: u64, run: Run) -> Result<(Point, PageKind), Error> {
     let (mut table, bytes_each) = filled(flows, flows)?;
+    let pages = table.pages();
     let ns = run.pinned(move |run| {
         let mut now = flows;
         run.time(|| {
@@ -122,5 +125,5 @@ fn churn(flows: u64, run: Run) -> Result<Point, Error> {
             BULK as u64
         })
     })?;
-    Ok(Point { ns, bytes_each })
+    Ok((Point { ns, bytes_each }, pages))
 }

@@ -55,7 +55,7 @@ fn timed<P: Profile + Send + 'static>(
     profile: Result<P, TableError>,
 ) -> Result<Sample, Error> {
     let mut array = Meters::new("bench", meters, profile?, 0)?;
-    let bytes_each = array.bytes() as f64 / meters as f64;
+    let (bytes_each, pages) = (array.bytes() as f64 / meters as f64, array.pages());
     let numbers: Vec<u32> = (0..DRAWN)
         .map(|number| below(number, meters as u64) as u32)
         .collect();
@@ -79,7 +79,7 @@ fn timed<P: Profile + Send + 'static>(
         (ns, seen)
     })?;
     let of_all = seen.iter().sum::<u64>() as f64 / 100.0;
-    Ok(Sample::new(row, ns, "ns", "")
+    Ok(Sample::new(row, ns, "ns", pages)
         .with("bytes_each", bytes_each)
         .with("green_percent", seen[0] as f64 / of_all)
         .with("yellow_percent", seen[1] as f64 / of_all)

@@ -4,6 +4,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use linerate_core::mem::PageKind;
 use linerate_tables::wheel::Wheel;
 
 use super::growth::{Growth, Point};
@@ -16,19 +17,19 @@ pub(super) const ROWS: &[Row] = &[
         name: "wheel.rearm.1m",
         about: "set a random one of 1 M pending timers to another time",
         run: |row, run| {
-            let (ns, bytes_each) = rearm(1_000_000, run)?;
-            Ok(Sample::new(row, ns, "ns", "").with("bytes_each", bytes_each))
+            let (ns, bytes_each, pages) = rearm(1_000_000, run)?;
+            Ok(Sample::new(row, ns, "ns", pages).with("bytes_each", bytes_each))
         },
     },
     Row {
         name: "wheel.arm_fire.100k",
         about: "set 100 K timers to random times, and fire them all",
-        run: |row, run| Ok(Sample::new(row, fire(100_000, run)?, "ns", "")),
+        run: |row, run| fire(row, 100_000, run),
     },
     Row {
         name: "wheel.arm_fire.1m",
         about: "set 1 M timers to random times, and fire them all",
-        run: |row, run| Ok(Sample::new(row, fire(1_000_000, run)?, "ns", "")),
+        run: |row, run| fire(row, 1_000_000, run),
     },
 ];
 
@@ -37,7 +38,7 @@ pub(super) const GROWTH: &[Growth] = &[Growth {
     of: "timers",
     sizes: &[10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000],
     run: |timers, run| {
-        let (ns, bytes_each) = rearm(timers, run)?;
+        let (ns, bytes_each, _) = rearm(timers, run)?;
         Ok(Point { ns, bytes_each })
     },
 }];
@@ -46,10 +47,10 @@ const MINUTE: u64 = 60_000;
 /// Timers and times that are drawn beforehand.
 const DRAWN: u64 = 1 << 20;
 
-/// Nanoseconds per timer that is set again, and bytes of each.
-fn rearm(timers: u64, run: Run) -> Result<(f64, f64), Error> {
+/// Nanoseconds per timer that is set again, bytes of each, and the pages of those.
+fn rearm(timers: u64, run: Run) -> Result<(f64, f64, PageKind), Error> {
     let mut wheel = Wheel::new("bench", timers as usize, 0)?;
-    let bytes_each = wheel.bytes() as f64 / timers as f64;
+    let (bytes_each, pages) = (wheel.bytes() as f64 / timers as f64, wheel.pages());
     for timer in 0..timers {
         wheel.schedule(timer as u32, 1 + below(timer, MINUTE));
     }
@@ -68,14 +69,15 @@ fn rearm(timers: u64, run: Run) -> Result<(f64, f64), Error> {
             burst.len() as u64
         })
     })?;
-    Ok((ns, bytes_each))
+    Ok((ns, bytes_each, pages))
 }
 
 /// Nanoseconds per timer that is set and fires.
-fn fire(timers: u64, run: Run) -> Result<f64, Error> {
+fn fire(row: &'static str, timers: u64, run: Run) -> Result<Sample, Error> {
     let mut wheel = Wheel::new("bench", timers as usize, 0)?;
+    let pages = wheel.pages();
     let delays: Vec<u64> = (0..timers).map(|timer| 1 + below(timer, MINUTE)).collect();
-    run.pinned(move |run| {
+    let ns = run.pinned(move |run| {
         let (mut timed, mut fired, mut now) = (Duration::ZERO, 0, 0);
         // The first round brings the memory near, and does not count.
         for round in 0.. {
@@ -100,5 +102,6 @@ fn fire(timers: u64, run: Run) -> Result<f64, Error> {
             }
         }
         timed.as_nanos() as f64 / fired as f64
-    })
+    })?;
+    Ok(Sample::new(row, ns, "ns", pages))
 }

@@ -198,6 +198,40 @@ pub enum TableError {
         /// What stopped it.
         reason: String,
     },
+    /// More memory than a routing table may have.
+    #[error(
+        "the {what} would need {need_bytes} bytes and may have {budget_bytes}: raise its budget"
+    )]
+    LpmBudget {
+        /// Which of its parts.
+        what: &'static str,
+        /// Bytes that the change would come to.
+        need_bytes: usize,
+        /// Bytes allowed.
+        budget_bytes: usize,
+    },
+    /// A number of VRFs that cannot be.
+    #[error("a routing table has 1 to {max} VRFs, not {vrfs}")]
+    LpmVrfs {
+        /// The number as given.
+        vrfs: u32,
+        /// The most there can be.
+        max: u32,
+    },
+    /// A route for a VRF that does not exist.
+    #[error("there is no VRF {vrf}: the routing table was made with {vrfs}, numbered from 0")]
+    LpmNoVrf {
+        /// The VRF as given.
+        vrf: u32,
+        /// How many there are.
+        vrfs: u32,
+    },
+    /// A next hop that means something else.
+    #[error("{hop:#x} says that there is no route: choose another number for the next hop")]
+    LpmHop {
+        /// The next hop as given.
+        hop: u32,
+    },
     /// A line of a file of prefixes that cannot be taken; none of the file was.
     #[error("line {line}: {reason}")]
     PrefixLine {

@@ -90,7 +90,9 @@ impl<const W: usize> Build<'_, W> {
             2 * specific(matching.src.bits()) + specific(matching.dst.bits())
         };
         let mut classes = [const { Vec::new() }; 4];
-        slots.iter().for_each(|slot| classes[class(*slot)].push(*slot));
+        slots
+            .iter()
+            .for_each(|slot| classes[class(*slot)].push(*slot));
         let focus = classes.into_iter().max_by_key(Vec::len).unwrap_or_default();
         let Some(choice) = self.choose(&focus, NODE_BITS) else {
             return Ok(None);
@@ -128,8 +130,12 @@ impl<const W: usize> Build<'_, W> {
             false => slots.len(),
         };
         self.spilled.extend(&slots[fit..]);
-        let lanes: Vec<Lane<W>> = slots[..fit].iter().map(|slot| self.rules.lane(*slot)).collect();
-        self.trees.reserve(0, lanes.len().div_ceil(LANES).next_power_of_two())?;
+        let lanes: Vec<Lane<W>> = slots[..fit]
+            .iter()
+            .map(|slot| self.rules.lane(*slot))
+            .collect();
+        self.trees
+            .reserve(0, lanes.len().div_ceil(LANES).next_power_of_two())?;
         self.trees.set_lanes(node, &lanes);
         Ok(depth)
     }

@@ -215,7 +215,8 @@ impl Family {
             }
         }
         matches.sort_by_key(|(order, _)| *order);
-        let rule = |(at, (_, matching)): (usize, &_)| Rule::new(at as u32 + 1, *matching, at as u32 + 1);
+        let rule =
+            |(at, (_, matching)): (usize, &_)| Rule::new(at as u32 + 1, *matching, at as u32 + 1);
         matches.iter().enumerate().map(rule).collect()
     }
 }
@@ -287,15 +288,15 @@ fn anywhere<const W: usize>(random: &mut Random) -> PacketKey<W> {
 /// A packet that this matches, as far as addresses, ports and protocol go; the rest at random.
 pub fn inside<const W: usize>(matching: &Match<W>, random: &mut Random) -> PacketKey<W> {
     let mut address = |prefix: &Prefix<W>| {
-        std::array::from_fn(|word| {
-            prefix.words()[word] | random.bits() as u32 & !prefix.mask(word)
-        })
+        std::array::from_fn(|word| prefix.words()[word] | random.bits() as u32 & !prefix.mask(word))
     };
     let (src, dst) = (address(&matching.src), address(&matching.dst));
-    let mut within =
-        |range: &Range| range.low() + random.below(u64::from(range.span()) + 1) as u16;
+    let mut within = |range: &Range| range.low() + random.below(u64::from(range.span()) + 1) as u16;
     let ports = (within(&matching.src_ports), within(&matching.dst_ports));
-    let icmp = (within(&matching.icmp_type) & 0xff, within(&matching.icmp_code) & 0xff);
+    let icmp = (
+        within(&matching.icmp_type) & 0xff,
+        within(&matching.icmp_code) & 0xff,
+    );
     let protocol = match matching.protocol.mask() {
         0 => [6, 17][random.below(2) as usize],
         mask => matching.protocol.value() | random.bits() as u16 & !mask & 0xff,

@@ -403,7 +403,11 @@ pub enum RuleError {
     #[error("value {value:#x} has bits outside its mask {mask:#x}: clear them, or widen the mask")]
     BeyondMask { value: u16, mask: u16 },
     #[error("{field}: mask {:#x} is wider than the field, {width:#x}", bits.mask)]
-    TooWide { field: Field, bits: Bits, width: u16 },
+    TooWide {
+        field: Field,
+        bits: Bits,
+        width: u16,
+    },
     #[error("an ICMP type or code needs protocol {protocol}, and no ports")]
     IcmpWithout { protocol: u16 },
     #[error("no category: set at least one bit of `categories`")]

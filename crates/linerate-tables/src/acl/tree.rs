@@ -69,8 +69,16 @@ impl<const W: usize> Trees<W> {
     /// Only the last leaf, without rules; room for `rules` of them.
     pub(super) fn new(rules: usize) -> Result<Self, MemError> {
         let mut trees = Self {
-            nodes: Arena::new("acl nodes", (HEADROOM + rules).next_power_of_two(), Node::EMPTY)?,
-            blocks: Arena::new("acl blocks", (HEADROOM + rules / 4).next_power_of_two(), Block::EMPTY)?,
+            nodes: Arena::new(
+                "acl nodes",
+                (HEADROOM + rules).next_power_of_two(),
+                Node::EMPTY,
+            )?,
+            blocks: Arena::new(
+                "acl blocks",
+                (HEADROOM + rules / 4).next_power_of_two(),
+                Block::EMPTY,
+            )?,
             trees: Vec::new(),
             last: 0,
         };
@@ -157,7 +165,9 @@ impl<const W: usize> Trees<W> {
     pub(super) fn lanes(&self, leaf: u32) -> Vec<Lane<W>> {
         let start = self.nodes()[leaf as usize].info;
         let blocks = self.blocks.run(start, self.run_blocks(start));
-        let lanes = blocks.iter().flat_map(|block| (0..LANES).map(|lane| block.lane(lane)));
+        let lanes = blocks
+            .iter()
+            .flat_map(|block| (0..LANES).map(|lane| block.lane(lane)));
         lanes.filter(|lane| lane.rule() != 0).collect()
     }
 
@@ -177,7 +187,9 @@ impl<const W: usize> Trees<W> {
                 each.for_each(|(at, lane)| block.set_lane(at, lane));
             }
             let before_last = &mut run[..len - 1];
-            before_last.iter_mut().for_each(|block| block.slots[LANES - 1] |= RUN_GOES_ON);
+            before_last
+                .iter_mut()
+                .for_each(|block| block.slots[LANES - 1] |= RUN_GOES_ON);
         }
         self.nodes.run_mut(leaf, 1)[0].info = start;
     }
@@ -279,7 +291,10 @@ impl<const W: usize> Trees<W> {
     fn merge(&mut self, node: u32) {
         let at = self.nodes()[node as usize];
         let children = at.base..at.base + (1 << at.mask.count_ones());
-        if children.clone().any(|child| !self.nodes()[child as usize].is_leaf()) {
+        if children
+            .clone()
+            .any(|child| !self.nodes()[child as usize].is_leaf())
+        {
             return;
         }
         let mut all: Vec<Lane<W>> = Vec::new();
@@ -347,21 +362,45 @@ impl<const W: usize> Trees<W> {
         roots.push(self.last);
         for root in roots {
             let mut stack = vec![(root, 0)];
-            let (mut leaves, mut empty, mut lanes, mut blocks, mut nodes, mut deepest) = (0, 0, 0, 0, 0, 0);
-            let mut weighted = 0.0; let mut wdepth = 0.0;
+            let (mut leaves, mut empty, mut lanes, mut blocks, mut nodes, mut deepest) =
+                (0, 0, 0, 0, 0, 0);
+            let mut weighted = 0.0;
+            let mut wdepth = 0.0;
             while let Some((node, depth)) = stack.pop() {
                 let at = self.nodes()[node as usize];
                 nodes += 1;
                 if at.is_leaf() {
                     deepest = deepest.max(depth);
                     let many = self.lanes(node).len();
-                    if many == 0 { empty += 1 } else { leaves += 1; lanes += many; let b = many.div_ceil(8); blocks += b; weighted += (b * many) as f64; wdepth += (depth * many) as f64; }
+                    if many == 0 {
+                        empty += 1
+                    } else {
+                        leaves += 1;
+                        lanes += many;
+                        let b = many.div_ceil(8);
+                        blocks += b;
+                        weighted += (b * many) as f64;
+                        wdepth += (depth * many) as f64;
+                    }
                 } else {
-                    if node == root { text += &format!("[root w{} {:016x} {}b] ", at.info, at.mask, at.mask.count_ones()); }
-                    stack.extend((at.base..at.base + (1 << at.mask.count_ones())).map(|n| (n, depth + 1)));
+                    if node == root {
+                        text += &format!(
+                            "[root w{} {:016x} {}b] ",
+                            at.info,
+                            at.mask,
+                            at.mask.count_ones()
+                        );
+                    }
+                    stack.extend(
+                        (at.base..at.base + (1 << at.mask.count_ones())).map(|n| (n, depth + 1)),
+                    );
                 }
             }
-            text += &format!("nodes {nodes} leaves {leaves} empty {empty} lanes {lanes} blocks {blocks} depth {deepest} avg depth {:.2} avg blocks {:.2}\n", wdepth / lanes as f64, weighted / lanes as f64);
+            text += &format!(
+                "nodes {nodes} leaves {leaves} empty {empty} lanes {lanes} blocks {blocks} depth {deepest} avg depth {:.2} avg blocks {:.2}\n",
+                wdepth / lanes as f64,
+                weighted / lanes as f64
+            );
         }
         text
     }

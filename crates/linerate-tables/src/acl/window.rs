@@ -18,7 +18,12 @@ fn windows<const W: usize>(src: &[u32; W], dst: &[u32; W], ports: u32, meta: u32
     let last = W - 1;
     if W == 1 {
         let [src, dst] = [src[last], dst[last]];
-        let own = [join(src, dst), join(dst, ports), join(src, ports), join(ports, meta)];
+        let own = [
+            join(src, dst),
+            join(dst, ports),
+            join(src, ports),
+            join(ports, meta),
+        ];
         return [own[0], own[1], own[2], own[3], 0, 0, 0, 0];
     }
     let second = last.min(1);
@@ -58,7 +63,9 @@ impl Ternary {
         // A range's numbers agree in the bits above the highest in which its ends differ.
         let care = |range: &Range| {
             let differ = range.low() ^ range.high();
-            u16::MAX.checked_shl(16 - differ.leading_zeros()).unwrap_or(0)
+            u16::MAX
+                .checked_shl(16 - differ.leading_zeros())
+                .unwrap_or(0)
         };
         let [first, second] = block::ports(rule);
         let join = |first: u16, second: u16| u32::from(first) | u32::from(second) << 16;
@@ -68,8 +75,16 @@ impl Ternary {
         let meta = |protocol: u16, flags: u16, dscp: u16| {
             u32::from(protocol) | u32::from(flags) << 8 | u32::from(dscp) << 16
         };
-        let value = meta(rule.protocol.value(), rule.tcp_flags.value(), rule.dscp.value());
-        let meta_care = meta(rule.protocol.mask(), rule.tcp_flags.mask(), rule.dscp.mask());
+        let value = meta(
+            rule.protocol.value(),
+            rule.tcp_flags.value(),
+            rule.dscp.value(),
+        );
+        let meta_care = meta(
+            rule.protocol.mask(),
+            rule.tcp_flags.mask(),
+            rule.dscp.mask(),
+        );
         Self {
             value: windows(rule.src.words(), rule.dst.words(), ports, value | fragment),
             care: windows(

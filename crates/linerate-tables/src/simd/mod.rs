@@ -6,9 +6,11 @@
 //! the tests run each level that the CPU has (`Isa::detect().levels()`).
 #![allow(unsafe_code)]
 
-pub(crate) mod exact;
-pub(crate) mod rss;
 pub(crate) mod acl;
 pub(crate) mod checksum;
 pub(crate) mod crc32c;
+pub(crate) mod exact;
 pub(crate) mod parse;
+pub(crate) mod rss;
+
+pub(crate) mod lpm6;

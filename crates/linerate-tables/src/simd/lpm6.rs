@@ -277,110 +277,167 @@ mod x86 {
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2,popcnt")]
     fn avx512(tree: &Tree, root: usize, addresses: &[[u8; 16]], hops: &mut [u32]) {
-        let mut groups = addresses.chunks_exact(LANES);
-        let mut out = hops.chunks_exact_mut(LANES);
-        for (group, hops) in groups.by_ref().zip(out.by_ref()) {
-            let group: &[[u8; 16]; LANES] = group.try_into().expect("a chunk has LANES");
-            let hops: &mut [u32; LANES] = hops.try_into().expect("a chunk has LANES");
-            sixteen(tree, root, group, hops);
+        // Four vectors at a time: what one waits for, the others hide.
+        let (many, addresses) = addresses.as_chunks::<{ 4 * LANES }>();
+        let (many_hops, hops) = hops.as_chunks_mut::<{ 4 * LANES }>();
+        for (group, hops) in many.iter().zip(many_hops) {
+            vectors::<4>(tree, root, group, hops);
         }
-        scalar(tree, root, groups.remainder(), out.into_remainder());
+        let (some, addresses) = addresses.as_chunks::<LANES>();
+        let (some_hops, hops) = hops.as_chunks_mut::<LANES>();
+        for (group, hops) in some.iter().zip(some_hops) {
+            vectors::<1>(tree, root, group, hops);
+        }
+        scalar(tree, root, addresses, hops);
     }
 
-    /// Sixteen addresses in step.
+    /// What was found in leaves is told apart later: which leaf, by which key, for which address.
+    struct InLeaves {
+        len: usize,
+        leaves: [u32; 5 * LANES],
+        keys: [u32; 5 * LANES],
+        lanes: [u32; 5 * LANES],
+    }
+
+    /// As many addresses as `V` vectors have lanes, in step.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2,popcnt")]
-    fn sixteen(tree: &Tree, root: usize, addresses: &[[u8; 16]; LANES], hops: &mut [u32; LANES]) {
-        let (first, second) = words(addresses);
-        // The span's value: bits 16 to 48.
-        let span = _mm512_or_si512(
-            _mm512_slli_epi32::<16>(first),
-            _mm512_srli_epi32::<16>(second),
-        );
-
+    fn vectors<const V: usize>(tree: &Tree, root: usize, addresses: &[[u8; 16]], hops: &mut [u32]) {
+        let (addresses, _) = addresses.as_chunks::<LANES>();
         let roots = &tree.roots[root..root + (1 << ROOT_BITS)];
-        let index = _mm512_srli_epi32::<16>(first);
-        // SAFETY: 16-bit indices, and 2^16 entries from there on.
-        let mut entries = unsafe { _mm512_i32gather_epi32::<4>(index, roots.as_ptr().cast()) };
+        let zero = _mm512_setzero_si512();
+        let (mut spans, mut entries) = ([zero; V], [zero; V]);
+        for v in 0..V {
+            let (first, second) = words(&addresses[v]);
+            // The span's value: bits 16 to 48.
+            spans[v] = _mm512_or_si512(
+                _mm512_slli_epi32::<16>(first),
+                _mm512_srli_epi32::<16>(second),
+            );
+            let index = _mm512_srli_epi32::<16>(first);
+            // SAFETY: 16-bit indices, and 2^16 entries from there on.
+            entries[v] = unsafe { _mm512_i32gather_epi32::<4>(index, roots.as_ptr().cast()) };
+        }
 
-        let last_table = _mm512_set1_epi32((tree.tables.len().min(MOST_TABLES) - 1) as i32);
-        let low = _mm512_set1_epi32(255);
-        let kind = |entries| _mm512_srli_epi32::<28>(entries);
-        let (table, leaf) = (
-            _mm512_set1_epi32(TABLE as i32),
-            _mm512_set1_epi32(LEAF as i32),
-        );
-        let mut going = _mm512_cmpeq_epi32_mask(kind(entries), table);
-        let mut shift = 24;
-        // Those that took the span's last bits from a table: what they found lies in the next one.
-        let mut beyond: __mmask16 = 0;
-        while going != 0 && shift >= 0 {
-            let number = _mm512_and_si512(entries, _mm512_set1_epi32(INDEX as i32));
-            let number = _mm512_min_epu32(number, last_table);
-            let bits = _mm512_and_si512(_mm512_srl_epi32(span, _mm_cvtsi32_si128(shift)), low);
+        let last = _mm512_set1_epi32((tree.tables.len().min(MOST_TABLES) - 1) as i32);
+        let mut going = [0; V];
+        for v in 0..V {
+            going[v] = kind_is(TABLE, entries[v]);
+        }
+        table_step::<V, 24>(tree, last, &mut going, &spans, &mut entries);
+        table_step::<V, 16>(tree, last, &mut going, &spans, &mut entries);
+        table_step::<V, 8>(tree, last, &mut going, &spans, &mut entries);
+        // Those that take the span's last bits from a table: what they find lies in the next span.
+        let beyond = going;
+        table_step::<V, 0>(tree, last, &mut going, &spans, &mut entries);
+
+        let mut list = InLeaves {
+            len: 0,
+            leaves: [0; 5 * LANES],
+            keys: [0; 5 * LANES],
+            lanes: [0; 5 * LANES],
+        };
+        let last = _mm512_set1_epi32((tree.leaves.len().min(MOST_LEAVES) - 1) as i32);
+        let (hops, _) = hops.as_chunks_mut::<LANES>();
+        for v in 0..V {
+            store(&mut hops[v], entries[v]);
+            let wanted = !beyond[v] & kind_is(LEAF, entries[v]);
+            let number = _mm512_and_si512(entries[v], _mm512_set1_epi32(INDEX as i32));
+            let number = _mm512_min_epu32(number, last);
+            let lanes = _mm512_add_epi32(
+                _mm512_set1_epi32((v * LANES) as i32),
+                _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
+            );
+            put(
+                &mut list.leaves,
+                list.len,
+                _mm512_maskz_compress_epi32(wanted, number),
+            );
+            put(
+                &mut list.keys,
+                list.len,
+                _mm512_maskz_compress_epi32(wanted, spans[v]),
+            );
+            put(
+                &mut list.lanes,
+                list.len,
+                _mm512_maskz_compress_epi32(wanted, lanes),
+            );
+            list.len += wanted.count_ones() as usize;
+        }
+        let hops = hops.as_flattened_mut();
+        for at in 0..list.len.min(V * LANES) {
+            let leaf = tree.leaves.as_ptr().wrapping_add(list.leaves[at] as usize);
+            // SAFETY: the number was brought below that of leaves, and a leaf begins with 16 keys.
+            let keys = unsafe { _mm512_load_si512(leaf.cast()) };
+            let key = _mm512_set1_epi32(list.keys[at] as i32);
+            let below = _mm512_cmple_epu32_mask(keys, key).count_ones() as usize;
+            // SAFETY: as above.
+            let leaf = unsafe { &*leaf };
+            hops[list.lanes[at] as usize % (V * LANES)] =
+                leaf.entries[below.wrapping_sub(1) % RANGES].0;
+        }
+
+        for v in 0..V {
+            let hops = &mut hops[v * LANES..][..LANES];
+            // SAFETY: 64 bytes are read from 16 words.
+            let found = unsafe { _mm512_loadu_si512(hops.as_ptr().cast()) };
+            // 10 in the first two bits: a hop that is far, or something beyond the span.
+            let first_bits = _mm512_srli_epi32::<30>(found);
+            let mut more = _mm512_cmpeq_epi32_mask(first_bits, _mm512_set1_epi32(0b10));
+            while more != 0 {
+                let lane = more.trailing_zeros() as usize % LANES;
+                more &= more - 1;
+                let address = u128::from_be_bytes(addresses[v][lane]);
+                hops[lane] = tree.resolve(Entry(hops[lane]), address, ROOT_BITS + SPAN_BITS);
+            }
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn kind_is(kind: u32, entries: __m512i) -> __mmask16 {
+        let kinds = _mm512_srli_epi32::<28>(entries);
+        _mm512_cmpeq_epi32_mask(kinds, _mm512_set1_epi32(kind as i32))
+    }
+
+    /// Where `going`, entries are tables, and become what stands there for 8 bits of the span.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn table_step<const V: usize, const SHIFT: u32>(
+        tree: &Tree,
+        last: __m512i,
+        going: &mut [__mmask16; V],
+        spans: &[__m512i; V],
+        entries: &mut [__m512i; V],
+    ) {
+        for v in 0..V {
+            let number = _mm512_and_si512(entries[v], _mm512_set1_epi32(INDEX as i32));
+            let number = _mm512_min_epu32(number, last);
+            let bits = _mm512_srli_epi32::<SHIFT>(spans[v]);
+            let bits = _mm512_and_si512(bits, _mm512_set1_epi32(255));
             let index = _mm512_or_si512(_mm512_slli_epi32::<8>(number), bits);
             let tables = tree.tables.as_ptr().cast();
             // SAFETY: the number is that of a table, and 8 bits choose one of its 256 entries.
-            entries = unsafe { _mm512_mask_i32gather_epi32::<4>(entries, going, index, tables) };
-            if shift == 0 {
-                beyond = going;
-            }
-            going = _mm512_mask_cmpeq_epi32_mask(going, kind(entries), table);
-            shift -= 8;
+            entries[v] =
+                unsafe { _mm512_mask_i32gather_epi32::<4>(entries[v], going[v], index, tables) };
+            going[v] &= kind_is(TABLE, entries[v]);
         }
-
-        let in_leaf = _mm512_mask_cmpeq_epi32_mask(!beyond, kind(entries), leaf);
-        if in_leaf != 0 {
-            entries = in_leaves(tree, in_leaf, entries, span);
-        }
-        store(hops, entries);
-
-        // 10 in the first two bits: a hop that is far, or something beyond the span.
-        let first_bits = _mm512_srli_epi32::<30>(entries);
-        let mut more = _mm512_cmpeq_epi32_mask(first_bits, _mm512_set1_epi32(0b10));
-        while more != 0 {
-            let lane = more.trailing_zeros() as usize % LANES;
-            more &= more - 1;
-            let address = u128::from_be_bytes(addresses[lane]);
-            hops[lane] = tree.resolve(Entry(hops[lane]), address, ROOT_BITS + SPAN_BITS);
-        }
-    }
-
-    /// What the lanes of `wanted`, whose entries name leaves, find there; others keep their entries.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2,popcnt")]
-    fn in_leaves(tree: &Tree, wanted: __mmask16, entries: __m512i, span: __m512i) -> __m512i {
-        let last = _mm512_set1_epi32((tree.leaves.len().min(MOST_LEAVES) - 1) as i32);
-        let number = _mm512_and_si512(entries, _mm512_set1_epi32(INDEX as i32));
-        let number = _mm512_maskz_mov_epi32(wanted, _mm512_min_epu32(number, last));
-        let (mut numbers, mut spans, mut below) = ([0; LANES], [0; LANES], [0; LANES]);
-        store(&mut numbers, number);
-        store(&mut spans, span);
-        for lane in 0..LANES {
-            let leaf = tree.leaves.as_ptr().wrapping_add(numbers[lane] as usize);
-            // SAFETY: the number is that of a leaf, which begins with 16 keys.
-            let keys = unsafe { _mm512_load_si512(leaf.cast()) };
-            let key = _mm512_set1_epi32(spans[lane] as i32);
-            below[lane] = _mm512_cmple_epu32_mask(keys, key).count_ones();
-        }
-        // SAFETY: 64 bytes are read from an array of 16 words.
-        let below = unsafe { _mm512_loadu_si512(below.as_ptr().cast()) };
-        // In words: 32 to a leaf, the entries after 16 keys; the range before the first key above.
-        let at = _mm512_and_si512(
-            _mm512_sub_epi32(below, _mm512_set1_epi32(1)),
-            _mm512_set1_epi32(RANGES as i32 - 1),
-        );
-        let at = _mm512_or_si512(at, _mm512_set1_epi32(RANGES as i32));
-        let index = _mm512_or_si512(_mm512_slli_epi32::<5>(number), at);
-        let leaves = tree.leaves.as_ptr().cast();
-        // SAFETY: the number is that of a leaf, and what is added is below its 32 words.
-        unsafe { _mm512_mask_i32gather_epi32::<4>(entries, wanted, index, leaves) }
     }
 
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn store(to: &mut [u32; LANES], from: __m512i) {
         // SAFETY: 64 bytes are written to an array of 16 words.
+        unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), from) }
+    }
+
+    /// Writes 16 words from index `at` on, which is brought into range.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn put(list: &mut [u32; 5 * LANES], at: usize, from: __m512i) {
+        let to = &mut list[at.min(4 * LANES)..][..LANES];
+        // SAFETY: 64 bytes are written to 16 words.
         unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), from) }
     }
 

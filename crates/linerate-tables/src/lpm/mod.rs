@@ -15,6 +15,11 @@ pub mod v4;
 pub use prefix::{Address, Prefix, Prefix4, Prefix6};
 pub use rib::Rib;
 pub use v4::{Fib4, Lpm4, Lpm4Config, Memory, NO_ROUTE, SharedLpm4};
+pub mod v6;
+
+pub use prefix::{Address, Prefix, Prefix4, Prefix6};
+pub use rib::Rib;
+pub use v6::{Change6, Config6, Fib6, Memory6};
 
 #[cfg(test)]
 mod tests;

@@ -14,3 +14,7 @@ pub(crate) mod hash;
 pub(crate) mod lpm4;
 pub(crate) mod parse;
 pub(crate) mod rss;
+pub(crate) mod parse;
+pub(crate) mod rss;
+
+pub(crate) mod lpm6;

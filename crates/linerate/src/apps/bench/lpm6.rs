@@ -1,11 +1,196 @@
 //! Longest prefix match, IPv6.
 
-use super::growth::Growth;
-use super::{Input, Row};
+use super::growth::{Growth, Point};
+use super::{Input, Row, Run, Sample};
+use crate::error::Error;
+use linerate_tables::TableError;
+use linerate_tables::lpm::synth::{Pattern, Spec, destinations, routes6};
+use linerate_tables::lpm::{Config6, Fib6, Prefix6};
+use std::hint::black_box;
+use std::path::Path;
 
-pub(super) const ROWS: &[Row] = &[];
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        name: PREFIX,
+        about: "IPv6 next hop in a full table, destinations uniform over prefixes",
+        run: |row, run| lookup(row, run, Pattern::Prefixes),
+    },
+    Row {
+        name: HOST,
+        about: "the same, destinations uniform over routed addresses",
+        run: |row, run| lookup(row, run, Pattern::Hosts),
+    },
+    Row {
+        name: ZIPF,
+        about: "the same, few prefixes much more often than others",
+        run: |row, run| lookup(row, run, Pattern::Zipf),
+    },
+    Row {
+        name: UPDATE,
+        about: "add an IPv6 route to a full table and take it out, in batches of 100",
+        run: update,
+    },
+];
+
+const PREFIX: &str = "lpm6.lookup.160k";
+const HOST: &str = "lpm6.lookup.160k.host";
+const ZIPF: &str = "lpm6.lookup.160k.zipf";
+const UPDATE: &str = "lpm6.update.160k";
 
 /// What DPDK's side works on too.
-pub(super) const INPUTS: &[Input] = &[];
+pub(super) const INPUTS: &[Input] = &[
+    Input {
+        row: PREFIX,
+        write: |path| write(path, Pattern::Prefixes),
+    },
+    Input {
+        row: HOST,
+        write: |path| write(path, Pattern::Hosts),
+    },
+    Input {
+        row: ZIPF,
+        write: |path| write(path, Pattern::Zipf),
+    },
+    Input {
+        row: UPDATE,
+        write: |path| write(path, Pattern::Prefixes),
+    },
+];
 
-pub(super) const GROWTH: &[Growth] = &[];
+pub(super) const GROWTH: &[Growth] = &[Growth {
+    name: "lpm6",
+    of: "routes",
+    sizes: &[1, 10, 100, 1000, 10_000, 100_000, 160_000, 1_000_000],
+    run: grow,
+}];
+
+const ROUTES: usize = 160_000;
+/// Routes that the table lacks.
+const FURTHER: usize = 10_000;
+const ADDRESSES: usize = 1 << 20;
+const BURST: usize = 64;
+const BATCH: usize = 100;
+
+/// A full table, routes that it lacks, and addresses that it covers.
+struct Work {
+    routes: Vec<(Prefix6, u32)>,
+    further: Vec<(Prefix6, u32)>,
+    addresses: Vec<u128>,
+}
+
+impl Work {
+    fn new(routes: usize, further: usize, pattern: Pattern) -> Self {
+        // Every so many-th route is kept back, so that those are like the rest.
+        let every = (routes + further)
+            .checked_div(further)
+            .unwrap_or(usize::MAX);
+        let all = routes6(&Spec::new(routes + further, 1)).into_iter();
+        let (back, stay): (Vec<_>, Vec<_>) = all
+            .enumerate()
+            .partition(|&(index, _)| index % every == every - 1);
+        let [routes, further] =
+            [stay, back].map(|part| part.into_iter().map(|at| at.1).collect::<Vec<_>>());
+        Self {
+            addresses: destinations(&routes, pattern, ADDRESSES, 2),
+            routes,
+            further,
+        }
+    }
+}
+
+fn fill(routes: &[(Prefix6, u32)]) -> Result<Fib6, TableError> {
+    let mut fib = Fib6::new(&Config6 {
+        routes: routes.len(),
+        ..Config6::default()
+    })?;
+    for &(prefix, hop) in routes {
+        fib.insert(0, prefix, hop)?;
+    }
+    Ok(fib)
+}
+
+/// Lookups in bursts through all addresses, over and over. Returns nanoseconds for each.
+fn time_lookups(run: &Run, fib: &Fib6, addresses: &[u128]) -> f64 {
+    let addresses: Vec<[u8; 16]> = addresses.iter().map(|at| at.to_be_bytes()).collect();
+    let mut bursts = addresses.chunks_exact(BURST).cycle();
+    let mut hops = [0; BURST];
+    run.time(|| {
+        if let Some(burst) = bursts.next() {
+            fib.lookup_bulk(0, black_box(burst), &mut hops);
+            black_box(&hops);
+        }
+        BURST as u64
+    })
+}
+
+fn lookup(row: &'static str, run: Run, pattern: Pattern) -> Result<Sample, Error> {
+    let work = Work::new(ROUTES, FURTHER, pattern);
+    let fib = fill(&work.routes)?;
+    let (memory, pages) = (fib.memory(), fib.pages());
+    let ns = run.pinned(move |run| time_lookups(run, &fib, &work.addresses))?;
+    Ok(Sample::new(row, ns, "ns", pages)
+        .with("routes", ROUTES)
+        .with("lookup_bytes", memory.lookup_bytes)
+        .with("used_bytes", memory.used_bytes)
+        .with("routes_bytes", memory.routes_bytes))
+}
+
+/// Adds a batch and takes it out again, then the next one. Nanoseconds for a route's both.
+fn update(row: &'static str, run: Run) -> Result<Sample, Error> {
+    let work = Work::new(ROUTES, FURTHER, Pattern::Prefixes);
+    let mut fib = fill(&work.routes)?;
+    let (routes, pages) = (fib.len(), fib.pages());
+    let ns = run.pinned(move |run| {
+        let mut batches = work.further.chunks_exact(BATCH).cycle();
+        let mut change = |batch: &[(Prefix6, u32)]| {
+            for &(prefix, hop) in batch {
+                fib.insert(0, prefix, hop)?;
+            }
+            for &(prefix, _) in batch {
+                fib.remove(0, prefix)?;
+            }
+            Ok::<(), TableError>(())
+        };
+        let mut done = Ok(());
+        let ns = run.time(|| {
+            if done.is_ok() {
+                done = change(batches.next().unwrap_or(&[]));
+            }
+            BATCH as u64
+        });
+        done.map(|()| ns)
+    })??;
+    Ok(Sample::new(row, ns, "ns", pages).with("routes", routes))
+}
+
+fn grow(size: u64, run: Run) -> Result<Point, Error> {
+    let work = Work::new(size as usize, 0, Pattern::Prefixes);
+    let fib = fill(&work.routes)?;
+    let bytes_each = fib.memory().total_bytes() as f64 / size as f64;
+    let ns = run.pinned(move |run| time_lookups(run, &fib, &work.addresses))?;
+    Ok(Point { ns, bytes_each })
+}
+
+/// In 32-bit little-endian words: how many routes, addresses and further routes; each route as
+/// address (16 bytes in network order), length, next hop; the addresses; the further routes.
+fn write(path: &Path, pattern: Pattern) -> Result<(), Error> {
+    let work = Work::new(ROUTES, FURTHER, pattern);
+    let mut file = Vec::new();
+    for count in [work.routes.len(), work.addresses.len(), work.further.len()] {
+        file.extend((count as u32).to_le_bytes());
+    }
+    let put = |file: &mut Vec<u8>, routes: &[(Prefix6, u32)]| {
+        for (prefix, next_hop) in routes {
+            file.extend(prefix.first().to_be_bytes());
+            file.extend(u32::from(prefix.len()).to_le_bytes());
+            file.extend(next_hop.to_le_bytes());
+        }
+    };
+    put(&mut file, &work.routes);
+    file.extend(work.addresses.iter().flat_map(|at| at.to_be_bytes()));
+    put(&mut file, &work.further);
+    std::fs::write(path, file).map_err(|source| Error::File {
+        path: path.into(),
+        source,
+    })
+}

@@ -1,0 +1,252 @@
+//! Keeps a [`Tree`] equal to the routes: after a route came or went, what it touches is made anew.
+//!
+//! A *block* is what one entry answers for: a prefix of 16, 24, 32 .. bits. Without longer routes it
+//! is a next hop; with few ranges ([`Ranges`]) it is a leaf; otherwise a table, whose entries are
+//! blocks again. Blocks are made from the routes alone, but for what lies beyond their span, which is
+//! taken over from what stood there before.
+
+use super::nodes::Nodes;
+use super::ranges::{Ranges, What};
+use crate::lpm::{Prefix6, Rib, rib::Found};
+use crate::simd::lpm6::{
+    Entry, Kind, Leaf, NO_ROUTE, RANGES, ROOT_BITS, SPAN_BITS, TABLE_BITS, Tree, span_from, span_of,
+};
+
+/// A table becomes a leaf again only with so few ranges, so that a route that comes and goes does not
+/// make and unmake tables.
+const FEW: usize = RANGES / 2;
+
+/// One change.
+pub(super) struct Build<'a> {
+    pub(super) tree: &'a mut Tree,
+    pub(super) nodes: &'a mut Nodes,
+    pub(super) rib: &'a Rib<u128>,
+    /// Only routes inside it differ from what the tree says.
+    pub(super) change: Prefix6,
+    /// Whether routes went.
+    pub(super) removed: bool,
+}
+
+/// What a table's entries, or the root's, stand for.
+#[derive(Clone, Copy)]
+enum Slots {
+    /// From an index of the roots on.
+    Root(usize),
+    Table(u32),
+}
+
+/// What stood where blocks are now made.
+#[derive(Clone, Copy)]
+enum Before<'a> {
+    /// The same table.
+    Table,
+    /// A leaf for all of them.
+    Leaf(&'a Leaf),
+}
+
+impl Build<'_> {
+    /// Brings the tree of the VRF whose root begins at `root` in line with the routes.
+    pub(super) fn run(&mut self, root: usize) {
+        self.children(Slots::Root(root), Prefix6::ALL, ROOT_BITS, Before::Table);
+    }
+
+    /// Makes the entries of `slots` that the change touches; each decides by `bits` after `block`.
+    fn children(&mut self, slots: Slots, block: Prefix6, bits: u8, before: Before<'_>) {
+        let len = block.len() + bits;
+        let index = |prefix: Prefix6| (prefix.first() >> (128 - len)) as usize & ((1 << bits) - 1);
+        let everything = matches!(before, Before::Leaf(_));
+        if self.change.len() >= len && !everything {
+            let child = Prefix6::of(self.change.first(), len);
+            let hop = self.longest(child);
+            self.child(slots, index(child), child, hop, true, before);
+            return;
+        }
+        let span = match self.change.len() > block.len() && !everything {
+            true => self.change,
+            false => block,
+        };
+        let (first, count) = (index(span), 1 << (len - span.len()));
+        let mut hops = vec![self.longest(span); count];
+        let mut longer = vec![false; count];
+        for found in self.rib.walk(span, len) {
+            match found {
+                Found::Route(route, hop) => {
+                    let at = index(route) - first;
+                    hops[at..at + (1 << (len - route.len()))].fill(hop);
+                }
+                Found::Longer(prefix) => longer[index(prefix) - first] = true,
+            }
+        }
+        for at in 0..count {
+            let from = span.first() | (at as u128) << (128 - len);
+            let child = Prefix6::of(from, len);
+            self.child(slots, first + at, child, hops[at], longer[at], before);
+        }
+    }
+
+    /// Makes one entry; `longer` is false where it is known that no routes are longer.
+    fn child(
+        &mut self,
+        slots: Slots,
+        index: usize,
+        child: Prefix6,
+        hop: u32,
+        longer: bool,
+        before: Before<'_>,
+    ) {
+        let at = match slots {
+            Slots::Root(root) => &mut self.tree.roots[root + index],
+            Slots::Table(number) => &mut self.tree.tables[number as usize][index],
+        };
+        let old = *at;
+        let new = match (longer, before) {
+            (false, _) => {
+                self.nodes.free(self.tree, old, child.len());
+                self.nodes.hop(hop)
+            }
+            (true, Before::Table) => self.block(old, child, hop),
+            (true, Before::Leaf(leaf)) if span_from(child.len()) == child.len() => {
+                let span = child.len() - SPAN_BITS;
+                self.beyond(leaf.find(span_of(child.first(), span)), child, hop)
+            }
+            (true, Before::Leaf(leaf)) => self.make(leaf, child, hop),
+        };
+        match slots {
+            Slots::Root(root) => self.tree.roots[root + index] = new,
+            Slots::Table(number) => self.tree.tables[number as usize][index] = new,
+        }
+    }
+
+    /// Makes `block`, where `old` stood, whose nodes are used or freed.
+    fn block(&mut self, old: Entry, block: Prefix6, hop: u32) -> Entry {
+        if !self.rib.has_longer(block) {
+            self.nodes.free(self.tree, old, block.len());
+            return self.nodes.hop(hop);
+        }
+        match old.kind() {
+            Kind::Table(number) => self.as_leaf(old, block, hop).unwrap_or_else(|| {
+                self.children(Slots::Table(number), block, TABLE_BITS, Before::Table);
+                old
+            }),
+            Kind::Leaf(number) => {
+                let leaf = self.tree.leaves[number as usize];
+                self.free_left_beyond(block, |key| leaf.find(key));
+                self.nodes.free_leaf(number);
+                self.make(&leaf, block, hop)
+            }
+            Kind::Hop(_) | Kind::Far(_) => self.make(&Leaf::EMPTY, block, hop),
+        }
+    }
+
+    /// Makes a leaf, or a table if there is too much for one; what lies beyond the span is in `from`.
+    fn make(&mut self, from: &Leaf, block: Prefix6, hop: u32) -> Entry {
+        match Ranges::of(self.rib, block, hop, RANGES) {
+            Some(ranges) => {
+                let leaf = self.leaf(&ranges, block, |_, key| from.find(key));
+                self.nodes.add_leaf(self.tree, leaf)
+            }
+            None => {
+                let (number, table) = self.nodes.add_table(self.tree);
+                self.children(Slots::Table(number), block, TABLE_BITS, Before::Leaf(from));
+                table
+            }
+        }
+    }
+
+    /// A table as a leaf, if routes went and only few ranges are left.
+    fn as_leaf(&mut self, table: Entry, block: Prefix6, hop: u32) -> Option<Entry> {
+        if !self.removed || !self.nodes.has_leaves(self.tree) {
+            return None;
+        }
+        let ranges = Ranges::of(self.rib, block, hop, FEW)?;
+        let at = block.len();
+        let left = |tree: &Tree, key| find(tree, table, at, key);
+        let key = span_of(self.change.first(), span_from(at));
+        let of_change = left(self.tree, key);
+        self.free_left_beyond(block, |_| of_change);
+        let leaf = self.leaf(&ranges, block, left);
+        let end = span_from(at) + SPAN_BITS;
+        self.nodes.free_until(self.tree, table, at, end);
+        Some(self.nodes.add_leaf(self.tree, leaf))
+    }
+
+    /// The leaf of these ranges; `old` finds what lay beyond the span.
+    fn leaf(&mut self, ranges: &Ranges, block: Prefix6, old: impl Fn(&Tree, u32) -> Entry) -> Leaf {
+        let span = span_from(block.len());
+        let mut leaf = Leaf::EMPTY;
+        let mut last = Entry::NONE;
+        for at in 0..RANGES {
+            if at < ranges.len {
+                let mut key = ranges.keys[at];
+                last = match ranges.whats[at] {
+                    What::Hop(hop) => self.nodes.hop(hop),
+                    What::Beyond(hop) => {
+                        if at == 0 {
+                            key = span_of(block.first(), span);
+                        }
+                        let from = in_span(block, span, key);
+                        let old = old(self.tree, key);
+                        self.beyond(old, Prefix6::of(from, span + SPAN_BITS), hop)
+                    }
+                };
+                leaf.keys[at] = ranges.keys[at];
+            } else {
+                leaf.keys[at] = u32::MAX;
+            }
+            leaf.entries[at] = last;
+        }
+        leaf
+    }
+
+    /// Makes a block beyond the span, unless `old` still is what it should be.
+    fn beyond(&mut self, old: Entry, block: Prefix6, hop: u32) -> Entry {
+        let touched = self.change.covers(block) || block.covers(self.change);
+        match old.is_node() {
+            true if !touched => old,
+            true => self.block(old, block, hop),
+            false => self.block(Entry::NONE, block, hop),
+        }
+    }
+
+    /// Frees what lies beyond the span of `block` and has lost its last route to the change.
+    fn free_left_beyond(&mut self, block: Prefix6, find: impl Fn(u32) -> Entry) {
+        let span = span_from(block.len());
+        let end = span + SPAN_BITS;
+        if self.change.len() <= end {
+            return;
+        }
+        let old = find(span_of(self.change.first(), span));
+        if old.is_node() && !self.rib.has_longer(Prefix6::of(self.change.first(), end)) {
+            self.nodes.free(self.tree, old, end);
+        }
+    }
+
+    /// The next hop of the longest route that covers `block`.
+    fn longest(&self, block: Prefix6) -> u32 {
+        let route = self.rib.longest_within(block.first(), block.len());
+        route.map_or(NO_ROUTE, |(_, hop)| hop)
+    }
+}
+
+/// The address in `block` whose span at `span` is `key`, all zero beyond.
+fn in_span(block: Prefix6, span: u8, key: u32) -> u128 {
+    Prefix6::of(block.first(), span).first() | u128::from(key) << 96 >> span
+}
+
+/// What stands for `key` of a span at its end, or on the way there if nothing is below; from an entry
+/// at bit `at` on.
+fn find(tree: &Tree, mut entry: Entry, mut at: u8, key: u32) -> Entry {
+    let end = span_from(at) + SPAN_BITS;
+    while at < end {
+        match entry.kind() {
+            Kind::Table(number) => {
+                let index = (key >> (end - at - TABLE_BITS)) as usize & 255;
+                entry = tree.tables[number as usize][index];
+                at += TABLE_BITS;
+            }
+            Kind::Leaf(number) => return tree.leaves[number as usize].find(key),
+            Kind::Hop(_) | Kind::Far(_) => return entry,
+        }
+    }
+    entry
+}

@@ -79,16 +79,6 @@ impl<const W: usize> Trees<W> {
         let mut trees = Self {
             nodes: Arena::new("acl nodes", nodes, Node::EMPTY)?,
             blocks: Arena::new("acl blocks", blocks, Block::EMPTY)?,
-            nodes: Arena::new(
-                "acl nodes",
-                (HEADROOM + rules).next_power_of_two(),
-                Node::EMPTY,
-            )?,
-            blocks: Arena::new(
-                "acl blocks",
-                (HEADROOM + rules / 4).next_power_of_two(),
-                Block::EMPTY,
-            )?,
             trees: Vec::new(),
             last: 0,
             most_copies,
@@ -371,55 +361,4 @@ pub(super) fn children(node: &Node, rule: &Ternary) -> impl Iterator<Item = u32>
         next = (part != free).then(|| (part | !free).wrapping_add(1) & free);
         Some(base + (value | part))
     })
-}
-
-impl<const W: usize> Trees<W> {
-    pub(super) fn shape(&self) -> String {
-        let mut text = String::new();
-        let mut roots: Vec<u32> = self.trees.iter().map(|tree| tree.root).collect();
-        roots.push(self.last);
-        for root in roots {
-            let mut stack = vec![(root, 0)];
-            let (mut leaves, mut empty, mut lanes, mut blocks, mut nodes, mut deepest) =
-                (0, 0, 0, 0, 0, 0);
-            let mut weighted = 0.0;
-            let mut wdepth = 0.0;
-            while let Some((node, depth)) = stack.pop() {
-                let at = self.nodes()[node as usize];
-                nodes += 1;
-                if at.is_leaf() {
-                    deepest = deepest.max(depth);
-                    let many = self.lanes(node).len();
-                    if many == 0 {
-                        empty += 1
-                    } else {
-                        leaves += 1;
-                        lanes += many;
-                        let b = many.div_ceil(8);
-                        blocks += b;
-                        weighted += (b * many) as f64;
-                        wdepth += (depth * many) as f64;
-                    }
-                } else {
-                    if node == root {
-                        text += &format!(
-                            "[root w{} {:016x} {}b] ",
-                            at.info,
-                            at.mask,
-                            at.mask.count_ones()
-                        );
-                    }
-                    stack.extend(
-                        (at.base..at.base + (1 << at.mask.count_ones())).map(|n| (n, depth + 1)),
-                    );
-                }
-            }
-            text += &format!(
-                "nodes {nodes} leaves {leaves} empty {empty} lanes {lanes} blocks {blocks} depth {deepest} avg depth {:.2} avg blocks {:.2}\n",
-                wdepth / lanes as f64,
-                weighted / lanes as f64
-            );
-        }
-        text
-    }
 }

@@ -4,21 +4,18 @@
 //! compiled form is rebuilt where a route changes, and published to readers with
 //! [`linerate_core::publish`]. Addresses are integers in host order.
 //!
-//! Read [`prefix`] and [`rib`] first, then [`v4`].
+//! Read [`prefix`] and [`rib`] first, then [`v4`] and [`v6`].
 
 pub mod file;
 pub mod prefix;
 pub mod rib;
 pub mod synth;
 pub mod v4;
-
-pub use prefix::{Address, Prefix, Prefix4, Prefix6};
-pub use rib::Rib;
-pub use v4::{Fib4, Lpm4, Lpm4Config, Memory, NO_ROUTE, SharedLpm4};
 pub mod v6;
 
 pub use prefix::{Address, Prefix, Prefix4, Prefix6};
 pub use rib::Rib;
+pub use v4::{Fib4, Lpm4, Lpm4Config, Memory, NO_ROUTE, SharedLpm4};
 pub use v6::{Change6, Config6, Fib6, Memory6};
 
 #[cfg(test)]

@@ -12,9 +12,6 @@ pub(crate) mod crc32c;
 pub(crate) mod exact;
 pub(crate) mod hash;
 pub(crate) mod lpm4;
-pub(crate) mod parse;
-pub(crate) mod rss;
-pub(crate) mod parse;
-pub(crate) mod rss;
-
 pub(crate) mod lpm6;
+pub(crate) mod parse;
+pub(crate) mod rss;

@@ -111,8 +111,9 @@ fn tests(tally: &mut Tally) -> Result<Outcome, TaskError> {
 
 /// The loom models are the tests with `loom` in their path, built with `--cfg loom` and optimised.
 fn loom() -> Result<Outcome, TaskError> {
-    let mut command = process::cargo(&["test", "-p", "linerate-core", "--lib", "--release"]);
+    let mut command = process::cargo(&["test", "--lib", "--release"]);
     command
+        .args(["-p", "linerate-core", "-p", "linerate-tables"])
         .args(["--config", "profile.release.lto=false"])
         .args(["--config", "profile.release.codegen-units=16"])
         .arg("--target-dir")
@@ -122,7 +123,7 @@ fn loom() -> Result<Outcome, TaskError> {
     checked(&mut command)
 }
 
-/// Rings, pools and packets across threads; needs a nightly compiler, of any date.
+/// Rings, pools, packets and shared tables across threads; needs a nightly compiler, of any date.
 fn thread_sanitizer() -> Result<Outcome, TaskError> {
     let nightly = process::output(Command::new("rustup").args(["run", "nightly", "rustc", "-V"]));
     if !nightly.is_ok_and(|output| output.status.success()) {
@@ -143,6 +144,8 @@ fn thread_sanitizer() -> Result<Outcome, TaskError> {
             "test",
             "--package",
             "linerate-core",
+            "--package",
+            "linerate-tables",
         ])
         .args(["--lib", "--tests", "--target", SANITIZED, "--target-dir"])
         .arg(process::target_dir().join("tsan"))

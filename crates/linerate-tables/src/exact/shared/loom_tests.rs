@@ -85,6 +85,12 @@ fn loom_insert() {
 
 #[test]
 #[should_panic(expected = "outcomes seen")]
+fn loom_insert_seen_without_acquire() {
+    weaken("exact.slot", insert_model);
+}
+
+#[test]
+#[should_panic(expected = "outcomes seen")]
 fn loom_insert_filled_without_release() {
     weaken("exact.fill", insert_model);
 }
@@ -101,16 +107,21 @@ fn same_tag() -> [Key; 2] {
     [wanted, other.unwrap()]
 }
 
-/// A slot is emptied and used again for another key: the reader finds its own value or nothing.
-fn reuse_model() {
-    explore([None, Some(1)], || {
-        let [wanted, other] = same_tag();
+/// A slot is emptied and used again for another key: whichever of the two a reader looks for, it
+/// finds that one's value or nothing.
+fn reuse_model(look_for_new: bool) {
+    explore([None, Some(1)], move || {
+        let [mine, other] = same_tag();
+        let (mut before, mut after) = ((mine, 1), (other, 2));
+        if look_for_new {
+            std::mem::swap(&mut before, &mut after);
+        }
         let mut table = table(1, 1);
-        table.insert(&wanted, 1).unwrap();
-        let reader = look(&table, wanted);
+        table.insert(&before.0, before.1).unwrap();
+        let reader = look(&table, mine);
         let writer = thread::spawn(move || {
-            table.remove(&wanted);
-            table.insert(&other, 2).unwrap();
+            table.remove(&before.0);
+            table.insert(&after.0, after.1).unwrap();
         });
         writer.join().unwrap();
         reader.join().unwrap()
@@ -119,19 +130,20 @@ fn reuse_model() {
 
 #[test]
 fn loom_reuse() {
-    reuse_model();
+    reuse_model(false);
+    reuse_model(true);
 }
 
 #[test]
 #[should_panic(expected = "outcomes seen")]
 fn loom_reuse_without_fence_of_the_writer() {
-    weaken("exact.reuse", reuse_model);
+    weaken("exact.reuse", || reuse_model(false));
 }
 
 #[test]
 #[should_panic(expected = "outcomes seen")]
 fn loom_reuse_without_fence_of_the_reader() {
-    weaken("exact.whole", reuse_model);
+    weaken("exact.whole", || reuse_model(true));
 }
 
 /// An entry moves from its first bucket to its second and back: it is always found.

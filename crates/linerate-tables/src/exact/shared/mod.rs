@@ -278,7 +278,7 @@ impl<const K: usize, V: Value> SharedExact<K, V> {
         }
         self.shared.publish(&self.spread);
         let leave = (0..SLOTS).filter(|&slot| parted[slot]);
-        leave.clone().for_each(|slot| old.clear_moved(slot));
+        leave.clone().for_each(|slot| old.clear(slot));
         self.moved += leave.count() as u64;
         Ok(())
     }
@@ -300,26 +300,22 @@ impl<const K: usize, V: Value> Buckets for SharedExact<K, V> {
         })
     }
 
-    /// First there, then the mark that something came, then away from here: a reader that missed
-    /// it in both places sees the mark, and looks again.
+    /// First there, then the mark at its first bucket, then away from here: a reader that missed it
+    /// in both places sees the mark, and looks again.
     fn change_over(&mut self, from: (u32, usize), to: (u32, usize)) {
         let (old, new) = (self.bucket(from.0), self.bucket(to.0));
         let key = old.key(from.1);
         let hash = self.shared.hash.of(&key);
         let first = self.spread.of(hash.first());
-        match from.0 == first {
-            true => {
-                old.add_spilled(1);
-                new.put(to.1, hash.tag(), &key, old.value(from.1));
-                new.add_spilled(0);
-                old.add_spilled(0);
-            }
-            false => {
-                new.put(to.1, hash.tag(), &key, old.value(from.1));
-                new.add_spilled(-1);
-            }
+        if from.0 == first {
+            old.add_spilled(1);
+            new.put(to.1, hash.tag(), &key, old.value(from.1));
+            old.add_spilled(0);
+        } else {
+            new.put(to.1, hash.tag(), &key, old.value(from.1));
+            new.add_spilled(-1);
         }
-        old.clear_moved(from.1);
+        old.clear(from.1);
         self.moved += 1;
     }
 }

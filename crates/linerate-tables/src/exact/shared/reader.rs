@@ -3,7 +3,6 @@
 use super::super::hash::Hash;
 use super::super::layout::Value;
 use super::words::{Seen, Shared};
-use crate::sync::{Ordering, fence_at};
 use linerate_core::arch::prefetch_read;
 use std::sync::Arc;
 
@@ -61,24 +60,19 @@ impl<const K: usize, V: Value> SharedReader<K, V> {
                 Seen::Changed => continue,
                 Seen::Nothing => {}
             }
-            let mut far_stayed = true;
             if near_head & 0xff != 0 {
                 let far = self.shared.bucket(spread.of(hash.second()));
-                let far_head = far.head();
                 match far.look(key, hash.tag()) {
                     Seen::Value(value) => return Some(value),
                     Seen::Changed => continue,
                     Seen::Nothing => {}
                 }
-                fence_at("exact.miss", Ordering::Acquire);
-                far_stayed = far.head_again() == far_head;
-            } else {
-                fence_at("exact.miss", Ordering::Acquire);
             }
+            // The loads of the slots acquire: who saw an emptied one sees what came before that.
             let now = self.shared.spread();
             let same_buckets = now.of(hash.first()) == spread.of(hash.first())
                 && now.of(hash.second()) == spread.of(hash.second());
-            if far_stayed && near.head_again() == near_head && same_buckets {
+            if near.head_again() == near_head && same_buckets {
                 return None;
             }
         }

@@ -1,7 +1,7 @@
 //! The words that the writer and the readers share, and the order in which they are touched.
 //!
 //! ```text
-//! word 0        how often something came here by a move (56 bits) | spilled entries (8 bits)
+//! word 0        how often an entry that belongs here moved (56 bits) | spilled entries (8 bits)
 //! words 1 to 3  for each slot: how often it changed (56 bits) | its tag (8 bits, 0: free)
 //! then, for each slot: the key in words of 8 bytes, the value
 //! ```
@@ -11,10 +11,10 @@
 //! word, the key, the value and the slot's word again, and finds it as it was, has seen them whole.
 //! An emptied slot is simply not there: nothing has to be waited for.
 //!
-//! A move puts an entry into its other bucket, then counts in word 0 of that bucket, then empties
-//! the slot that it had. So a reader that finds a key nowhere looks at word 0 of both buckets again,
-//! and at the number of buckets (which a split publishes between the same two steps). If all is
-//! as it was when it began, the key was not there. This is the whole protocol.
+//! A move puts an entry into its other bucket, then counts in word 0 of its first bucket, then
+//! empties the slot that it had. So a reader that finds a key nowhere looks at word 0 of the key's
+//! first bucket again, and at the number of buckets (which a split publishes between the same two
+//! steps). If all is as it was when it began, the key was not there. This is the whole protocol.
 
 use super::super::hash::KeyedHash;
 use super::super::layout::Value;
@@ -171,15 +171,21 @@ impl<const K: usize, V: Value> Bucket<'_, K, V> {
     /// Looks for a key.
     #[inline(always)]
     pub(super) fn look(&self, key: &[u8; K], tag: u8) -> Seen<V> {
-        for slot in 0..SLOTS {
-            let word = &self.words[1 + slot];
-            let before = word.load(at("exact.slot", Ordering::Acquire));
-            if before as u8 != tag || !self.holds(slot, key) {
+        let before: [u64; SLOTS] = std::array::from_fn(|slot| {
+            self.words[1 + slot].load(at("exact.slot", Ordering::Acquire))
+        });
+        // All tags before the first branch: which slot it is nobody can predict.
+        let fits = (0..SLOTS).map(|slot| u32::from(before[slot] as u8 == tag) << slot);
+        let mut fits = fits.fold(0, |fits, slot| fits | slot);
+        while fits != 0 {
+            let slot = fits.trailing_zeros() as usize;
+            fits &= fits - 1;
+            if !self.holds(slot, key) {
                 continue;
             }
             let value = self.value_word(slot).load(Ordering::Acquire);
             fence_at("exact.whole", Ordering::Acquire);
-            if word.load(Ordering::Relaxed) != before {
+            if self.words[1 + slot].load(Ordering::Relaxed) != before[slot] {
                 return Seen::Changed;
             }
             return Seen::Value(V::load(&value.to_le_bytes()));
@@ -248,13 +254,8 @@ impl<const K: usize, V: Value> Bucket<'_, K, V> {
         old
     }
 
-    /// Empties a slot for good.
+    /// Empties a slot. If the entry moved, it is there and the move is marked by now.
     pub(super) fn clear(&self, slot: usize) {
-        self.clear_moved(slot);
-    }
-
-    /// Empties a slot whose entry is elsewhere by now, and whose move is marked.
-    pub(super) fn clear_moved(&self, slot: usize) {
         let word = &self.words[1 + slot];
         let emptied = (word.load(Ordering::Relaxed) & !0xff).wrapping_add(0x100);
         word.store(emptied, at("exact.empty", Ordering::Release));

@@ -65,6 +65,7 @@
 use linerate_wire::flow::{FlowKey4, FlowKey6};
 
 mod ageing;
+mod changes;
 mod config;
 mod key;
 mod queue;

@@ -1,4 +1,5 @@
-//! The table: entries, the index that finds them, and what ends them.
+//! The table: entries, the index that finds them, and what packets do. `changes.rs` has what begins
+//! and ends flows.
 
 use linerate_core::arch::prefetch_read;
 use linerate_core::mem::{HugeArray, PageKind};
@@ -6,7 +7,7 @@ use linerate_core::mem::{HugeArray, PageKind};
 use super::key::{Direction, FlowKey};
 use super::queue::Queue;
 use super::quota::Quota;
-use super::{First, Flow, FlowConfig, FlowId, Hit, Inserted, Refusals, Refused};
+use super::{Flow, FlowConfig, FlowId, Hit, Refusals};
 use crate::TableError;
 use crate::exact::{Exact, ExactConfig};
 use crate::wheel::Wheel;
@@ -25,15 +26,15 @@ pub struct FlowTable<F, S, const K: usize> {
     pub(super) origins: HugeArray<Origin<F>>,
     pub(super) wheel: Wheel,
     pub(super) timeouts: [u64; 256],
-    free: Vec<u32>,
+    pub(super) free: Vec<u32>,
     /// Flows in each state, and the most there may be.
-    counts: [usize; 256],
-    most: [usize; 256],
+    pub(super) counts: [usize; 256],
+    pub(super) most: [usize; 256],
     bidirectional: bool,
-    evict: Option<(u8, Queue)>,
-    quota: Option<Quota>,
-    refusals: Refusals,
-    evictions: u64,
+    pub(super) evict: Option<(u8, Queue)>,
+    pub(super) quota: Option<Quota>,
+    pub(super) refusals: Refusals,
+    pub(super) evictions: u64,
 }
 
 /// What a packet reads and writes: one line, with up to 16 bytes of the user's.
@@ -41,22 +42,22 @@ pub struct FlowTable<F, S, const K: usize> {
 #[repr(C, align(64))]
 pub(super) struct Entry<S> {
     pub(super) last_seen: u64,
-    packets: [u64; 2],
-    bytes: [u64; 2],
+    pub(super) packets: [u64; 2],
+    pub(super) bytes: [u64; 2],
     /// Odd while there is a flow.
-    generation: u32,
+    pub(super) generation: u32,
     pub(super) state: u8,
     /// Whether the flow began in the direction that is not the canonical one.
-    flipped: bool,
-    user: S,
+    pub(super) flipped: bool,
+    pub(super) user: S,
 }
 
 /// What a flow began with, read when it ends.
 #[derive(Clone, Copy)]
 pub(super) struct Origin<F> {
     pub(super) key: F,
-    created: u64,
-    owner: u64,
+    pub(super) created: u64,
+    pub(super) owner: u64,
 }
 
 /// How far a dump has come; begins at the start.
@@ -213,113 +214,6 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         Some(self.count_in(now, index, flip, bytes))
     }
 
-    /// Begins the flow of a packet that found none.
-    ///
-    /// # Errors
-    /// [`Refused`], counted; the table is as it was.
-    pub fn insert(&mut self, now: u64, key: F, first: First<S>) -> Result<Inserted<F, S>, Refused> {
-        // The place that a new flow most likely gets is fetched while the index is searched.
-        if let Some(&place) = self.free.last() {
-            self.prefetch(place);
-            self.wheel.prefetch(place);
-        }
-        let (canonical, flipped) = self.canonical(key);
-        if let Some(index) = self.index.lookup(canonical.bytes()) {
-            let hit = self.count_in(now, index, flipped, first.bytes);
-            return Ok(Inserted::Found(hit));
-        }
-        let admitted = self.admit(canonical, &first);
-        let (index, victim) = admitted.map_err(|refused| self.refuse(refused))?;
-        let evicted = victim.map(|victim| {
-            self.evictions += 1;
-            self.end(victim)
-        });
-        self.free.pop();
-
-        let entry = &mut self.entries[index as usize];
-        entry.last_seen = now;
-        entry.packets = [1, 0];
-        entry.bytes = [first.bytes.into(), 0];
-        entry.generation = entry.generation.wrapping_add(1);
-        entry.state = first.state;
-        entry.flipped = flipped;
-        entry.user = first.user;
-        self.origins[index as usize] = Origin {
-            key,
-            created: now,
-            owner: first.owner,
-        };
-        self.enter(index, first.state);
-        let timeout = self.timeouts[usize::from(first.state)];
-        self.wheel.schedule(index, now.saturating_add(timeout));
-        let flow = self.id(index);
-        Ok(Inserted::New { flow, evicted })
-    }
-
-    /// Finds room for a new flow and enters it in the index and the quota: the place it gets, and
-    /// the flow that has to leave it.
-    fn admit(&mut self, key: F, first: &First<S>) -> Result<(u32, Option<u32>), Refused> {
-        let quota = self.quota.as_ref();
-        if quota.is_some_and(|quota| !quota.has_room(first.owner)) {
-            return Err(Refused::Owner);
-        }
-        let state = usize::from(first.state);
-        let oldest = |state_full: bool| match &self.evict {
-            Some((evict, queue)) if !state_full || *evict == first.state => queue.oldest(),
-            _ => None,
-        };
-        let (index, victim) = match self.free.last() {
-            _ if self.counts[state] >= self.most[state] => {
-                let victim = oldest(true).ok_or(Refused::State)?;
-                (victim, Some(victim))
-            }
-            Some(&index) => (index, None),
-            None => {
-                let victim = oldest(false).ok_or(Refused::Table)?;
-                (victim, Some(victim))
-            }
-        };
-        let inserted = self.index.insert(key.bytes(), index);
-        inserted.map_err(|_| Refused::Collision)?;
-        let quota = self.quota.as_mut();
-        if quota.is_some_and(|quota| !quota.add(first.owner)) {
-            self.index.remove(key.bytes());
-            return Err(Refused::Collision);
-        }
-        Ok((index, victim))
-    }
-
-    /// Moves a flow to another state; its timeout counts from its last packet.
-    ///
-    /// # Errors
-    /// [`Refused::State`] if that state is full, [`Refused::Stale`] if the flow has ended; counted.
-    pub fn set_state(&mut self, flow: FlowId, state: u8) -> Result<(), Refused> {
-        if !self.is_live(flow) {
-            return Err(self.refuse(Refused::Stale));
-        }
-        let entry = &mut self.entries[flow.index()];
-        let old = entry.state;
-        if old == state {
-            return Ok(());
-        }
-        if self.counts[usize::from(state)] >= self.most[usize::from(state)] {
-            return Err(self.refuse(Refused::State));
-        }
-        entry.state = state;
-        let ends = self.ends(flow.index);
-        self.leave(flow.index, old);
-        self.enter(flow.index, state);
-        if self.wheel.deadline(flow.index).is_none_or(|at| at > ends) {
-            self.wheel.schedule(flow.index, ends);
-        }
-        Ok(())
-    }
-
-    /// Ends a flow now; `None` if it has ended.
-    pub fn remove(&mut self, flow: FlowId) -> Option<Flow<F, S>> {
-        self.is_live(flow).then(|| self.end(flow.index))
-    }
-
     /// A flow as it is; `None` if it has ended.
     pub fn get(&self, flow: FlowId) -> Option<Flow<F, S>> {
         self.is_live(flow).then(|| self.snapshot(flow.index))
@@ -374,21 +268,6 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         entry.last_seen.saturating_add(timeout)
     }
 
-    /// Takes a flow out of everything.
-    pub(super) fn end(&mut self, index: u32) -> Flow<F, S> {
-        let flow = self.snapshot(index);
-        self.index.remove(self.canonical(flow.key).0.bytes());
-        self.wheel.cancel(index);
-        self.leave(index, flow.state);
-        if let Some(quota) = &mut self.quota {
-            quota.remove(flow.owner);
-        }
-        let entry = &mut self.entries[index as usize];
-        entry.generation = entry.generation.wrapping_add(1);
-        self.free.push(index);
-        flow
-    }
-
     #[inline(always)]
     pub(super) fn canonical(&self, key: F) -> (F, bool) {
         match self.bidirectional {
@@ -398,7 +277,7 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
     }
 
     #[inline(always)]
-    fn count_in(&mut self, now: u64, index: u32, flip: bool, bytes: u32) -> Hit {
+    pub(super) fn count_in(&mut self, now: u64, index: u32, flip: bool, bytes: u32) -> Hit {
         let hit = self.hit(index, flip);
         let entry = &mut self.entries[index as usize];
         let way = hit.direction as usize;
@@ -421,18 +300,18 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         }
     }
 
-    fn id(&self, index: u32) -> FlowId {
+    pub(super) fn id(&self, index: u32) -> FlowId {
         let generation = self.entries[index as usize].generation;
         FlowId { index, generation }
     }
 
     #[inline]
-    fn is_live(&self, flow: FlowId) -> bool {
+    pub(super) fn is_live(&self, flow: FlowId) -> bool {
         let entry = self.entries.get(flow.index());
         entry.is_some_and(|entry| entry.generation == flow.generation)
     }
 
-    fn snapshot(&self, index: u32) -> Flow<F, S> {
+    pub(super) fn snapshot(&self, index: u32) -> Flow<F, S> {
         let entry = &self.entries[index as usize];
         let origin = &self.origins[index as usize];
         Flow {
@@ -446,37 +325,6 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
             packets: entry.packets,
             bytes: entry.bytes,
         }
-    }
-
-    fn enter(&mut self, index: u32, state: u8) {
-        self.counts[usize::from(state)] += 1;
-        if let Some((evict, queue)) = &mut self.evict
-            && *evict == state
-        {
-            queue.push(index);
-        }
-    }
-
-    fn leave(&mut self, index: u32, state: u8) {
-        self.counts[usize::from(state)] -= 1;
-        if let Some((evict, queue)) = &mut self.evict
-            && *evict == state
-        {
-            queue.remove(index);
-        }
-    }
-
-    #[cold]
-    fn refuse(&mut self, refused: Refused) -> Refused {
-        let count = match refused {
-            Refused::Table => &mut self.refusals.table,
-            Refused::State => &mut self.refusals.state,
-            Refused::Owner => &mut self.refusals.owner,
-            Refused::Collision => &mut self.refusals.collision,
-            Refused::Stale => &mut self.refusals.stale,
-        };
-        *count += 1;
-        refused
     }
 }
 

@@ -120,6 +120,8 @@ fn flows_are_spread_over_the_queues_by_weight() {
         text.contains("udp,dst_port=53,count=4000\n") && text.contains("of table"),
         "{text}"
     );
+    let table = json(&["bench", "rss", "--reta", "0,1,1,5"]);
+    assert_eq!(numbers(&table["queues"], "entries"), [1, 2, 0, 0, 0, 1]);
     // The same profile hashes UDP by addresses only on ixgbe.
     let report = json(&[&args[..], &["--profile", "ixgbe"]].concat());
     assert_eq!(report["addresses_only"], 4000);
@@ -355,6 +357,13 @@ fn bad_input_is_named_and_mended() {
             "RETA of 100 entries",
             "power of two",
         ),
+        (&["--reta", "0,1,2"], "RETA of 3 entries", "2 or 4"),
+        (
+            &["--reta", "0,1", "--queues", "2"],
+            "a whole table",
+            "leave out --queues",
+        ),
+        (&["--reta", "0,70000"], "70000 is no queue", "65535"),
         (&["--queues", "0"], "0 queues", "1 to 128"),
         (&["--profile", "e100"], "`e100`", "ixgbe"),
         (

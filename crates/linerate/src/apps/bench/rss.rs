@@ -125,7 +125,7 @@ fn wrong_queue(inverse: &Inverse) -> Result<usize, Error> {
 
 fn on_reta(entries: usize) -> Result<Inverse, Error> {
     let rss = Toeplitz::new(&MICROSOFT_KEY)?;
-    let reta = Reta::round_robin(entries, QUEUES.min(entries as u16))?;
+    let reta = Reta::round_robin(entries, entries.min(QUEUES.into()) as u16)?;
     Ok(Inverse::new(rss.affine(), PortField::V4_DST, &reta)?)
 }
 

@@ -139,7 +139,7 @@ fn receive(
     over: impl Fn() -> bool,
 ) -> Tally {
     let mut tally = Tally {
-        queues: vec![QueueRow::default(); queues.rx.len()],
+        queues: vec![QueueRow::default(); queues.rx.len().max(model.reta().queue_count())],
         ..Tally::default()
     };
     let mut burst = Burst::new();

@@ -59,9 +59,10 @@ pub(crate) struct ModelArgs {
     /// The hash key as `ethtool -x` shows it: hex digits, with or without colons; default: the driver's
     #[arg(long, value_name = "HEX")]
     key: Option<String>,
-    /// Entries of the redirection table, a power of two; default: the NIC's
-    #[arg(long, value_name = "N")]
-    reta: Option<usize>,
+    /// Entries of the redirection table, a power of two, or the table itself as `ethtool -x` shows it, such as
+    /// 0,1,2,3,0,1,2,2; default: the NIC's number of entries
+    #[arg(long, value_name = "N|LIST", value_delimiter = ',')]
+    reta: Vec<usize>,
     /// Queues, which fill the table in turns; default: 4, or those that the plan polls
     #[arg(long, value_name = "N")]
     queues: Option<u16>,
@@ -88,7 +89,7 @@ const SYMMETRIES: [(&str, Symmetry); 4] = [
 impl ModelArgs {
     /// Whether anything of the NIC was said.
     pub(crate) fn is_given(&self) -> bool {
-        let numbers = self.reta.is_some() || self.queues.is_some() || !self.weights.is_empty();
+        let numbers = !self.reta.is_empty() || self.queues.is_some() || !self.weights.is_empty();
         numbers || self.profile.is_some() || self.key.is_some() || self.symmetry.is_some()
     }
 
@@ -97,12 +98,35 @@ impl ModelArgs {
         let name = self.profile.as_deref().unwrap_or(PROFILES[0].name);
         let profile = Profile::find(name)?;
         let key = self.key.as_deref().map(key).transpose()?;
-        let entries = self.reta.unwrap_or(profile.reta_entries);
-        let reta = match self.weights.as_slice() {
-            [] => Reta::round_robin(entries, self.queues.unwrap_or(queues))?,
-            weights => Reta::weighted(entries, weights)?,
+        let entries = self.reta.first().copied().unwrap_or(profile.reta_entries);
+        let reta = match (self.reta.as_slice(), self.weights.as_slice()) {
+            ([_, _, ..], _) => self.table()?,
+            (_, []) => Reta::round_robin(entries, self.queues.unwrap_or(queues))?,
+            (_, weights) => Reta::weighted(entries, weights)?,
         };
         Ok(Model::new(profile, key.as_deref(), reta)?.symmetric(self.symmetry()?))
+    }
+
+    /// The table that was given entry by entry.
+    fn table(&self) -> Result<Reta, Error> {
+        let usage = |problem: String, fix: &str| Error::Usage {
+            problem: format!("--reta: {problem}"),
+            fix: fix.into(),
+        };
+        if self.queues.is_some() || !self.weights.is_empty() {
+            let fix = "leave out --queues and --weights, or give --reta as one number";
+            return Err(usage("a whole table says its queues itself".into(), fix));
+        }
+        let queue = |&queue: &usize| {
+            u16::try_from(queue)
+                .map_err(|_| usage(format!("{queue} is no queue"), "use queues up to 65535"))
+        };
+        let slots = self
+            .reta
+            .iter()
+            .map(queue)
+            .collect::<Result<Vec<u16>, Error>>()?;
+        Ok(Reta::from_slots(slots)?)
     }
 
     fn symmetry(&self) -> Result<Symmetry, Error> {

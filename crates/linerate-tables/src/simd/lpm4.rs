@@ -15,16 +15,20 @@ use linerate_core::mem::HugeArray;
 pub(crate) const NO_ROUTE: u32 = u32::MAX;
 /// Next hops that a narrow chunk can name, in 16 bits.
 pub(crate) const HOPS: usize = 1 << 14;
-/// Set in a directory entry whose chunk has leaves of 64 bits.
-pub(crate) const WIDE: u32 = 1 << 31;
+/// The number of no next hop: a leaf of it says that the chunk is a wide one.
+pub(crate) const WIDE: u32 = 0;
+/// What a wide chunk begins with: no bit in the bitmap, and the leaf [`WIDE`].
+pub(crate) const WIDE_HEAD: [u64; 2] = [0, WIDE as u64];
 /// Set in a wide leaf that names a next hop by number.
 pub(crate) const BY_ID: u64 = 1 << 62;
 /// Set in a wide leaf that names four directory entries, one for each 64 addresses.
 pub(crate) const SPLIT: u64 = 1 << 63;
 /// Bits of an address that choose the directory entry; 6 more choose the leaf.
 pub(crate) const DIRECTORY_BITS: u32 = 18;
-/// No chunk is longer: its bitmap and 64 wide leaves.
-pub(crate) const CHUNK_WORDS: usize = 65;
+/// No chunk is longer: the head of a wide one, its bitmap and 64 leaves.
+pub(crate) const CHUNK_WORDS: usize = 67;
+/// Leaves are 16 bits, so there are as many next hops to be looked up, used or not.
+const LEAVES: usize = 1 << 16;
 /// How many addresses are on their way to memory together.
 const BLOCK: usize = 64;
 
@@ -34,19 +38,20 @@ pub(crate) type Kernel = fn(&Fib, usize, &[u32], &mut [u32]);
 /// The arrays.
 pub(crate) struct Fib {
     /// For each VRF an entry for each /18; behind them, four for each split /24. An entry is the
-    /// index of a chunk in `words`, and whether it is wide. Each is at most `words.len() - 65`.
+    /// index of a chunk in `words`, at most `words.len() - CHUNK_WORDS`.
     directory: HugeArray<u32>,
-    /// Chunks: a bitmap of the slots at which a new leaf begins, then the leaves, four to a word,
-    /// or one if wide. Chunk 2h, for each h below `HOPS`, leads to the next hop h alone.
+    /// Chunks. A narrow one is a bitmap, in which bit i - 1 is set if slot i leads elsewhere than slot
+    /// i - 1, and the numbers of its next hops, four to a word. A wide one is [`WIDE_HEAD`], such a
+    /// bitmap, and leaves of one word. Chunk 2h, for each h below `HOPS`, leads to next hop h alone.
     words: HugeArray<u64>,
-    /// `HOPS` next hops by number.
+    /// `LEAVES` next hops by number.
     hops: HugeArray<u32>,
     vrfs: usize,
     kernel: Kernel,
 }
 
 impl Fib {
-    /// A table in which every address of VRF v leads to the next hop numbered v, which is
+    /// A table in which every address of VRF v leads to the next hop numbered v + 1, which is
     /// [`NO_ROUTE`].
     ///
     /// # Panics
@@ -57,21 +62,20 @@ impl Fib {
         words: usize,
         isa: Isa,
     ) -> Result<Self, MemError> {
-        assert!(words >= 2 * HOPS + CHUNK_WORDS && words < WIDE as usize && vrfs <= HOPS);
+        assert!(words >= 2 * HOPS + CHUNK_WORDS && words <= u32::MAX as usize && vrfs < HOPS);
         let uniform = |at: usize| match (at < 2 * HOPS, at % 2) {
-            (true, 0) => 1,
-            (true, _) => at as u64 / 2,
-            (false, _) => 0,
+            (true, 1) => at as u64 / 2,
+            _ => 0,
         };
         let to_vrf = |at: usize| match at >> DIRECTORY_BITS {
-            vrf if vrf < vrfs => 2 * vrf as u32,
+            vrf if vrf < vrfs => 2 * (vrf as u32 + 1),
             _ => 0,
         };
         let entries = (vrfs << DIRECTORY_BITS) + 4 * splits;
         Ok(Self {
             directory: HugeArray::from_fn("lpm4 directory", entries, to_vrf)?,
             words: HugeArray::from_fn("lpm4 chunks", words, uniform)?,
-            hops: HugeArray::filled("lpm4 next hops", HOPS, NO_ROUTE)?,
+            hops: HugeArray::filled("lpm4 next hops", LEAVES, NO_ROUTE)?,
             vrfs,
             kernel: pick(isa),
         })
@@ -104,7 +108,7 @@ impl Fib {
     /// # Panics
     /// If the chunk might reach beyond the words: this is what makes lookups safe.
     pub(crate) fn set_entries(&mut self, first: usize, count: usize, entry: u32) {
-        assert!((entry & !WIDE) as usize + CHUNK_WORDS <= self.words.len());
+        assert!(entry as usize + CHUNK_WORDS <= self.words.len());
         self.directory[first..first + count].fill(entry);
     }
 
@@ -183,54 +187,58 @@ impl Fib {
 
     #[inline(always)]
     fn prefetch(&self, entry: u32) {
-        prefetch_read(self.words.as_ptr().wrapping_add((entry & !WIDE) as usize));
+        prefetch_read(self.words.as_ptr().wrapping_add(entry as usize));
     }
 
     /// From the directory entry to the next hop.
     #[inline(always)]
     fn resolve(&self, entry: u32, address: u32) -> u32 {
-        if entry & WIDE != 0 {
-            return self.resolve_wide(entry, address);
+        match self.narrow(entry, address >> 8) {
+            NO_ROUTE => self.resolve_slowly(entry, address),
+            hop => hop,
         }
-        self.narrow(entry, address >> 8)
     }
 
-    /// The next hop of a slot (the low 6 bits) of a narrow chunk.
+    /// The next hop of a slot (the low 6 bits) of a narrow chunk; [`NO_ROUTE`] of a wide one.
     #[inline(always)]
     fn narrow(&self, entry: u32, slot: u32) -> u32 {
         let at = entry as usize;
         debug_assert!(at + CHUNK_WORDS <= self.words.len());
-        // SAFETY: `set_entries` lets in no entry within 65 words of the end, and `entry` has been read
-        // from the directory, without WIDE.
+        // SAFETY: `set_entries` lets in no entry within `CHUNK_WORDS` of the end, and all that begin in
+        // the directory are before; `entry` has been read from there.
         let bitmap = unsafe { *self.words.get_unchecked(at) };
-        let rank = (bitmap << (!slot & 63)).count_ones() as usize;
+        let rank = rank(bitmap, slot);
         // SAFETY: `at` is inside the words, as above.
         let chunk = unsafe { self.words.as_ptr().add(at) };
-        // SAFETY: rank is at most 64, so this is half-word 67 of the chunk at most, below its 65 words.
-        let leaf = unsafe { chunk.cast::<u16>().add(3 + rank) };
+        // SAFETY: rank is below 64, so this is half-word 67 of the chunk at most: word 16 of 67.
+        let leaf = unsafe { chunk.cast::<u16>().add(4 + rank) };
         // SAFETY: it is inside the words, aligned, and any bits are a u16.
         let leaf = unsafe { *leaf };
-        // SAFETY: there are `HOPS` next hops, a power of two.
-        unsafe { *self.hops.get_unchecked(leaf as usize & (HOPS - 1)) }
+        // SAFETY: there are `LEAVES` next hops, one for each u16.
+        unsafe { *self.hops.get_unchecked(leaf as usize) }
     }
 
-    /// The leaf of a slot of a wide chunk.
-    fn wide(&self, entry: u32, slot: u32) -> u64 {
-        let at = (entry & !WIDE) as usize;
-        let rank = (self.words[at] << (!slot & 63)).count_ones() as usize;
-        self.words[at + rank]
+    /// The leaf of a slot of a wide chunk; `None` if the chunk is narrow.
+    fn wide(&self, entry: u32, slot: u32) -> Option<u64> {
+        let chunk = &self.words[entry as usize..][..CHUNK_WORDS];
+        chunk
+            .starts_with(&WIDE_HEAD)
+            .then(|| chunk[3 + rank(chunk[2], slot)])
     }
 
+    /// Where a narrow chunk would say that there is no route, or the chunk is wide.
     #[cold]
     #[inline(never)]
-    fn resolve_wide(&self, entry: u32, address: u32) -> u32 {
-        let mut leaf = self.wide(entry, address >> 8);
+    fn resolve_slowly(&self, entry: u32, address: u32) -> u32 {
+        let Some(mut leaf) = self.wide(entry, address >> 8) else {
+            return NO_ROUTE;
+        };
         if leaf & SPLIT != 0 {
             let entry = self.directory[leaf as u32 as usize + (address >> 6 & 3) as usize];
-            if entry & WIDE == 0 {
-                return self.narrow(entry, address);
-            }
-            leaf = self.wide(entry, address);
+            leaf = match self.wide(entry, address) {
+                Some(leaf) => leaf,
+                None => return self.narrow(entry, address),
+            };
         }
         match leaf & BY_ID {
             0 => leaf as u32,
@@ -247,11 +255,26 @@ impl Fib {
                 *entry = self.entry(base, address);
                 self.prefetch(*entry);
             }
-            for ((&address, &entry), hop) in addresses.iter().zip(&entries).zip(hops) {
-                *hop = self.resolve(entry, address);
+            let looked = addresses.iter().zip(&entries);
+            for ((&address, &entry), hop) in looked.clone().zip(&mut *hops) {
+                *hop = self.narrow(entry, address >> 8);
+            }
+            // No branch for each address: it would be one too many for the few wide chunks.
+            if hops.iter().fold(false, |any, &hop| any | (hop == NO_ROUTE)) {
+                for ((&address, &entry), hop) in looked.zip(hops) {
+                    if *hop == NO_ROUTE {
+                        *hop = self.resolve_slowly(entry, address);
+                    }
+                }
             }
         }
     }
+}
+
+/// How often the next hop has changed up to a slot (the low 6 bits).
+#[inline(always)]
+fn rank(bitmap: u64, slot: u32) -> usize {
+    (bitmap & ((1 << (slot & 63)) - 1)).count_ones() as usize
 }
 
 fn baseline(fib: &Fib, base: usize, addresses: &[u32], hops: &mut [u32]) {

@@ -57,6 +57,7 @@ pub struct Rib<A> {
     /// The root, which has length 0 and stays, is the first.
     nodes: Vec<Node<A>>,
     free: u32,
+    free_nodes: usize,
     routes: usize,
 }
 
@@ -82,6 +83,7 @@ impl<A: Address> Rib<A> {
         Self {
             nodes: vec![root],
             free: NONE,
+            free_nodes: 0,
             routes: 0,
         }
     }
@@ -103,11 +105,9 @@ impl<A: Address> Rib<A> {
 
     /// How many bytes [`memory_bytes`](Self::memory_bytes) may rise by with the next insert.
     pub fn growth_bytes(&self) -> usize {
-        let room = self.nodes.capacity() - self.nodes.len();
-        if room >= 2 {
-            0
-        } else {
-            self.growth() * Self::NODE_BYTES
+        match self.room() {
+            0 | 1 => self.growth() * Self::NODE_BYTES,
+            _ => 0,
         }
     }
 
@@ -142,7 +142,8 @@ impl<A: Address> Rib<A> {
                 break;
             }
         }
-        self.reserve_two()?;
+        let forks = at != NONE && !prefix.covers(self.nodes[at as usize].prefix());
+        self.reserve(1 + usize::from(forks))?;
         let added = self.add(prefix, true, next_hop);
         let below = match at {
             NONE => added,
@@ -284,20 +285,20 @@ impl<A: Address> Rib<A> {
         })
     }
 
-    fn reserve_two(&mut self) -> Result<(), TableError> {
-        let full = |reason: String| TableError::RibFull {
-            routes: self.routes,
-            reason,
-        };
+    /// Nodes that can be added without growing.
+    fn room(&self) -> usize {
+        self.nodes.capacity() - self.nodes.len() + self.free_nodes
+    }
+
+    fn reserve(&mut self, nodes: usize) -> Result<(), TableError> {
+        let routes = self.routes;
+        let full = |reason| TableError::RibFull { routes, reason };
         if self.nodes.len() > u32::MAX as usize - 2 {
             return Err(full("its nodes are numbered in 32 bits".into()));
         }
-        if self.growth_bytes() > 0 {
+        if self.room() < nodes {
             let reserved = self.nodes.try_reserve_exact(self.growth());
-            reserved.map_err(|error| TableError::RibFull {
-                routes: self.routes,
-                reason: error.to_string(),
-            })?;
+            reserved.map_err(|error| full(error.to_string()))?;
         }
         Ok(())
     }
@@ -318,6 +319,7 @@ impl<A: Address> Rib<A> {
         let index = self.free;
         let free = &mut self.nodes[index as usize];
         self.free = free.children[0];
+        self.free_nodes -= 1;
         *free = node;
         index
     }
@@ -358,6 +360,7 @@ impl<A: Address> Rib<A> {
         self.nodes[parent as usize].children[usize::from(side)] = below;
         self.nodes[at as usize].children[0] = self.free;
         self.free = at;
+        self.free_nodes += 1;
     }
 }
 

@@ -10,7 +10,7 @@ pub(crate) mod acl;
 pub(crate) mod checksum;
 pub(crate) mod crc32c;
 pub(crate) mod exact;
+pub(crate) mod lpm4;
+pub(crate) mod lpm6;
 pub(crate) mod parse;
 pub(crate) mod rss;
-
-pub(crate) mod lpm6;

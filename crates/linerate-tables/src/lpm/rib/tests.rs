@@ -97,7 +97,7 @@ fn churn<A: Address>(seed: u64, operations: u32, address: impl Fn(u64) -> A, bit
         rib.iter().collect::<Vec<_>>(),
         model.iter().map(|(&p, &h)| (p, h)).collect::<Vec<_>>()
     );
-    for (&prefix, _) in &model {
+    for &prefix in model.keys() {
         rib.remove(prefix);
     }
     assert!(

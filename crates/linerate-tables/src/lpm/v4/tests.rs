@@ -1,0 +1,414 @@
+//! The table against maps of routes, searched length by length.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+
+type Model = BTreeMap<(u32, Prefix4), u32>;
+
+fn longest(model: &Model, vrf: u32, address: u32) -> Option<u32> {
+    let lens = (0..=32).rev();
+    lens.filter_map(|len| model.get(&(vrf, Prefix4::of(address, len))))
+        .next()
+        .copied()
+}
+
+/// xorshift64*.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u32 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) as u32
+    }
+
+    fn below(&mut self, n: u32) -> u32 {
+        ((u64::from(self.next()) * u64::from(n)) >> 32) as u32
+    }
+}
+
+fn small(vrfs: u32, isa: Isa) -> Lpm4Config {
+    Lpm4Config {
+        vrfs,
+        table_bytes: (4 << 20) + (vrfs as usize) * (1 << 20),
+        rib_bytes: 8 << 20,
+        isa,
+    }
+}
+
+/// An address in one of a few places, so that prefixes nest, at several levels of the table.
+fn address(random: &mut Random) -> u32 {
+    match random.below(4) {
+        0 => 0x0a00_0000 | random.below(1 << 18),
+        1 => 0x0a00_4000 | random.below(1 << 10),
+        2 => 0xffff_f000 | random.below(1 << 12),
+        _ => 0x0a01_0000 | random.below(1 << 7) << 8,
+    }
+}
+
+fn prefix(random: &mut Random) -> Prefix4 {
+    let len = match random.below(16) {
+        0 => random.below(17),
+        1..8 => 16 + random.below(9),
+        _ => 22 + random.below(11),
+    };
+    Prefix4::of(address(random), len as u8)
+}
+
+/// A next hop: mostly one of a few, so that neighbours share it.
+fn hop(random: &mut Random, hops: u32) -> u32 {
+    match random.below(8) {
+        0 => random.next() & !1, // of 32 bits, and never NO_ROUTE
+        _ => random.below(hops),
+    }
+}
+
+/// All ends of the model's prefixes and their neighbours, and random addresses.
+fn questions(model: &Model, random: &mut Random) -> Vec<u32> {
+    let mut asked = BTreeSet::new();
+    for (_, prefix) in model.keys() {
+        let (first, last) = (prefix.first(), prefix.last());
+        asked.extend([first, last, first.wrapping_sub(1), last.wrapping_add(1)]);
+    }
+    asked.extend((0..2000).map(|_| address(random)));
+    asked.extend((0..1000).map(|_| random.next()));
+    asked.into_iter().collect()
+}
+
+/// Holds every way to look up equal to the model.
+fn compare(fib: &Fib4, model: &Model, vrfs: u32, random: &mut Random, seed: u64) {
+    let asked = questions(model, random);
+    let mut hops = vec![0; asked.len()];
+    // One VRF more than there is.
+    for vrf in 0..=vrfs {
+        let expected: Vec<u32> = asked
+            .iter()
+            .map(|&address| longest(model, vrf, address).unwrap_or(NO_ROUTE))
+            .collect();
+        fib.lookup_bulk(vrf, &asked, &mut hops);
+        assert_eq!(hops, expected, "seed {seed}, VRF {vrf}");
+        for (&address, &hop) in asked.iter().zip(&expected) {
+            assert_eq!(fib.lookup(vrf, address).unwrap_or(NO_ROUTE), hop);
+        }
+    }
+    let each: Vec<u32> = asked.iter().map(|_| random.below(vrfs + 1)).collect();
+    fib.lookup_each(&each, &asked, &mut hops);
+    for ((&vrf, &address), &hop) in each.iter().zip(&asked).zip(&hops) {
+        assert_eq!(
+            longest(model, vrf, address).unwrap_or(NO_ROUTE),
+            hop,
+            "seed {seed}"
+        );
+    }
+}
+
+/// Random inserts, replacements and removes in two VRFs, compared now and then.
+fn churn(seed: u64, isa: Isa, operations: u32, hops: u32) {
+    let mut random = Random(seed);
+    let mut table = Lpm4::new(&small(2, isa)).unwrap();
+    let mut model = Model::new();
+    for operation in 0..operations {
+        let (vrf, prefix) = (random.below(2), prefix(&mut random));
+        let grows = operation / 1000 % 2 == 0;
+        if random.below(10) < if grows { 8 } else { 2 } {
+            let hop = hop(&mut random, hops);
+            let had = table.insert(vrf, prefix, hop).unwrap();
+            assert_eq!(had, model.insert((vrf, prefix), hop), "seed {seed}");
+        } else {
+            let near = model.range((vrf, prefix)..).next().map(|(&key, _)| key);
+            let (vrf, prefix) = near.unwrap_or((vrf, prefix));
+            let had = table.remove(vrf, prefix).unwrap();
+            assert_eq!(had, model.remove(&(vrf, prefix)), "seed {seed}");
+        }
+        assert_eq!(table.len(), model.len());
+        if operation % 500 == 499 {
+            compare(table.fib(), &model, 2, &mut random, seed);
+        }
+    }
+    for vrf in 0..2 {
+        let routes: Vec<_> = table.routes(vrf).collect();
+        let of_vrf = model.iter().filter(|((of, _), _)| *of == vrf);
+        let expected: Vec<_> = of_vrf.map(|(&(_, prefix), &hop)| (prefix, hop)).collect();
+        assert_eq!(routes, expected);
+        for (prefix, hop) in routes {
+            assert_eq!(table.get(vrf, prefix), Some(hop));
+            table.remove(vrf, prefix).unwrap();
+        }
+    }
+    assert_eq!(
+        table.memory().chunks,
+        0,
+        "seed {seed}: an empty table has no chunks"
+    );
+}
+
+#[test]
+fn equal_to_a_map_at_every_level() {
+    for (seed, isa) in (1..).zip(Isa::detect().levels()) {
+        churn(seed, isa, 4_000, 3);
+        churn(seed + 100, isa, 4_000, 1000);
+    }
+}
+
+#[test]
+#[ignore = "long: a million random inserts and removes, a hundred million lookups"]
+fn equal_to_a_map_for_long() {
+    for seed in 1000..1050 {
+        for isa in Isa::detect().levels() {
+            churn(seed, isa, 20_000, 1 << (seed % 12));
+        }
+    }
+}
+
+#[test]
+fn more_next_hops_than_numbers() {
+    // 20,000 next hops: those beyond 16,384 make wide chunks, and wide chunks of one leaf.
+    let mut table = Lpm4::new(&small(1, Isa::detect())).unwrap();
+    let mut model = Model::new();
+    for index in 0..20_000_u32 {
+        let (prefix, hop) = (Prefix4::of(index << 10, 22), 0x8000_0000 | index);
+        table.insert(0, prefix, hop).unwrap();
+        model.insert((0, prefix), hop);
+    }
+    let mut random = Random(7);
+    compare(table.fib(), &model, 1, &mut random, 7);
+    // Low numbers become free and are given to others, here and there.
+    for index in (0..20_000_u32).step_by(3) {
+        let prefix = Prefix4::of(index << 10, 22);
+        table.remove(0, prefix).unwrap();
+        model.remove(&(0, prefix));
+    }
+    for index in 30_000..33_000_u32 {
+        let (prefix, hop) = (Prefix4::of(index << 14, 18), 0x4000_0000 | index);
+        table.insert(0, prefix, hop).unwrap();
+        model.insert((0, prefix), hop);
+    }
+    compare(table.fib(), &model, 1, &mut random, 7);
+}
+
+#[test]
+fn default_routes_and_unknown_vrfs() {
+    let mut table = Lpm4::new(&small(3, Isa::detect())).unwrap();
+    table.insert(1, Prefix4::ALL, 5).unwrap();
+    table.insert(1, "10.0.0.0/25".parse().unwrap(), 6).unwrap();
+    let fib = table.fib();
+    assert_eq!(fib.lookup(0, 1), None);
+    assert_eq!(fib.lookup(1, 1), Some(5));
+    assert_eq!(fib.lookup(1, 0x0a00_0000), Some(6));
+    assert_eq!(
+        fib.lookup(1, 0x0a00_0080),
+        Some(5),
+        "beside a longer prefix too"
+    );
+    assert_eq!(
+        (fib.lookup(2, 1), fib.lookup(3, 1), fib.lookup(u32::MAX, 1)),
+        (None, None, None)
+    );
+    let mut hops = [0; 2];
+    fib.lookup_bulk(3, &[1, 2], &mut hops);
+    assert_eq!(hops, [NO_ROUTE; 2]);
+    assert_eq!(table.remove(1, Prefix4::ALL).unwrap(), Some(5));
+    assert_eq!(table.fib().lookup(1, 0x0a00_0080), None);
+}
+
+#[test]
+fn bad_input_changes_nothing() {
+    let why = |config: Lpm4Config| Lpm4::new(&config).err().unwrap().to_string();
+    let config = small(1, Isa::detect());
+    let none = Lpm4Config {
+        vrfs: 0,
+        ..config.clone()
+    };
+    assert!(why(none).contains("1 to 8192"));
+    let tiny = Lpm4Config {
+        table_bytes: 1 << 20,
+        ..config.clone()
+    };
+    let text = why(tiny);
+    assert!(
+        text.contains("lookup table") && text.contains("1048576"),
+        "{text}"
+    );
+
+    let mut table = Lpm4::new(&config).unwrap();
+    let net: Prefix4 = "10.0.0.0/8".parse().unwrap();
+    let text = table.insert(1, net, 1).unwrap_err().to_string();
+    assert!(text.contains("no VRF 1"), "{text}");
+    assert!(table.remove(1, net).is_err());
+    assert!(table.insert(0, net, NO_ROUTE).is_err());
+    assert!(table.is_empty() && table.fib().lookup(0, 0x0a00_0000).is_none());
+}
+
+/// Fills `table` until it refuses; what it holds then is right, and room is found again.
+fn fill_up(config: &Lpm4Config, part: &str, route: impl Fn(u32) -> Prefix4) {
+    let mut table = Lpm4::new(config).unwrap();
+    let mut model = Model::new();
+    let mut refused = 0;
+    for index in 0..400_000 {
+        let (prefix, hop) = (route(index), index % 7);
+        match table.insert(0, prefix, hop) {
+            Ok(had) => assert_eq!(model.insert((0, prefix), hop), had),
+            Err(error) => {
+                let text = error.to_string();
+                assert!(text.contains(part) && text.contains("bytes"), "{text}");
+                assert_eq!(table.get(0, prefix), None);
+                refused += 1;
+            }
+        }
+        if refused == 100 {
+            break;
+        }
+    }
+    assert!(refused > 0, "{} routes fit", table.len());
+    assert!(table.memory().chunks <= config.table_bytes);
+    let routes: Vec<_> = table.routes(0).collect();
+    assert!(
+        routes
+            .iter()
+            .copied()
+            .eq(model.iter().map(|(&(_, p), &h)| (p, h)))
+    );
+    for (prefix, hop) in routes.iter().step_by(17) {
+        assert_eq!(
+            table.fib().lookup(0, prefix.first()),
+            longest(&model, 0, prefix.first())
+        );
+        assert_eq!(table.get(0, *prefix), Some(*hop));
+    }
+    for (prefix, _) in routes {
+        // A full table may have to refuse this too, as long as others are in it.
+        let _ = table.remove(0, prefix);
+    }
+    let left: Vec<_> = table.routes(0).collect();
+    for (prefix, _) in left {
+        table.remove(0, prefix).unwrap();
+    }
+    assert_eq!((table.len(), table.memory().chunks), (0, 0));
+}
+
+#[test]
+fn a_full_table_refuses_and_stays_whole() {
+    let table = |kib: usize| Lpm4Config {
+        table_bytes: kib << 10,
+        ..small(1, Isa::detect())
+    };
+    // Every second /24, so that chunks grow and change their class.
+    fill_up(&table(1700), "lookup table", |index| {
+        Prefix4::of(index.wrapping_mul(0x9e37_79b1) << 9, 24)
+    });
+    // Host routes, each in a /24 of its own.
+    fill_up(&table(1700), "beyond /24", |index| {
+        Prefix4::of(index << 8 | 77, 32)
+    });
+    let routes = Lpm4Config {
+        rib_bytes: 1 << 20,
+        ..small(1, Isa::detect())
+    };
+    fill_up(&routes, "route store", |index| Prefix4::of(index << 8, 24));
+}
+
+#[test]
+fn readers_see_whole_batches() {
+    // In each batch all routes lead to the same next hop; a reader never sees two in one burst.
+    let mut table = SharedLpm4::new(&small(1, Isa::detect())).unwrap();
+    let prefixes: Vec<Prefix4> = (0..200_u32)
+        .map(|index| Prefix4::of(0x0a00_0000 + index * 0x1234, 18 + (index % 15) as u8))
+        .collect();
+    let set: BTreeSet<_> = prefixes.iter().copied().collect();
+    for &prefix in &set {
+        table.insert(0, prefix, 0).unwrap();
+    }
+    assert!(table.publish());
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let rounds = 300;
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let mut reader = table.reader();
+            let (set, done) = (&set, &done);
+            scope.spawn(move || {
+                let addresses: Vec<u32> = set.iter().map(|prefix| prefix.last()).collect();
+                let mut hops = vec![0; addresses.len()];
+                let mut newest = 0;
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    reader.read().lookup_bulk(0, &addresses, &mut hops);
+                    assert!(hops.iter().all(|&hop| hop == hops[0]), "{hops:?}");
+                    assert!(hops[0] >= newest, "it never goes back");
+                    newest = hops[0];
+                    std::thread::yield_now();
+                }
+            });
+        }
+        for round in 1..=rounds {
+            for &prefix in &set {
+                if round % 3 == 0 {
+                    table.remove(0, prefix).unwrap();
+                }
+                table.insert(0, prefix, round).unwrap();
+            }
+            while !table.publish() {
+                std::thread::yield_now();
+            }
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    let mut reader = table.reader();
+    assert_eq!(reader.read().lookup(0, prefixes[0].last()), Some(rounds));
+}
+
+#[test]
+fn the_real_table_against_its_routes() {
+    let Ok(folder) = std::env::var("LINERATE_DATA") else {
+        println!("SKIP the Internet's table: LINERATE_DATA names no folder with it");
+        return;
+    };
+    let file = std::path::Path::new(&folder).join("internet-prefixes.txt.gz");
+    let unpacked = std::process::Command::new("zcat").arg(&file).output();
+    let Some(unpacked) = unpacked.ok().filter(|zcat| zcat.status.success()) else {
+        println!(
+            "SKIP the Internet's table: zcat cannot read {}",
+            file.display()
+        );
+        return;
+    };
+    let text = String::from_utf8(unpacked.stdout).unwrap();
+    let mut table = Lpm4::new(&Lpm4Config::default()).unwrap();
+    let mut rib = crate::lpm::Rib::<u32>::new();
+    for (line, prefix) in text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.contains(':'))
+    {
+        let prefix: Prefix4 = prefix.parse().unwrap();
+        let hop = line as u32 % 1000;
+        assert_eq!(
+            table.insert(0, prefix, hop).unwrap(),
+            rib.insert(prefix, hop).unwrap()
+        );
+    }
+    println!("{} routes, {:?}", table.len(), table.memory());
+    let mut random = Random(11);
+    let mut asked: Vec<u32> = (0..1_000_000).map(|_| random.next()).collect();
+    for (prefix, _) in rib.iter() {
+        let (first, last) = (prefix.first(), prefix.last());
+        asked.extend([first, last, first.wrapping_sub(1), last.wrapping_add(1)]);
+    }
+    let expected: Vec<u32> = asked
+        .iter()
+        .map(|&address| rib.longest(address).map_or(NO_ROUTE, |(_, hop)| hop))
+        .collect();
+    let mut hops = vec![0; asked.len()];
+    table.fib().lookup_bulk(0, &asked, &mut hops);
+    assert!(hops == expected);
+    // Half of it goes, and the rest is still right.
+    let routes: Vec<_> = rib.iter().collect();
+    for (prefix, _) in routes.into_iter().step_by(2) {
+        assert_eq!(table.remove(0, prefix).unwrap(), rib.remove(prefix));
+    }
+    table.fib().lookup_bulk(0, &asked, &mut hops);
+    let right = |(&address, &hop): (&u32, &u32)| {
+        rib.longest(address).map_or(NO_ROUTE, |(_, hop)| hop) == hop
+    };
+    assert!(asked.iter().zip(&hops).all(right));
+}

@@ -1,0 +1,286 @@
+//! The IPv4 lookup table and its kernels. The layout is explained in [`crate::lpm::v4`].
+//!
+//! A lookup reads a directory entry, the chunk that it names (mostly one cache line), and the next
+//! hop. The loads are checked where entries are *written*: [`Fib`] keeps its arrays to itself, so that
+//! no entry can name a chunk that reaches beyond the words. Kernels differ in the instructions that the
+//! compiler may use; all load element by element. (AVX-512 gathers took 1.7 times as long where they
+//! were measured, and stall all lanes on one TLB miss: see ADR 10.)
+
+use linerate_core::MemError;
+use linerate_core::arch::prefetch_read;
+use linerate_core::env::Isa;
+use linerate_core::mem::HugeArray;
+
+/// What a lookup gives where no route holds the address.
+pub(crate) const NO_ROUTE: u32 = u32::MAX;
+/// Next hops that a narrow chunk can name, in 16 bits.
+pub(crate) const HOPS: usize = 1 << 14;
+/// Set in a directory entry whose chunk has leaves of 64 bits.
+pub(crate) const WIDE: u32 = 1 << 31;
+/// Set in a wide leaf that names a next hop by number.
+pub(crate) const BY_ID: u64 = 1 << 62;
+/// Set in a wide leaf that names four directory entries, one for each 64 addresses.
+pub(crate) const SPLIT: u64 = 1 << 63;
+/// Bits of an address that choose the directory entry; 6 more choose the leaf.
+pub(crate) const DIRECTORY_BITS: u32 = 18;
+/// No chunk is longer: its bitmap and 64 wide leaves.
+pub(crate) const CHUNK_WORDS: usize = 65;
+/// How many addresses are on their way to memory together.
+const BLOCK: usize = 64;
+
+/// Looks up `addresses` below the directory entry `base`.
+pub(crate) type Kernel = fn(&Fib, usize, &[u32], &mut [u32]);
+
+/// The arrays.
+pub(crate) struct Fib {
+    /// For each VRF an entry for each /18; behind them, four for each split /24. An entry is the
+    /// index of a chunk in `words`, and whether it is wide. Each is at most `words.len() - 65`.
+    directory: HugeArray<u32>,
+    /// Chunks: a bitmap of the slots at which a new leaf begins, then the leaves, four to a word,
+    /// or one if wide. Chunk 2h, for each h below `HOPS`, leads to the next hop h alone.
+    words: HugeArray<u64>,
+    /// `HOPS` next hops by number.
+    hops: HugeArray<u32>,
+    vrfs: usize,
+    kernel: Kernel,
+}
+
+impl Fib {
+    /// A table in which every address of VRF v leads to the next hop numbered v, which is
+    /// [`NO_ROUTE`].
+    ///
+    /// # Panics
+    /// If there are fewer `words` than the chunks of single hops take, or more VRFs than numbers.
+    pub(crate) fn new(
+        vrfs: usize,
+        splits: usize,
+        words: usize,
+        isa: Isa,
+    ) -> Result<Self, MemError> {
+        assert!(words >= 2 * HOPS + CHUNK_WORDS && words < WIDE as usize && vrfs <= HOPS);
+        let uniform = |at: usize| match (at < 2 * HOPS, at % 2) {
+            (true, 0) => 1,
+            (true, _) => at as u64 / 2,
+            (false, _) => 0,
+        };
+        let to_vrf = |at: usize| match at >> DIRECTORY_BITS {
+            vrf if vrf < vrfs => 2 * vrf as u32,
+            _ => 0,
+        };
+        let entries = (vrfs << DIRECTORY_BITS) + 4 * splits;
+        Ok(Self {
+            directory: HugeArray::from_fn("lpm4 directory", entries, to_vrf)?,
+            words: HugeArray::from_fn("lpm4 chunks", words, uniform)?,
+            hops: HugeArray::filled("lpm4 next hops", HOPS, NO_ROUTE)?,
+            vrfs,
+            kernel: pick(isa),
+        })
+    }
+
+    /// Another table with the same content.
+    pub(crate) fn copy(&self) -> Result<Self, MemError> {
+        let (directory, words, hops) = (&self.directory, &self.words, &self.hops);
+        Ok(Self {
+            directory: HugeArray::from_fn("lpm4 directory", directory.len(), |at| directory[at])?,
+            words: HugeArray::from_fn("lpm4 chunks", words.len(), |at| words[at])?,
+            hops: HugeArray::from_fn("lpm4 next hops", hops.len(), |at| hops[at])?,
+            vrfs: self.vrfs,
+            kernel: self.kernel,
+        })
+    }
+
+    /// All memory, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.directory) + size_of_val(&*self.words) + size_of_val(&*self.hops)
+    }
+
+    /// What backs the chunks.
+    pub(crate) fn pages(&self) -> linerate_core::mem::PageKind {
+        self.words.region().kind()
+    }
+
+    /// Makes `count` directory entries from `first` on name the chunk of `entry`.
+    ///
+    /// # Panics
+    /// If the chunk might reach beyond the words: this is what makes lookups safe.
+    pub(crate) fn set_entries(&mut self, first: usize, count: usize, entry: u32) {
+        assert!((entry & !WIDE) as usize + CHUNK_WORDS <= self.words.len());
+        self.directory[first..first + count].fill(entry);
+    }
+
+    /// Writes a chunk, or a part of one.
+    pub(crate) fn set_words(&mut self, at: usize, words: &[u64]) {
+        self.words[at..at + words.len()].copy_from_slice(words);
+    }
+
+    /// Copies a chunk.
+    pub(crate) fn copy_words(&mut self, from: usize, to: usize, len: usize) {
+        self.words.copy_within(from..from + len, to);
+    }
+
+    /// What the next hop numbered `id` is.
+    pub(crate) fn set_hop(&mut self, id: usize, hop: u32) {
+        self.hops[id] = hop;
+    }
+
+    /// The next hop of one address; [`NO_ROUTE`] in a VRF that does not exist.
+    #[inline]
+    pub(crate) fn lookup(&self, vrf: u32, address: u32) -> u32 {
+        if vrf as usize >= self.vrfs {
+            return NO_ROUTE;
+        }
+        let entry = self.entry((vrf as usize) << DIRECTORY_BITS, address);
+        self.resolve(entry, address)
+    }
+
+    /// The next hops of `addresses` in one VRF.
+    ///
+    /// # Panics
+    /// If the slices differ in length.
+    pub(crate) fn lookup_bulk(&self, vrf: u32, addresses: &[u32], hops: &mut [u32]) {
+        assert_eq!(addresses.len(), hops.len(), "one next hop for each address");
+        match (vrf as usize) < self.vrfs {
+            true => (self.kernel)(self, (vrf as usize) << DIRECTORY_BITS, addresses, hops),
+            false => hops.fill(NO_ROUTE),
+        }
+    }
+
+    /// The next hops of `addresses`, each in a VRF of its own.
+    ///
+    /// # Panics
+    /// If the slices differ in length.
+    pub(crate) fn lookup_each(&self, vrfs: &[u32], addresses: &[u32], hops: &mut [u32]) {
+        assert!(vrfs.len() == addresses.len() && addresses.len() == hops.len());
+        let blocks = vrfs.chunks(BLOCK).zip(addresses.chunks(BLOCK));
+        for ((vrfs, addresses), hops) in blocks.zip(hops.chunks_mut(BLOCK)) {
+            let mut entries = [0; BLOCK];
+            for ((&vrf, &address), entry) in vrfs.iter().zip(addresses).zip(&mut entries) {
+                let known = if (vrf as usize) < self.vrfs { vrf } else { 0 };
+                *entry = self.entry((known as usize) << DIRECTORY_BITS, address);
+                self.prefetch(*entry);
+            }
+            let looked = addresses.iter().zip(&entries);
+            for (((&address, &entry), hop), &vrf) in looked.zip(hops).zip(vrfs) {
+                let found = self.resolve(entry, address);
+                *hop = if (vrf as usize) < self.vrfs {
+                    found
+                } else {
+                    NO_ROUTE
+                };
+            }
+        }
+    }
+
+    /// The directory entry of an address; `base` is where its VRF begins.
+    #[inline(always)]
+    fn entry(&self, base: usize, address: u32) -> u32 {
+        let at = base + (address >> (32 - DIRECTORY_BITS)) as usize;
+        debug_assert!(at < self.directory.len());
+        // SAFETY: `base` is v << 18 for a VRF v that exists (checked by the callers' callers, all in this
+        // file), what is added is below 1 << 18, and the directory has that many entries for each VRF.
+        unsafe { *self.directory.get_unchecked(at) }
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, entry: u32) {
+        prefetch_read(self.words.as_ptr().wrapping_add((entry & !WIDE) as usize));
+    }
+
+    /// From the directory entry to the next hop.
+    #[inline(always)]
+    fn resolve(&self, entry: u32, address: u32) -> u32 {
+        if entry & WIDE != 0 {
+            return self.resolve_wide(entry, address);
+        }
+        self.narrow(entry, address >> 8)
+    }
+
+    /// The next hop of a slot (the low 6 bits) of a narrow chunk.
+    #[inline(always)]
+    fn narrow(&self, entry: u32, slot: u32) -> u32 {
+        let at = entry as usize;
+        debug_assert!(at + CHUNK_WORDS <= self.words.len());
+        // SAFETY: `set_entries` lets in no entry within 65 words of the end, and `entry` has been read
+        // from the directory, without WIDE.
+        let bitmap = unsafe { *self.words.get_unchecked(at) };
+        let rank = (bitmap << (!slot & 63)).count_ones() as usize;
+        // SAFETY: `at` is inside the words, as above.
+        let chunk = unsafe { self.words.as_ptr().add(at) };
+        // SAFETY: rank is at most 64, so this is half-word 67 of the chunk at most, below its 65 words.
+        let leaf = unsafe { chunk.cast::<u16>().add(3 + rank) };
+        // SAFETY: it is inside the words, aligned, and any bits are a u16.
+        let leaf = unsafe { *leaf };
+        // SAFETY: there are `HOPS` next hops, a power of two.
+        unsafe { *self.hops.get_unchecked(leaf as usize & (HOPS - 1)) }
+    }
+
+    /// The leaf of a slot of a wide chunk.
+    fn wide(&self, entry: u32, slot: u32) -> u64 {
+        let at = (entry & !WIDE) as usize;
+        let rank = (self.words[at] << (!slot & 63)).count_ones() as usize;
+        self.words[at + rank]
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn resolve_wide(&self, entry: u32, address: u32) -> u32 {
+        let mut leaf = self.wide(entry, address >> 8);
+        if leaf & SPLIT != 0 {
+            let entry = self.directory[leaf as u32 as usize + (address >> 6 & 3) as usize];
+            if entry & WIDE == 0 {
+                return self.narrow(entry, address);
+            }
+            leaf = self.wide(entry, address);
+        }
+        match leaf & BY_ID {
+            0 => leaf as u32,
+            _ => self.hops[leaf as usize & (HOPS - 1)],
+        }
+    }
+
+    /// All entries of a block are fetched and their chunks asked for, before the first is needed.
+    #[inline(always)]
+    fn bulk(&self, base: usize, addresses: &[u32], hops: &mut [u32]) {
+        let mut entries = [0; BLOCK];
+        for (addresses, hops) in addresses.chunks(BLOCK).zip(hops.chunks_mut(BLOCK)) {
+            for (&address, entry) in addresses.iter().zip(&mut entries) {
+                *entry = self.entry(base, address);
+                self.prefetch(*entry);
+            }
+            for ((&address, &entry), hop) in addresses.iter().zip(&entries).zip(hops) {
+                *hop = self.resolve(entry, address);
+            }
+        }
+    }
+}
+
+fn baseline(fib: &Fib, base: usize, addresses: &[u32], hops: &mut [u32]) {
+    fib.bulk(base, addresses, hops);
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::Fib;
+
+    /// With a population count, and shifts that leave the flags alone.
+    #[target_feature(enable = "popcnt,bmi1,bmi2")]
+    fn v3(fib: &Fib, base: usize, addresses: &[u32], hops: &mut [u32]) {
+        fib.bulk(base, addresses, hops);
+    }
+
+    pub(super) fn call_v3(fib: &Fib, base: usize, addresses: &[u32], hops: &mut [u32]) {
+        // SAFETY: `pick` names this function only where the CPU has AVX2's level, which includes them.
+        unsafe { v3(fib, base, addresses, hops) }
+    }
+}
+
+/// The kernel for this level.
+fn pick(isa: Isa) -> Kernel {
+    match isa {
+        Isa::Baseline => baseline,
+        #[cfg(target_arch = "x86_64")]
+        _ => x86::call_v3,
+        #[cfg(not(target_arch = "x86_64"))]
+        _ => baseline,
+    }
+}

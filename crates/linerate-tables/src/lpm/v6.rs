@@ -1,7 +1,7 @@
 //! IPv6 routes and the table that lookups read.
 //!
-//! [`Fib6`] owns both: the routes ([`Rib`], one per VRF), and a [`Tree`] made from them that is small
-//! enough for the caches. Read `simd::lpm6` for how an address is looked up, [`build`] for how the
+//! [`Lpm6`] owns both: the routes ([`Rib`], one per VRF), and a [`Tree`] made from them that is small
+//! enough for the caches, which is all that a [`Fib6`] is. Read `simd::lpm6` for how an address is looked up, [`build`] for how the
 //! tree follows the routes, and `docs/adr/0015-lpm6.md` for why it is so.
 
 mod build;
@@ -12,127 +12,164 @@ mod tests;
 
 use self::build::Build;
 use self::nodes::Nodes;
+use super::v4::{Memory, NO_ROUTE};
 use super::{Prefix6, Rib};
 use crate::TableError;
-use crate::simd::lpm6::{NO_ROUTE, ROOT_BITS, Tree};
+use crate::simd::lpm6::{ROOT_BITS, Tree, Write};
 use linerate_core::MemError;
 use linerate_core::env::Isa;
-use linerate_core::publish::Apply;
+use linerate_core::mem::PageKind;
+use linerate_core::publish::{Apply, Publisher, Reader};
 
-/// How a [`Fib6`] is made.
+/// What a routing table is to be.
 #[derive(Debug, Clone)]
-pub struct Config6 {
-    /// How many VRFs, each with its own routes; 256 KiB are taken for each.
+pub struct Lpm6Config {
+    /// VRFs, numbered from 0: each takes 256 KiB of each copy of the table.
     pub vrfs: u32,
-    /// How many routes to have room for at once. More may come; then arrays are copied to larger
-    /// ones, which takes about a millisecond in ten megabytes.
+    /// How many Internet-like routes to have room for at once, all VRFs together: 80 bytes each of
+    /// each copy. An [`Lpm6`] grows beyond, and is copied for that, which takes about a millisecond
+    /// in ten megabytes; a [`SharedLpm6`] does not.
     pub routes: usize,
-    /// The most memory, in bytes, as [`Fib6::memory`] counts it. While an array grows, the old one
+    /// The most memory in bytes, as [`Lpm6::memory`] counts it. While an array grows, the old one
     /// exists beside it.
     pub budget_bytes: usize,
-    /// The level of the lookup kernel.
+    /// The instructions that lookups may use.
     pub isa: Isa,
 }
 
-impl Default for Config6 {
-    /// One VRF, no routes yet, no limit, the best kernel.
+impl Default for Lpm6Config {
+    /// One VRF, with room for a full Internet table, and 256 MiB at most.
     fn default() -> Self {
         Self {
             vrfs: 1,
-            routes: 0,
-            budget_bytes: usize::MAX,
+            routes: 200_000,
+            budget_bytes: 256 << 20,
             isa: Isa::detect(),
         }
     }
 }
 
-/// What a [`Fib6`] takes, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Memory6 {
-    /// What lookups read: roots, tables, leaves, room for more included.
-    pub lookup_bytes: usize,
-    /// Of which tables and leaves are in use.
-    pub used_bytes: usize,
-    /// The routes, and what is needed to change the tree.
-    pub routes_bytes: usize,
-}
+/// The lookup table: read-only, and all that forwarding needs.
+#[derive(Debug)]
+pub struct Fib6(Tree);
 
-impl Memory6 {
-    /// All of it.
-    pub fn total_bytes(&self) -> usize {
-        self.lookup_bytes + self.routes_bytes
+impl Fib6 {
+    /// The next hop of an address (host order) in a VRF; `None` where no route holds it, or where
+    /// there is no such VRF.
+    #[inline]
+    pub fn lookup(&self, vrf: u32, address: u128) -> Option<u32> {
+        Some(self.0.lookup(vrf, address)).filter(|&hop| hop != NO_ROUTE)
+    }
+
+    /// The next hops of a burst of addresses (network order, as packets have them) in one VRF;
+    /// [`NO_ROUTE`] where there is none. Fastest in multiples of 64, which wait for memory together.
+    ///
+    /// # Panics
+    /// If the slices differ in length.
+    #[inline]
+    pub fn lookup_bulk(&self, vrf: u32, addresses: &[[u8; 16]], hops: &mut [u32]) {
+        self.0.lookup_bulk(vrf, addresses, hops);
+    }
+
+    /// Bytes of this copy.
+    pub fn memory_bytes(&self) -> usize {
+        self.0.memory_bytes()
+    }
+
+    /// What backs it.
+    pub fn pages(&self) -> PageKind {
+        self.0.pages()
     }
 }
 
-/// Longest prefix match for IPv6.
+/// What [`SharedLpm6`] does to a copy of the lookup table.
+#[derive(Debug, Clone)]
+pub struct Change(Write);
+
+impl Apply<Change> for Fib6 {
+    fn apply(&mut self, change: &Change) {
+        self.0.write(change.0.clone());
+    }
+
+    fn copy(&self) -> Result<Self, MemError> {
+        Ok(Self(self.0.copy()?))
+    }
+}
+
+/// A routing table with one owner, who changes it and looks up in it.
 ///
 /// An address costs one step for the first 16 bits, and then one for each 8 bits or for a leaf of up
-/// to 16 ranges, five in a row at most for routes of up to 48 bits. A change takes time in proportion
-/// to the routes that its prefix covers, in the mean a microsecond or two.
+/// to 16 ranges: five in a row at most for routes of up to 48 bits, fourteen in all. A change takes
+/// time in proportion to the routes that its prefix covers, in the mean a few microseconds.
 ///
 /// ```
-/// use linerate_tables::lpm::{Config6, Fib6};
-/// let mut fib = Fib6::new(&Config6::default())?;
-/// fib.insert(0, "::/0".parse()?, 1)?;
-/// fib.insert(0, "2001:db8::/32".parse()?, 2)?;
-/// let of = |text: &str| text.parse::<std::net::Ipv6Addr>().unwrap();
-/// assert_eq!(fib.lookup(0, of("2001:db8::1").to_bits()), Some(2));
+/// use linerate_tables::lpm::{Lpm6, Lpm6Config, NO_ROUTE};
+/// let mut table = Lpm6::new(&Lpm6Config::default())?;
+/// table.insert(0, "2001:db8::/32".parse()?, 1)?;
+/// table.insert(0, "2001:db8:1::/48".parse()?, 2)?;
 ///
-/// let burst = [of("2001:db8::1").octets(), of("fe80::1").octets()];
-/// let mut hops = [0; 2];
-/// fib.lookup_bulk(0, &burst, &mut hops);
-/// assert_eq!(hops, [2, 1]);
+/// let of = |text: &str| text.parse::<std::net::Ipv6Addr>().unwrap();
+/// let burst = ["2001:db8::1", "2001:db8:1::1", "fe80::1"].map(|text| of(text).octets());
+/// let mut hops = [0; 3];
+/// table.fib().lookup_bulk(0, &burst, &mut hops);
+/// assert_eq!(hops, [1, 2, NO_ROUTE]);
+/// assert_eq!(table.remove(0, "2001:db8:1::/48".parse()?)?, Some(2));
+/// assert_eq!(table.fib().lookup(0, of("2001:db8:1::1").to_bits()), Some(1));
 /// # Ok::<(), linerate_tables::TableError>(())
 /// ```
 #[derive(Debug)]
-pub struct Fib6 {
+pub struct Lpm6 {
     ribs: Vec<Rib<u128>>,
-    tree: Tree,
+    fib: Fib6,
     nodes: Nodes,
     budget_bytes: usize,
+    /// How many copies of the lookup table there are.
+    copies: usize,
 }
 
-/// A change of routes, for a [`Fib6`] that others read meanwhile; made by [`Fib6::check`].
-#[derive(Debug, Clone, Copy)]
-pub struct Change6 {
-    /// In which VRF.
-    pub vrf: u32,
-    /// Which route.
-    pub prefix: Prefix6,
-    /// Where it leads; `None` takes the route out.
-    pub next_hop: Option<u32>,
-}
-
-impl Fib6 {
-    /// The hop that [`lookup_bulk`](Self::lookup_bulk) gives where no route covers an address.
-    pub const NO_ROUTE: u32 = NO_ROUTE;
-
-    /// A table without routes.
+impl Lpm6 {
+    /// An empty table.
     ///
     /// # Errors
-    /// If its memory cannot be had, or exceeds the budget.
-    pub fn new(config: &Config6) -> Result<Self, TableError> {
-        // An Internet table needs 26 tables and 140 leaves for a thousand routes.
-        let (tables, leaves) = (config.routes / 32 + 32, config.routes / 6 + 160);
+    /// If the budget does not suffice for an empty table, or its memory cannot be had.
+    pub fn new(config: &Lpm6Config) -> Result<Self, TableError> {
+        const MOST_VRFS: u32 = 1 << 12;
+        if !(1..=MOST_VRFS).contains(&config.vrfs) {
+            return Err(TableError::LpmVrfs {
+                vrfs: config.vrfs,
+                max: MOST_VRFS,
+            });
+        }
+        // An Internet table needs 32 tables and 170 leaves for a thousand routes.
+        let (tables, leaves) = (config.routes / 28 + 32, config.routes / 5 + 160);
         let vrfs = config.vrfs as usize;
-        let fib = Self {
-            ribs: vec![Rib::new(); vrfs],
-            tree: Tree::new(vrfs, tables, leaves, config.isa)?,
-            nodes: Nodes::new(),
+        let least = (vrfs << 18) + tables * 1024 + leaves * 128;
+        let over = |need_bytes| TableError::LpmBudget {
+            what: WHAT,
+            need_bytes,
             budget_bytes: config.budget_bytes,
         };
-        let need_bytes = fib.memory().total_bytes();
-        match need_bytes <= fib.budget_bytes {
-            true => Ok(fib),
-            false => Err(fib.over_budget(need_bytes)),
+        if least > config.budget_bytes {
+            return Err(over(least));
+        }
+        let table = Self {
+            ribs: vec![Rib::new(); vrfs],
+            fib: Fib6(Tree::new(vrfs, tables, leaves, config.isa)?),
+            nodes: Nodes::new(),
+            budget_bytes: config.budget_bytes,
+            copies: 1,
+        };
+        match table.memory().total() {
+            need if need > config.budget_bytes => Err(over(need)),
+            _ => Ok(table),
         }
     }
 
     /// Adds a route, or gives one another next hop. Returns the next hop that it had.
     ///
     /// # Errors
-    /// If there is no such VRF, the next hop is [`NO_ROUTE`](Self::NO_ROUTE), or the route exceeds
-    /// the budget or what memory there is; the table is as it was.
+    /// If there is no such VRF, if the next hop is [`NO_ROUTE`], or if the budget or the memory that
+    /// there is does not suffice: the table is then as it was.
     pub fn insert(
         &mut self,
         vrf: u32,
@@ -145,11 +182,11 @@ impl Fib6 {
         }
         let grown = self.ribs[vrf as usize].growth_bytes();
         let spare = self.spare_bytes(grown)?;
-        let admitted = self.nodes.admit(&mut self.tree, hop, spare)?;
+        let admitted = self.nodes.admit(&mut self.fib.0, hop, spare)?;
         let spare = self.spare_bytes(grown)?;
-        if !admitted || !self.nodes.make_room(&mut self.tree, spare)? {
-            let total = self.memory().total_bytes();
-            return Err(self.over_budget(total + grown + Nodes::CHANGE_BYTES));
+        if !admitted || !self.nodes.make_room(&mut self.fib.0, spare)? {
+            let change = self.copies * Nodes::CHANGE_BYTES;
+            return Err(self.over_budget(self.memory().total() + grown + change));
         }
         let had = self.ribs[vrf as usize].insert(prefix, hop)?;
         if had != Some(hop) {
@@ -158,7 +195,7 @@ impl Fib6 {
         Ok(had)
     }
 
-    /// Takes a route out. Returns its next hop, or `None` if there was no such route.
+    /// Takes a route out. Returns its next hop, or `None` if there was none.
     ///
     /// # Errors
     /// If there is no such VRF.
@@ -173,7 +210,7 @@ impl Fib6 {
 
     fn rebuild(&mut self, vrf: u32, change: Prefix6, removed: bool) {
         let mut build = Build {
-            tree: &mut self.tree,
+            tree: &mut self.fib.0,
             nodes: &mut self.nodes,
             rib: &self.ribs[vrf as usize],
             change,
@@ -182,63 +219,65 @@ impl Fib6 {
         build.run((vrf as usize) << ROOT_BITS);
     }
 
-    /// The next hop of one address in host order.
-    ///
-    /// # Panics
-    /// If there is no such VRF.
-    #[inline]
-    pub fn lookup(&self, vrf: u32, address: u128) -> Option<u32> {
-        let hop = self.tree.lookup(vrf, address);
-        (hop != NO_ROUTE).then_some(hop)
+    /// The next hop of exactly this route.
+    pub fn get(&self, vrf: u32, prefix: Prefix6) -> Option<u32> {
+        self.ribs.get(vrf as usize)?.get(prefix)
     }
 
-    /// The next hop of each address in network order, [`NO_ROUTE`](Self::NO_ROUTE) where there is
-    /// none. Best in multiples of 16.
-    ///
-    /// # Panics
-    /// If there is no such VRF, or the slices differ in length.
-    #[inline]
-    pub fn lookup_bulk(&self, vrf: u32, addresses: &[[u8; 16]], hops: &mut [u32]) {
-        self.tree.lookup_bulk(vrf, addresses, hops);
+    /// The routes of a VRF and their next hops, by address and length.
+    pub fn routes(&self, vrf: u32) -> impl Iterator<Item = (Prefix6, u32)> + '_ {
+        self.ribs.get(vrf as usize).into_iter().flat_map(Rib::iter)
     }
 
-    /// The routes of a VRF.
-    ///
-    /// # Panics
-    /// If there is no such VRF.
-    pub fn rib(&self, vrf: u32) -> &Rib<u128> {
-        &self.ribs[vrf as usize]
-    }
-
-    /// Routes of all VRFs.
+    /// How many routes there are, in all VRFs.
     pub fn len(&self) -> usize {
         self.ribs.iter().map(Rib::len).sum()
     }
 
-    /// Whether no VRF has a route.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What memory it takes, exactly.
-    pub fn memory(&self) -> Memory6 {
+    /// Where to look up.
+    pub fn fib(&self) -> &Fib6 {
+        &self.fib
+    }
+
+    /// How much memory goes where.
+    pub fn memory(&self) -> Memory {
         let (tables, leaves) = self.nodes.used();
-        let ribs = self.ribs.iter().map(Rib::memory_bytes).sum::<usize>();
-        Memory6 {
-            lookup_bytes: self.tree.memory_bytes(),
-            used_bytes: tables * 1024 + leaves * 128,
-            routes_bytes: ribs + self.nodes.memory_bytes(),
+        let ribs: usize = self.ribs.iter().map(Rib::memory_bytes).sum();
+        Memory {
+            tables: self.copies * self.fib.memory_bytes(),
+            chunks: tables * size_of::<crate::simd::lpm6::Table>()
+                + leaves * size_of::<crate::simd::lpm6::Leaf>(),
+            routes: ribs + self.nodes.memory_bytes(),
         }
     }
 
-    /// What pages lookups read.
-    pub fn pages(&self) -> linerate_core::mem::PageKind {
-        self.tree.pages()
+    /// Shares the table: readers see what it holds now.
+    ///
+    /// # Errors
+    /// If the budget or the memory that there is does not suffice for two more copies.
+    pub fn share(mut self) -> Result<SharedLpm6, TableError> {
+        self.copies = 3;
+        let need = self.memory().total();
+        if need > self.budget_bytes {
+            return Err(self.over_budget(need));
+        }
+        let publisher = Publisher::new(self.fib.copy()?)?;
+        self.nodes.fix();
+        self.fib.0.keep_writes();
+        Ok(SharedLpm6 {
+            table: self,
+            publisher,
+        })
     }
 
     /// What the budget leaves once so many bytes more are taken.
     fn spare_bytes(&self, more: usize) -> Result<usize, TableError> {
-        let need = self.memory().total_bytes() + more;
+        let need = self.memory().total() + more;
         let spare = self.budget_bytes.checked_sub(need);
         spare.ok_or_else(|| self.over_budget(need))
     }
@@ -255,9 +294,96 @@ impl Fib6 {
 
     fn over_budget(&self, need_bytes: usize) -> TableError {
         TableError::LpmBudget {
-            what: "IPv6 routing table",
+            what: WHAT,
             need_bytes,
             budget_bytes: self.budget_bytes,
         }
+    }
+}
+
+const WHAT: &str = "IPv6 routing table";
+
+/// A routing table with one writer and any number of readers, who never wait for each other.
+///
+/// The lookup table exists three times: as readers see it, as they saw it before, and as the writer
+/// is about to show it. What it changes in its own is written to the others afterwards.
+///
+/// ```
+/// use linerate_tables::lpm::{Lpm6Config, SharedLpm6};
+/// let mut table = SharedLpm6::new(&Lpm6Config::default())?;
+/// let mut reader = table.reader();
+/// table.insert(0, "::/0".parse()?, 1)?;
+/// assert_eq!(reader.read().lookup(0, 1), None);
+/// assert!(table.publish());
+/// assert_eq!(reader.read().lookup(0, 1), Some(1));
+/// # Ok::<(), linerate_tables::TableError>(())
+/// ```
+pub struct SharedLpm6 {
+    table: Lpm6,
+    publisher: Publisher<Fib6, Change>,
+}
+
+impl SharedLpm6 {
+    /// An empty table.
+    ///
+    /// # Errors
+    /// As [`Lpm6::new`] and [`Lpm6::share`].
+    pub fn new(config: &Lpm6Config) -> Result<Self, TableError> {
+        Lpm6::new(config)?.share()
+    }
+
+    /// Another reader, for one lcore.
+    pub fn reader(&self) -> Reader<Fib6> {
+        self.publisher.reader()
+    }
+
+    /// As [`Lpm6::insert`]; readers see it after the next [`publish`](Self::publish).
+    ///
+    /// # Errors
+    /// As [`Lpm6::insert`], and if the room that was made at first is used up.
+    pub fn insert(
+        &mut self,
+        vrf: u32,
+        prefix: Prefix6,
+        hop: u32,
+    ) -> Result<Option<u32>, TableError> {
+        let had = self.table.insert(vrf, prefix, hop);
+        self.pass_on();
+        had
+    }
+
+    /// As [`Lpm6::remove`]; readers see it after the next [`publish`](Self::publish).
+    ///
+    /// # Errors
+    /// As [`Lpm6::remove`].
+    pub fn remove(&mut self, vrf: u32, prefix: Prefix6) -> Result<Option<u32>, TableError> {
+        let had = self.table.remove(vrf, prefix);
+        self.pass_on();
+        had
+    }
+
+    fn pass_on(&mut self) {
+        for write in self.table.fib.0.writes() {
+            self.publisher.push(Change(write));
+        }
+    }
+
+    /// Makes all changes visible at once; `false` if they have to wait for a reader
+    /// ([`Publisher::publish`]).
+    pub fn publish(&mut self) -> bool {
+        self.publisher.publish()
+    }
+
+    /// As [`publish`](Self::publish), with another copy instead of waiting.
+    ///
+    /// # Errors
+    /// If there is no memory for it; the changes go on waiting.
+    pub fn publish_on_copy(&mut self) -> Result<(), TableError> {
+        Ok(self.publisher.publish_on_copy()?)
+    }
+
+    /// The writer's table, published or not.
+    pub fn table(&self) -> &Lpm6 {
+        &self.table
     }
 }

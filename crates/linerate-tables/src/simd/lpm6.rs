@@ -19,7 +19,7 @@ use linerate_core::env::Isa;
 use linerate_core::mem::{HugeArray, PageKind};
 
 /// What no route leads to: the result where none covers an address.
-pub(crate) const NO_ROUTE: u32 = u32::MAX;
+pub(crate) use super::lpm4::NO_ROUTE;
 
 /// Bits that the root decides by.
 pub(crate) const ROOT_BITS: u8 = 16;
@@ -127,10 +127,30 @@ pub(crate) struct Tree {
     pub(crate) leaves: HugeArray<Leaf>,
     pub(crate) far: HugeArray<u32>,
     kernel: Kernel,
+    /// Where it is copied elsewhere: what was written, in order, to be written there too.
+    log: Option<Vec<Write>>,
+}
+
+/// One write to a tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Write {
+    /// An entry of a root.
+    Root(usize, Entry),
+    /// An entry of a table.
+    Slot(u32, u8, Entry),
+    /// A table in which nothing is routed.
+    Table(u32),
+    /// A leaf.
+    Leaf(u32, Box<Leaf>),
+    /// A far hop.
+    Far(u32, u32),
 }
 
 /// Looks up `addresses` from the root that begins at an index of `roots`, into as many hops.
 type Kernel = fn(&Tree, usize, &[[u8; 16]], &mut [u32]);
+
+/// Room for far hops at first.
+const FAR_HOPS: usize = 1024;
 
 /// A power of two below what gathers, whose indices are signed words, can reach.
 const MOST_TABLES: usize = 1 << 22;
@@ -148,8 +168,9 @@ impl Tree {
             roots: HugeArray::filled("fib6 roots", vrfs << ROOT_BITS, Entry::NONE)?,
             tables: HugeArray::filled("fib6 tables", tables.max(1), [Entry::NONE; 256])?,
             leaves: HugeArray::filled("fib6 leaves", leaves.max(1), Leaf::EMPTY)?,
-            far: HugeArray::filled("fib6 far", 1, NO_ROUTE)?,
+            far: HugeArray::filled("fib6 far", FAR_HOPS, NO_ROUTE)?,
             kernel: pick(isa),
+            log: None,
         })
     }
 
@@ -161,7 +182,36 @@ impl Tree {
             leaves: self.leaves.copy("fib6 leaves")?,
             far: self.far.copy("fib6 far")?,
             kernel: self.kernel,
+            log: None,
         })
+    }
+
+    /// From now on writes are kept for [`writes`](Self::writes).
+    pub(crate) fn keep_writes(&mut self) {
+        self.log = Some(Vec::new());
+    }
+
+    /// What was written since the last time.
+    pub(crate) fn writes(&mut self) -> impl Iterator<Item = Write> + '_ {
+        self.log.iter_mut().flat_map(|log| log.drain(..))
+    }
+
+    /// # Panics
+    /// If there is no such place.
+    #[inline]
+    pub(crate) fn write(&mut self, write: Write) {
+        match &write {
+            Write::Root(index, entry) => self.roots[*index] = *entry,
+            Write::Slot(table, index, entry) => {
+                self.tables[*table as usize][usize::from(*index)] = *entry;
+            }
+            Write::Table(number) => self.tables[*number as usize].fill(Entry::NONE),
+            Write::Leaf(number, leaf) => self.leaves[*number as usize] = **leaf,
+            Write::Far(number, hop) => self.far[*number as usize] = *hop,
+        }
+        if let Some(log) = &mut self.log {
+            log.push(write);
+        }
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
@@ -180,20 +230,25 @@ impl Tree {
         (MOST_TABLES, MOST_LEAVES)
     }
 
+    /// [`NO_ROUTE`] also where there is no such VRF.
     #[inline]
     pub(crate) fn lookup(&self, vrf: u32, address: u128) -> u32 {
         let root = (vrf as usize) << ROOT_BITS;
-        let entry = self.roots[root + (address >> 112) as usize];
-        self.resolve(entry, address, ROOT_BITS)
+        match self.roots.get(root + (address >> 112) as usize) {
+            Some(&entry) => self.resolve(entry, address, ROOT_BITS),
+            None => NO_ROUTE,
+        }
     }
 
     /// # Panics
-    /// If there is no such VRF, or the slices differ in length.
+    /// If the slices differ in length.
     pub(crate) fn lookup_bulk(&self, vrf: u32, addresses: &[[u8; 16]], hops: &mut [u32]) {
         assert_eq!(addresses.len(), hops.len(), "one hop per address");
         let root = (vrf as usize) << ROOT_BITS;
-        assert!(root < self.roots.len(), "no VRF {vrf}");
-        (self.kernel)(self, root, addresses, hops);
+        match root < self.roots.len() {
+            true => (self.kernel)(self, root, addresses, hops),
+            false => hops.fill(NO_ROUTE),
+        }
     }
 
     /// The next hop of `address`, from an entry on that stands at bit `at`.

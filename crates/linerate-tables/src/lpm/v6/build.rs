@@ -9,7 +9,8 @@ use super::nodes::Nodes;
 use super::ranges::{Ranges, What};
 use crate::lpm::{Prefix6, Rib, rib::Found};
 use crate::simd::lpm6::{
-    Entry, Kind, Leaf, NO_ROUTE, RANGES, ROOT_BITS, SPAN_BITS, TABLE_BITS, Tree, span_from, span_of,
+    Entry, Kind, Leaf, NO_ROUTE, RANGES, ROOT_BITS, SPAN_BITS, TABLE_BITS, Tree, Write, span_from,
+    span_of,
 };
 
 /// A table becomes a leaf again only with so few ranges, so that a route that comes and goes does not
@@ -94,11 +95,10 @@ impl Build<'_> {
         longer: bool,
         before: Before<'_>,
     ) {
-        let at = match slots {
-            Slots::Root(root) => &mut self.tree.roots[root + index],
-            Slots::Table(number) => &mut self.tree.tables[number as usize][index],
+        let old = match slots {
+            Slots::Root(root) => self.tree.roots[root + index],
+            Slots::Table(number) => self.tree.tables[number as usize][index],
         };
-        let old = *at;
         let new = match (longer, before) {
             (false, _) => {
                 self.nodes.free(self.tree, old, child.len());
@@ -111,9 +111,11 @@ impl Build<'_> {
             }
             (true, Before::Leaf(leaf)) => self.make(leaf, child, hop),
         };
-        match slots {
-            Slots::Root(root) => self.tree.roots[root + index] = new,
-            Slots::Table(number) => self.tree.tables[number as usize][index] = new,
+        if new != old {
+            self.tree.write(match slots {
+                Slots::Root(root) => Write::Root(root + index, new),
+                Slots::Table(number) => Write::Slot(number, index as u8, new),
+            });
         }
     }
 

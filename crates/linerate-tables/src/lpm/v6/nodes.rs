@@ -1,6 +1,6 @@
 //! Which tables, leaves and far hops of a [`Tree`] are in use, and room for more of them.
 
-use crate::simd::lpm6::{Entry, Kind, Leaf, SPAN_BITS, Table, Tree, span_from};
+use crate::simd::lpm6::{Entry, Kind, Leaf, SPAN_BITS, Table, Tree, Write, span_from};
 use linerate_core::MemError;
 use linerate_core::mem::HugeArray;
 use std::collections::HashMap;
@@ -51,6 +51,8 @@ impl Numbers {
 pub(super) struct Nodes {
     tables: Numbers,
     leaves: Numbers,
+    /// Whether arrays stay as long as they are, because there are copies of them.
+    fixed: bool,
     /// Where each next hop stands that is no entry by itself; they are kept.
     far: HashMap<u32, u32>,
 }
@@ -64,8 +66,14 @@ impl Nodes {
         Self {
             tables: Numbers::new(),
             leaves: Numbers::new(),
+            fixed: false,
             far: HashMap::new(),
         }
+    }
+
+    /// From now on there is only the room that there is.
+    pub(super) fn fix(&mut self) {
+        self.fixed = true;
     }
 
     /// Tables and leaves in use.
@@ -81,7 +89,10 @@ impl Nodes {
     /// Makes room for whatever one change needs, if it is not there: the array that is short grows by
     /// half, within `spare` more bytes. `false` if that does not do.
     pub(super) fn make_room(&mut self, tree: &mut Tree, spare: usize) -> Result<bool, MemError> {
-        let (most_tables, most_leaves) = Tree::most();
+        let (most_tables, most_leaves) = match self.fixed {
+            true => (0, 0),
+            false => Tree::most(),
+        };
         let tables = match self.tables.room(tree.tables.len()) < TABLES_A_CHANGE {
             true => match grown(
                 &tree.tables,
@@ -127,14 +138,15 @@ impl Nodes {
         if Entry::hop(hop).is_some() || self.far.contains_key(&hop) {
             return Ok(true);
         }
+        let most = if self.fixed { 0 } else { 1 << 28 };
         let number = self.far.len() + 1;
         if number == tree.far.len() {
-            match grown(&tree.far, "fib6 far", 16, 1 << 28, spare)? {
+            match grown(&tree.far, "fib6 far", 16, most, spare)? {
                 None => return Ok(false),
                 Some(far) => tree.far = far,
             }
         }
-        tree.far[number] = hop;
+        tree.write(Write::Far(number as u32, hop));
         self.far.insert(hop, number as u32);
         Ok(true)
     }
@@ -146,13 +158,13 @@ impl Nodes {
 
     pub(super) fn add_leaf(&mut self, tree: &mut Tree, leaf: Leaf) -> Entry {
         let number = self.leaves.take();
-        tree.leaves[number as usize] = leaf;
+        tree.write(Write::Leaf(number, Box::new(leaf)));
         Entry::leaf(number)
     }
 
     pub(super) fn add_table(&mut self, tree: &mut Tree) -> (u32, Entry) {
         let number = self.tables.take();
-        tree.tables[number as usize].fill(Entry::NONE);
+        tree.write(Write::Table(number));
         (number, Entry::table(number))
     }
 

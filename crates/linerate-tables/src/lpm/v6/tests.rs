@@ -1,37 +1,46 @@
-//! The table against the routes, and against addresses counted by hand.
+//! The table against the routes, at every level of instructions.
 
 use super::*;
 use crate::lpm::synth::{Pattern, Rng, Spec, destinations, routes6};
 
-fn with_routes(routes: &[(Prefix6, u32)], isa: Isa) -> Fib6 {
-    let mut fib = Fib6::new(&Config6 {
+fn config(isa: Isa) -> Lpm6Config {
+    Lpm6Config {
+        routes: 0,
         isa,
-        ..Config6::default()
-    })
-    .unwrap();
-    for &(prefix, hop) in routes {
-        fib.insert(0, prefix, hop).unwrap();
+        ..Lpm6Config::default()
     }
-    fib
 }
 
-fn expected(fib: &Fib6, vrf: u32, address: u128) -> u32 {
-    fib.rib(vrf)
-        .longest(address)
-        .map_or(NO_ROUTE, |found| found.1)
+fn with_routes(routes: &[(Prefix6, u32)], config: &Lpm6Config) -> Lpm6 {
+    let mut table = Lpm6::new(config).unwrap();
+    for &(prefix, hop) in routes {
+        table.insert(0, prefix, hop).unwrap();
+    }
+    table
 }
 
 /// Looks up all addresses at once and one by one, and compares with the routes.
-fn check(fib: &Fib6, vrf: u32, addresses: &[u128], seed: u64) {
+fn check(fib: &Fib6, rib: &Rib<u128>, vrf: u32, addresses: &[u128], seed: u64) {
     let bytes: Vec<[u8; 16]> = addresses.iter().map(|at| at.to_be_bytes()).collect();
     let mut hops = vec![0; bytes.len()];
     fib.lookup_bulk(vrf, &bytes, &mut hops);
     for (&address, &hop) in addresses.iter().zip(&hops) {
-        let expected = expected(fib, vrf, address);
-        assert_eq!(hop, expected, "bulk {address:x}, seed {seed}");
-        let one = fib.lookup(vrf, address).unwrap_or(NO_ROUTE);
-        assert_eq!(one, expected, "one {address:x}, seed {seed}");
+        let expected = rib.longest(address).map(|found| found.1);
+        assert_eq!(
+            hop,
+            expected.unwrap_or(NO_ROUTE),
+            "{address:x}, seed {seed}"
+        );
+        assert_eq!(
+            fib.lookup(vrf, address),
+            expected,
+            "{address:x}, seed {seed}"
+        );
     }
+}
+
+fn check_table(table: &Lpm6, addresses: &[u128], seed: u64) {
+    check(table.fib(), &table.ribs[0], 0, addresses, seed);
 }
 
 /// The first and last address of a prefix, and those just outside.
@@ -40,11 +49,268 @@ fn edges(prefix: Prefix6) -> [u128; 4] {
     [first, last, first.wrapping_sub(1), last.wrapping_add(1)]
 }
 
+fn prefix(text: &str) -> Prefix6 {
+    text.parse().unwrap()
+}
+
 #[test]
-fn generated_table() {
+fn a_generated_table_at_every_level() {
     let routes = routes6(&Spec::new(20_000, 3));
-    let fib = with_routes(&routes, Isa::detect());
-    let mut addresses = destinations(&routes, Pattern::Prefixes, 20_000, 1);
+    let mut addresses = destinations(&routes, Pattern::Prefixes, 10_000, 1);
     addresses.extend(routes.iter().flat_map(|route| edges(route.0)));
-    check(&fib, 0, &addresses, 3);
+    for isa in Isa::detect().levels() {
+        let table = with_routes(&routes, &config(isa));
+        check_table(&table, &addresses, 3);
+        // Bursts of every length, whatever the kernel's stride.
+        for len in 0..140 {
+            check_table(&table, &addresses[len..2 * len], 3);
+        }
+    }
+}
+
+#[test]
+fn the_real_table() {
+    let Some(real) = crate::lpm::tests::real_prefixes() else {
+        return;
+    };
+    let routes: Vec<_> = real.v6.into_iter().zip(0..).collect();
+    let table = with_routes(&routes, &config(Isa::detect()));
+    let addresses: Vec<u128> = routes.iter().flat_map(|route| edges(route.0)).collect();
+    check_table(&table, &addresses, 0);
+}
+
+/// Prefixes huddle where they overlap, meet and nest: `bits` of the address vary.
+fn near(rng: &mut Rng) -> Prefix6 {
+    let len = match rng.below(4) {
+        0 => rng.below(129) as u8,
+        1 => [16, 24, 32, 40, 48, 56, 64, 80, 112, 127, 128][rng.below(11) as usize],
+        2 => 40 + rng.below(10) as u8,
+        _ => 110 + rng.below(19) as u8,
+    };
+    // A few values at each place where tables and leaves divide, the rest zero or one.
+    let mut address = match rng.below(8) {
+        0 => u128::MAX,
+        1 => 0,
+        _ => 0x2001_0db8 << 96,
+    };
+    for at in [14, 22, 30, 38, 46, 54, 62, 78, 94, 110, 118, 126] {
+        if rng.below(3) == 0 {
+            let bits = u128::from(rng.below(16)) << 124 >> at;
+            address ^= bits;
+        }
+    }
+    Prefix6::of(address, len)
+}
+
+fn hop(rng: &mut Rng) -> u32 {
+    match rng.below(8) {
+        0 => 0x8000_0000 | rng.below(40) as u32,
+        1 => u32::MAX - 1 - rng.below(4) as u32,
+        _ => rng.below(100) as u32,
+    }
+}
+
+/// Random inserts, replacements and removals in two VRFs, looked up at once.
+fn random_changes(rounds: usize, changes: usize, isa: Isa, seed: u64) {
+    let mut rng = Rng::new(seed);
+    let mut table = Lpm6::new(&Lpm6Config {
+        vrfs: 2,
+        ..config(isa)
+    })
+    .unwrap();
+    let mut model = [std::collections::BTreeMap::new(), Default::default()];
+    for round in 0..rounds {
+        let grow = round % 8 < 5;
+        let mut addresses = Vec::new();
+        for _ in 0..changes {
+            let vrf = rng.below(2) as usize;
+            let insert = rng.below(4) != 0;
+            let some = near(&mut rng);
+            addresses.extend(edges(some));
+            addresses.push(some.first() | (rng.next_u128() >> some.len().min(127)));
+            if insert == grow {
+                let hop = hop(&mut rng);
+                let had = table.insert(vrf as u32, some, hop).unwrap();
+                assert_eq!(had, model[vrf].insert(some, hop), "seed {seed}");
+            } else {
+                // One that is there, if there are any behind it.
+                let there = model[vrf].range(some..).next().map(|(&there, _)| there);
+                let gone = there.unwrap_or(some);
+                addresses.extend(edges(gone));
+                let had = table.remove(vrf as u32, gone).unwrap();
+                assert_eq!(had, model[vrf].remove(&gone), "seed {seed}");
+            }
+        }
+        for vrf in 0..2 {
+            check(&table.fib, &table.ribs[vrf], vrf as u32, &addresses, seed);
+        }
+    }
+    for vrf in 0..2 {
+        assert!(table.routes(vrf as u32).eq(std::mem::take(&mut model[vrf])));
+        for (gone, _) in table.routes(vrf as u32).collect::<Vec<_>>() {
+            table.remove(vrf as u32, gone).unwrap();
+        }
+    }
+    assert_eq!(table.nodes.used(), (0, 0), "nothing is leaked, seed {seed}");
+}
+
+#[test]
+fn random_changes_at_every_level() {
+    for (seed, isa) in (11..).zip(Isa::detect().levels()) {
+        random_changes(400, 60, isa, seed);
+        random_changes(2000, 3, isa, seed + 100);
+    }
+}
+
+#[test]
+#[ignore = "long: millions of changes"]
+fn random_changes_for_long() {
+    for (seed, isa) in (1000..).zip(Isa::detect().levels()) {
+        random_changes(20_000, 100, isa, seed);
+        random_changes(100_000, 3, isa, seed + 100);
+    }
+}
+
+#[test]
+fn every_length_nested_in_the_one_before() {
+    for isa in Isa::detect().levels() {
+        for address in [0, u128::MAX, 0x2001_0db8 << 96 | 1] {
+            let mut table = Lpm6::new(&config(isa)).unwrap();
+            let nested = |len| Prefix6::of(address, len);
+            let probes: Vec<u128> = (0..=128).flat_map(|len| edges(nested(len))).collect();
+            for len in (0..=128).rev() {
+                table.insert(0, nested(len), len.into()).unwrap();
+                check_table(&table, &probes, 0);
+            }
+            for len in 0..=128 {
+                table.remove(0, nested(len)).unwrap();
+                check_table(&table, &probes, 0);
+            }
+            assert_eq!(table.nodes.used(), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn the_budget_holds_and_an_error_changes_nothing() {
+    let budget_bytes = 2 << 20;
+    let mut table = Lpm6::new(&Lpm6Config {
+        budget_bytes,
+        ..config(Isa::detect())
+    })
+    .unwrap();
+    let routes = routes6(&Spec::new(100_000, 1));
+    let mut added = 0;
+    let error = loop {
+        let (prefix, hop) = routes[added];
+        match table.insert(0, prefix, hop) {
+            Ok(_) => added += 1,
+            Err(error) => break error,
+        }
+        assert!(table.memory().total() <= budget_bytes);
+    };
+    assert!(
+        error.to_string().contains(&budget_bytes.to_string()),
+        "{error}"
+    );
+    assert!((2_000..50_000).contains(&added), "{added} routes");
+    assert!(table.routes(0).eq(routes[..added].iter().copied()));
+    let addresses: Vec<u128> = routes.iter().flat_map(|route| edges(route.0)).collect();
+    check_table(&table, &addresses, 1);
+    assert!(
+        Lpm6::new(&Lpm6Config {
+            budget_bytes: 1 << 16,
+            ..config(Isa::Baseline)
+        })
+        .is_err()
+    );
+}
+
+#[test]
+fn bad_arguments_are_named() {
+    let mut table = Lpm6::new(&config(Isa::detect())).unwrap();
+    let why = |result: Result<_, TableError>| result.unwrap_err().to_string();
+    assert!(why(table.insert(1, prefix("::/0"), 1)).contains("VRF 1"));
+    assert!(why(table.remove(7, prefix("::/0"))).contains("VRF 7"));
+    assert!(why(table.insert(0, prefix("::/0"), NO_ROUTE)).contains("no route"));
+    for vrfs in [0, u32::MAX] {
+        assert!(
+            Lpm6::new(&Lpm6Config {
+                vrfs,
+                ..config(Isa::Baseline)
+            })
+            .is_err()
+        );
+    }
+    assert!(table.is_empty());
+    assert_eq!(table.fib().lookup(9, 1), None);
+    let mut hops = [1];
+    table.fib().lookup_bulk(9, &[[0; 16]], &mut hops);
+    assert_eq!(hops, [NO_ROUTE]);
+}
+
+/// What a change writes does not depend on how many routes there are elsewhere.
+#[test]
+fn a_change_touches_little() {
+    let routes = routes6(&Spec::new(30_000, 5));
+    let (table, rest) = routes.split_at(29_000);
+    let mut table = with_routes(
+        table,
+        &Lpm6Config {
+            routes: 60_000,
+            ..config(Isa::detect())
+        },
+    );
+    table.fib.0.keep_writes();
+    let mut most = 0;
+    for &(prefix, hop) in rest.iter().filter(|route| route.0.len() >= 32) {
+        table.insert(0, prefix, hop).unwrap();
+        most = most.max(table.fib.0.writes().count());
+        table.remove(0, prefix).unwrap();
+        most = most.max(table.fib.0.writes().count());
+    }
+    assert!(most < 400, "{most} writes");
+}
+
+/// Readers on other threads see each published state whole: all routes lead to its number.
+#[test]
+fn readers_see_one_state_at_a_time() {
+    let routes = routes6(&Spec::new(500, 9));
+    let mut table = SharedLpm6::new(&config(Isa::detect())).unwrap();
+    let addresses: Vec<[u8; 16]> = routes
+        .iter()
+        .map(|route| route.0.first().to_be_bytes())
+        .collect();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let mut reader = table.reader();
+            let (addresses, done) = (&addresses, &done);
+            scope.spawn(move || {
+                let mut hops = vec![0; addresses.len()];
+                let mut last = NO_ROUTE;
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    reader.read().lookup_bulk(0, addresses, &mut hops);
+                    assert!(hops.iter().all(|&hop| hop == hops[0]));
+                    assert!(last == NO_ROUTE || hops[0] >= last, "states come in order");
+                    last = hops[0];
+                    std::thread::yield_now();
+                }
+            });
+        }
+        for state in 0..200 {
+            for &(prefix, _) in &routes {
+                // Some come and go within one state.
+                table.insert(0, prefix, state).unwrap();
+                if state % 3 == 0 {
+                    table.remove(0, prefix).unwrap();
+                    table.insert(0, prefix, state).unwrap();
+                }
+            }
+            while !table.publish() {
+                std::thread::yield_now();
+            }
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
 }

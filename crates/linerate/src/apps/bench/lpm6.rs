@@ -5,7 +5,7 @@ use super::{Input, Row, Run, Sample};
 use crate::error::Error;
 use linerate_tables::TableError;
 use linerate_tables::lpm::synth::{Pattern, Spec, destinations, routes6};
-use linerate_tables::lpm::{Config6, Fib6, Prefix6};
+use linerate_tables::lpm::{Lpm6, Lpm6Config, Prefix6};
 use std::hint::black_box;
 use std::path::Path;
 
@@ -98,25 +98,26 @@ impl Work {
     }
 }
 
-fn fill(routes: &[(Prefix6, u32)]) -> Result<Fib6, TableError> {
-    let mut fib = Fib6::new(&Config6 {
+fn fill(routes: &[(Prefix6, u32)]) -> Result<Lpm6, TableError> {
+    let mut table = Lpm6::new(&Lpm6Config {
         routes: routes.len(),
-        ..Config6::default()
+        budget_bytes: 1 << 30,
+        ..Lpm6Config::default()
     })?;
     for &(prefix, hop) in routes {
-        fib.insert(0, prefix, hop)?;
+        table.insert(0, prefix, hop)?;
     }
-    Ok(fib)
+    Ok(table)
 }
 
 /// Lookups in bursts through all addresses, over and over. Returns nanoseconds for each.
-fn time_lookups(run: &Run, fib: &Fib6, addresses: &[u128]) -> f64 {
+fn time_lookups(run: &Run, table: &Lpm6, addresses: &[u128]) -> f64 {
     let addresses: Vec<[u8; 16]> = addresses.iter().map(|at| at.to_be_bytes()).collect();
     let mut bursts = addresses.chunks_exact(BURST).cycle();
     let mut hops = [0; BURST];
     run.time(|| {
         if let Some(burst) = bursts.next() {
-            fib.lookup_bulk(0, black_box(burst), &mut hops);
+            table.fib().lookup_bulk(0, black_box(burst), &mut hops);
             black_box(&hops);
         }
         BURST as u64
@@ -125,29 +126,29 @@ fn time_lookups(run: &Run, fib: &Fib6, addresses: &[u128]) -> f64 {
 
 fn lookup(row: &'static str, run: Run, pattern: Pattern) -> Result<Sample, Error> {
     let work = Work::new(ROUTES, FURTHER, pattern);
-    let fib = fill(&work.routes)?;
-    let (memory, pages) = (fib.memory(), fib.pages());
-    let ns = run.pinned(move |run| time_lookups(run, &fib, &work.addresses))?;
+    let table = fill(&work.routes)?;
+    let (memory, pages) = (table.memory(), table.fib().pages());
+    let ns = run.pinned(move |run| time_lookups(run, &table, &work.addresses))?;
     Ok(Sample::new(row, ns, "ns", pages)
         .with("routes", ROUTES)
-        .with("lookup_bytes", memory.lookup_bytes)
-        .with("used_bytes", memory.used_bytes)
-        .with("routes_bytes", memory.routes_bytes))
+        .with("table_bytes", memory.tables)
+        .with("used_bytes", memory.chunks)
+        .with("routes_bytes", memory.routes))
 }
 
 /// Adds a batch and takes it out again, then the next one. Nanoseconds for a route's both.
 fn update(row: &'static str, run: Run) -> Result<Sample, Error> {
     let work = Work::new(ROUTES, FURTHER, Pattern::Prefixes);
-    let mut fib = fill(&work.routes)?;
-    let (routes, pages) = (fib.len(), fib.pages());
+    let mut table = fill(&work.routes)?;
+    let (routes, pages) = (table.len(), table.fib().pages());
     let ns = run.pinned(move |run| {
         let mut batches = work.further.chunks_exact(BATCH).cycle();
         let mut change = |batch: &[(Prefix6, u32)]| {
             for &(prefix, hop) in batch {
-                fib.insert(0, prefix, hop)?;
+                table.insert(0, prefix, hop)?;
             }
             for &(prefix, _) in batch {
-                fib.remove(0, prefix)?;
+                table.remove(0, prefix)?;
             }
             Ok::<(), TableError>(())
         };
@@ -165,9 +166,9 @@ fn update(row: &'static str, run: Run) -> Result<Sample, Error> {
 
 fn grow(size: u64, run: Run) -> Result<Point, Error> {
     let work = Work::new(size as usize, 0, Pattern::Prefixes);
-    let fib = fill(&work.routes)?;
-    let bytes_each = fib.memory().total_bytes() as f64 / size as f64;
-    let ns = run.pinned(move |run| time_lookups(run, &fib, &work.addresses))?;
+    let table = fill(&work.routes)?;
+    let bytes_each = table.memory().total() as f64 / size as f64;
+    let ns = run.pinned(move |run| time_lookups(run, &table, &work.addresses))?;
     Ok(Point { ns, bytes_each })
 }
 

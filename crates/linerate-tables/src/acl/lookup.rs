@@ -14,7 +14,7 @@ use super::tree::{Node, Trees};
 use super::window::{WINDOWS, Windows};
 
 /// Packets that go through the trees side by side.
-pub(crate) const GROUP: usize = 32;
+pub(crate) const GROUP: usize = 64;
 /// The most categories: bits of [`Rule::categories`](super::Rule::categories).
 pub(crate) const CATEGORIES: usize = 16;
 
@@ -101,71 +101,65 @@ fn each_place<const W: usize>(
 ) {
     let windows: [Windows; GROUP] = std::array::from_fn(|packet| packets[packet].windows());
     let (nodes, blocks) = (trees.nodes(), trees.blocks());
-    // The blocks of one tree come while the packets go down the next.
-    let mut starts = [[0; GROUP]; 2];
-    for turn in 0..=trees.trees.len() {
-        if let Some(tree) = trees.trees.get(turn) {
-            let at = &mut starts[turn % 2];
-            descend(
-                nodes,
-                &nodes[tree.root as usize],
-                &windows,
-                many,
-                at,
-                extract,
-            );
-            for start in at.iter().take(many) {
-                let block = blocks.as_ptr().wrapping_add(*start as usize).cast::<u8>();
-                for line in 0..size_of::<Block<W>>() / 64 {
-                    prefetch_read(block.wrapping_add(64 * line));
-                }
-            }
-        } else if trees.last_start() != 0 {
-            starts[turn % 2] = [trees.last_start(); GROUP];
-        }
-        if turn > 0 {
-            look(&starts[(turn - 1) % 2]);
-        }
+    for tree in &trees.trees {
+        let mut at = [0; GROUP];
+        let root = &nodes[tree.root as usize];
+        descend(nodes, blocks, root, &windows, many, &mut at, extract);
+        look(&at);
     }
     if trees.last_start() != 0 {
-        look(&starts[trees.trees.len() % 2]);
+        look(&[trees.last_start(); GROUP]);
     }
 }
 
-/// From a root to the leaves: all packets a step, then those that are not at a leaf yet another.
+/// From a root to the first blocks of the leaves: all packets a step, then those that are not at a
+/// leaf yet another.
 #[inline(always)]
-fn descend(
+fn descend<const W: usize>(
     nodes: &[Node],
+    blocks: &[Block<W>],
     root: &Node,
     windows: &[Windows; GROUP],
     many: usize,
     at: &mut [u32; GROUP],
     extract: impl Fn(u64, u64) -> u64 + Copy,
 ) {
-    let step = |node: &Node, windows: &Windows| {
+    let child = |node: &Node, windows: &Windows| {
         let window = windows[node.info as usize % WINDOWS];
-        let next = node.base.wrapping_add(extract(window, node.mask) as u32);
-        prefetch_read(nodes.as_ptr().wrapping_add(next as usize));
-        next
+        node.base.wrapping_add(extract(window, node.mask) as u32)
     };
     for (at, windows) in at.iter_mut().zip(windows).take(many) {
-        *at = step(root, windows);
+        *at = child(root, windows);
+        prefetch_read(nodes.as_ptr().wrapping_add(*at as usize));
     }
-    let mut walking: [u8; GROUP] = std::array::from_fn(|packet| packet as u8);
-    let mut left = many.min(GROUP);
-    while left > 0 {
-        let mut still = 0;
-        for turn in 0..left {
-            let packet = usize::from(walking[turn]) % GROUP;
-            let node = &nodes[at[packet] as usize];
-            let next = step(node, &windows[packet]);
-            let goes_on = node.mask != 0;
-            at[packet] = if goes_on { next } else { node.info };
-            // `still` is at most `turn`.
-            walking[still % GROUP] = packet as u8;
-            still += usize::from(goes_on);
+    // Packets that are not at a leaf yet; there are at most as many as were looked at.
+    let mut walking = [0_u8; GROUP];
+    let mut still = 0;
+    let mut visit = |packet: usize, still: &mut usize, walking: &mut [u8; GROUP]| {
+        let node = &nodes[at[packet] as usize];
+        let goes_on = node.mask != 0;
+        let next = child(node, &windows[packet]);
+        let node_at = nodes.as_ptr().wrapping_add(next as usize).cast::<u8>();
+        let block_at = blocks.as_ptr().wrapping_add(node.info as usize).cast();
+        let memory = select_unpredictable(goes_on, node_at, block_at);
+        // Of a node the first line is enough, but a branch would cost more.
+        for line in 0..size_of::<Block<W>>() / 64 {
+            prefetch_read(memory.wrapping_add(64 * line));
         }
-        left = still;
+        at[packet] = select_unpredictable(goes_on, next, node.info);
+        walking[*still % GROUP] = packet as u8;
+        *still += usize::from(goes_on);
+    };
+    for packet in 0..many.min(GROUP) {
+        visit(packet, &mut still, &mut walking);
+    }
+    while still > 0 {
+        let left = still;
+        still = 0;
+        for turn in 0..left.min(GROUP) {
+            let packet = usize::from(walking[turn]) % GROUP;
+            visit(packet, &mut still, &mut walking);
+        }
     }
 }
 

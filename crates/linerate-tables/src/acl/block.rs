@@ -27,9 +27,8 @@ pub(crate) struct Block<const W: usize> {
     pub(crate) low: [u32; LANES],
     /// How far the largest is from that.
     pub(crate) span: [u32; LANES],
-    /// How many bits of the source address do not count.
-    pub(crate) src_host: [u8; LANES],
-    pub(crate) dst_host: [u8; LANES],
+    /// How many bits of the source address do not count, and of the destination address.
+    pub(crate) hosts: [[u8; LANES]; 2],
     /// Protocol in the low half, which of its bits count in the high one.
     pub(crate) protocol: [u16; LANES],
     pub(crate) slots: [u32; LANES],
@@ -102,8 +101,7 @@ impl<const W: usize> Block<W> {
         dst: [[0; LANES]; W],
         low: [0; LANES],
         span: [0; LANES],
-        src_host: [0; LANES],
-        dst_host: [0; LANES],
+        hosts: [[0; LANES]; 2],
         protocol: [0; LANES],
         slots: [0; LANES],
     };
@@ -121,8 +119,8 @@ impl<const W: usize> Block<W> {
             dst: std::array::from_fn(|word| self.dst[word][lane]),
             low: self.low[lane],
             span: self.span[lane],
-            src_host: self.src_host[lane],
-            dst_host: self.dst_host[lane],
+            src_host: self.hosts[0][lane],
+            dst_host: self.hosts[1][lane],
             protocol: self.protocol[lane],
             slot: self.slots[lane] & !RUN_GOES_ON,
         }
@@ -136,10 +134,17 @@ impl<const W: usize> Block<W> {
         }
         self.low[lane] = to.low;
         self.span[lane] = to.span;
-        self.src_host[lane] = to.src_host;
-        self.dst_host[lane] = to.dst_host;
+        self.hosts[0][lane] = to.src_host;
+        self.hosts[1][lane] = to.dst_host;
         self.protocol[lane] = to.protocol;
         self.slots[lane] = to.slot;
+    }
+
+    /// The marked slot of the first of these lanes, 0 where there is none.
+    #[inline(always)]
+    pub(crate) fn first(&self, lanes: u32) -> u32 {
+        let slot = self.slots[lanes.trailing_zeros() as usize % LANES] & !RUN_GOES_ON;
+        std::hint::select_unpredictable(lanes != 0, slot, 0)
     }
 
     /// Which lanes match, a bit each: what the vector kernels do, one lane at a time.
@@ -154,8 +159,8 @@ impl<const W: usize> Block<W> {
                     let host = u32::from(host.saturating_sub(less));
                     bits.checked_shr(host).unwrap_or(0)
                 };
-                differs |= outside(self.src_host[lane], packet.src[word] ^ self.src[word][lane]);
-                differs |= outside(self.dst_host[lane], packet.dst[word] ^ self.dst[word][lane]);
+                differs |= outside(self.hosts[0][lane], packet.src[word] ^ self.src[word][lane]);
+                differs |= outside(self.hosts[1][lane], packet.dst[word] ^ self.dst[word][lane]);
             }
             for half in [0, 16] {
                 let part = |ports: u32| (ports >> half) as u16;

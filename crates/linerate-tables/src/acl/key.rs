@@ -17,6 +17,9 @@ pub const HAS_PORTS: u32 = 1 << 24;
 pub const HAS_ICMP: u32 = 1 << 25;
 
 /// The fields of one packet, in host order: `W` is 1 for IPv4, 4 for IPv6.
+///
+/// Whoever fills it by hand sets [`HAS_ICMP`] for protocols 1 and 58 only, and [`HAS_PORTS`] for others
+/// only; without either `ports` counts as nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct PacketKey<const W: usize> {

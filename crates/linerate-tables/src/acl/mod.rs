@@ -28,6 +28,7 @@ mod counters;
 mod explain;
 pub mod generate;
 pub(crate) mod key;
+pub(crate) mod lookup;
 mod rule;
 pub(crate) mod rules;
 mod shared;

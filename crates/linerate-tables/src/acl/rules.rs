@@ -24,7 +24,7 @@ const NONE: Record = Record {
 
 /// Every rule of a table.
 #[derive(Clone)]
-pub(super) struct Rules<const W: usize> {
+pub(crate) struct Rules<const W: usize> {
     records: Vec<Record>,
     rules: Vec<Rule<W>>,
     /// Slots without a rule, the one that has been so longest first.
@@ -60,6 +60,7 @@ impl<const W: usize> Rules<W> {
         &self.rules[slot as usize]
     }
 
+    #[inline]
     pub(super) fn order(&self, slot: u32) -> u64 {
         self.records[slot as usize].order
     }

@@ -3,18 +3,14 @@
 use linerate_core::MemError;
 use linerate_core::env::Isa;
 
-use super::block::{MORE_FIELDS, SLOT};
 use super::counters::HitCounters;
 use super::key::PacketKey;
+use super::lookup::{CATEGORIES, GROUP};
 use super::rule::{Match, Rule, RuleError};
 use super::rules::Rules;
 use super::tree::{MOST_COPIES, Trees};
-use super::window::Windows;
 use crate::TableError;
-use crate::simd::acl::{GROUP, Kernels};
-
-/// Trees and the last leaf.
-pub(super) const PLACES: usize = super::build::TREES + 1;
+use crate::simd::acl::Kernels;
 
 /// What a table is to be.
 #[derive(Clone, Copy, Debug)]
@@ -129,21 +125,7 @@ impl<const W: usize> Acl<W> {
     /// If its fields are too wide or do not agree, it is in no category, or there is a rule with the
     /// same match and categories: one of the two could never win.
     pub fn check(&self, rule: &Rule<W>) -> Result<(), TableError> {
-        let sound = match rule.categories {
-            0 => Err(RuleError::NoCategory),
-            _ => rule.matching.check(),
-        };
-        sound.map_err(|reason| TableError::AclRule {
-            priority: rule.priority,
-            reason,
-        })?;
-        match self.find(&rule.matching, rule.categories) {
-            Some(known) => Err(TableError::AclDuplicate {
-                priority: rule.priority,
-                other: known.priority,
-            }),
-            None => Ok(()),
-        }
+        check(&self.rules, rule)
     }
 
     /// Whether so many rules can be added, wherever they fall.
@@ -189,22 +171,31 @@ impl<const W: usize> Acl<W> {
     /// # Errors
     /// As [`insert`](Self::insert); the table is as it was.
     pub fn insert_all(&mut self, rules: &[Rule<W>]) -> Result<(), TableError> {
-        if !self.rules.has_room(rules.len()) {
-            self.check_room(rules.len())?;
-        }
-        let mut slots = Vec::with_capacity(rules.len());
-        let mut add = || {
-            for rule in rules {
-                self.check(rule)?;
-                slots.push(self.rules.insert(rule));
+        let mut all = self.rules.clone();
+        for rule in rules {
+            check(&all, rule)?;
+            if !all.has_room(1) {
+                self.check_room(rules.len())?;
             }
-            self.rebuild()
-        };
-        let added = add();
-        if added.is_err() {
-            slots.into_iter().for_each(|slot| self.rules.remove(slot));
+            all.insert(rule);
         }
-        added
+        self.replace(all)
+    }
+
+    /// Puts these rules in the place of those that there are.
+    fn replace(&mut self, rules: Rules<W>) -> Result<(), TableError> {
+        let trees = Trees::build(&rules)?;
+        let needed = trees.bytes() + rules.bytes();
+        if needed > self.config.budget_bytes {
+            return Err(TableError::AclBudget {
+                rules: rules.len(),
+                needed,
+                budget: self.config.budget_bytes,
+            });
+        }
+        (self.rules, self.trees) = (rules, trees);
+        (self.added, self.built) = (0, self.len());
+        Ok(())
     }
 
     /// Takes out the rule with this match and these categories. As short as [`insert`](Self::insert).
@@ -232,18 +223,7 @@ impl<const W: usize> Acl<W> {
     /// # Errors
     /// If there is no memory, or the budget has no room, for them; the table is as it was.
     pub fn rebuild(&mut self) -> Result<(), TableError> {
-        let trees = Trees::build(&self.rules)?;
-        let needed = trees.bytes() + self.rules.bytes();
-        if needed > self.config.budget_bytes {
-            return Err(TableError::AclBudget {
-                rules: self.len(),
-                needed,
-                budget: self.config.budget_bytes,
-            });
-        }
-        self.trees = trees;
-        (self.added, self.built) = (0, self.len());
-        Ok(())
+        self.replace(self.rules.clone())
     }
 
     /// Another table with the same content.
@@ -266,7 +246,9 @@ impl<const W: usize> Acl<W> {
         let values = &mut values[..packets.len()];
         let mut slots = [0; GROUP];
         for (packets, values) in packets.chunks(GROUP).zip(values.chunks_mut(GROUP)) {
-            self.winners(packets, &mut slots);
+            with_group(packets, |group| {
+                (self.kernels.winners)(&self.trees, &self.rules, group, &mut slots);
+            });
             for (value, slot) in values.iter_mut().zip(slots) {
                 *value = self.rules.records()[slot as usize].value;
             }
@@ -286,7 +268,9 @@ impl<const W: usize> Acl<W> {
         let values = &mut values[..packets.len()];
         let mut slots = [0; GROUP];
         for (packets, values) in packets.chunks(GROUP).zip(values.chunks_mut(GROUP)) {
-            self.winners(packets, &mut slots);
+            with_group(packets, |group| {
+                (self.kernels.winners)(&self.trees, &self.rules, group, &mut slots);
+            });
             for (value, slot) in values.iter_mut().zip(slots) {
                 let record = &self.rules.records()[slot as usize];
                 *value = record.value;
@@ -305,110 +289,52 @@ impl<const W: usize> Acl<W> {
         packets: &[PacketKey<W>],
         results: &mut [[u32; C]],
     ) {
-        const { assert!(C <= 16, "a rule has 16 bits for its categories") };
+        const { assert!(C <= CATEGORIES, "a rule has 16 bits for its categories") };
         let results = &mut results[..packets.len()];
-        let records = self.rules.records();
+        let mut slots = [[0; CATEGORIES]; GROUP];
         for (packets, results) in packets.chunks(GROUP).zip(results.chunks_mut(GROUP)) {
-            let (starts, places) = self.leaves(packets);
-            for (at, (packet, result)) in packets.iter().zip(results).enumerate() {
-                let mut best = [(u64::MAX, records[0].value); C];
-                for starts in &starts[..places] {
-                    self.each_match(starts[at], packet, |slot| {
-                        let record = &records[slot as usize];
-                        for (category, best) in best.iter_mut().enumerate() {
-                            if record.categories >> category & 1 != 0 && record.order < best.0 {
-                                *best = (record.order, record.value);
-                            }
-                        }
-                        false
-                    });
-                }
-                *result = best.map(|(_, value)| value);
+            with_group(packets, |group| {
+                (self.kernels.by_category)(&self.trees, &self.rules, group, &mut slots);
+            });
+            for (result, slots) in results.iter_mut().zip(&slots) {
+                let value = |category: usize| self.rules.records()[slots[category] as usize].value;
+                *result = std::array::from_fn(value);
             }
         }
     }
+}
 
-    /// The slot of the rule that wins for each packet, 0 where none matches.
-    #[inline]
-    pub(super) fn winners(&self, packets: &[PacketKey<W>], slots: &mut [u32; GROUP]) {
-        let many = packets.len().min(GROUP);
-        let packets = &packets[..many];
-        let (mut found, places) = self.leaves(packets);
-        let (blocks, records) = (self.trees.blocks(), self.rules.records());
-        let mut orders = [u64::MAX; GROUP];
-        slots.fill(0);
-        for found in &mut found[..places] {
-            let starts = *found;
-            (self.kernels.scan)(blocks, records, packets, &orders, &mut found[..many]);
-            if found[..many].iter().fold(0, |all, slot| all | slot) & MORE_FIELDS != 0 {
-                self.look_in_full(packets, &starts, found);
-            }
-            for ((best, order), slot) in slots.iter_mut().zip(&mut orders).zip(&found[..many]) {
-                let slot = slot & SLOT;
-                let own = records[slot as usize].order;
-                *best = std::hint::select_unpredictable(own < *order, slot, *best);
-                *order = own.min(*order);
-            }
-        }
+/// As [`Acl::check`].
+fn check<const W: usize>(rules: &Rules<W>, rule: &Rule<W>) -> Result<(), TableError> {
+    let sound = match rule.categories {
+        0 => Err(RuleError::NoCategory),
+        _ => rule.matching.check(),
+    };
+    sound.map_err(|reason| TableError::AclRule {
+        priority: rule.priority,
+        reason,
+    })?;
+    match rules.find(&rule.matching, rule.categories) {
+        Some(known) => Err(TableError::AclDuplicate {
+            priority: rule.priority,
+            other: rules.rule(known).priority,
+        }),
+        None => Ok(()),
     }
+}
 
-    /// The first blocks of the leaves that each packet reaches, in how many places.
-    #[inline(always)]
-    fn leaves(&self, packets: &[PacketKey<W>]) -> ([[u32; GROUP]; PLACES], usize) {
-        let mut at = [[0; GROUP]; PLACES];
-        let Some(last) = packets.len().min(GROUP).checked_sub(1) else {
-            return (at, 0);
-        };
-        let windows: [Windows; GROUP] = std::array::from_fn(|at| packets[at.min(last)].windows());
-        let (nodes, blocks) = (self.trees.nodes(), self.trees.blocks());
-        let trees = &self.trees.trees;
-        for (at, tree) in at.iter_mut().zip(trees) {
-            (self.kernels.descend)(nodes, blocks, tree.root, &windows[..=last], at);
-        }
-        let mut places = trees.len();
-        if self.trees.last_start() != 0 {
-            at[places].fill(self.trees.last_start());
-            places += 1;
-        }
-        (at, places)
-    }
-
-    /// Looks again where the rule found asks for fields that its lane does not hold.
-    #[cold]
-    fn look_in_full(
-        &self,
-        packets: &[PacketKey<W>],
-        starts: &[u32; GROUP],
-        found: &mut [u32; GROUP],
-    ) {
-        for (at, packet) in packets.iter().enumerate() {
-            if found[at] & MORE_FIELDS != 0 {
-                found[at] = 0;
-                self.each_match(starts[at], packet, |slot| {
-                    found[at] = slot;
-                    true
-                });
-            }
-        }
-    }
-
-    /// Calls `each` for every rule in a run that matches, in order, until it says that it is enough.
-    fn each_match(&self, start: u32, packet: &PacketKey<W>, mut each: impl FnMut(u32) -> bool) {
-        for block in &self.trees.blocks()[start as usize..] {
-            let mut lanes = (self.kernels.matching)(block, packet);
-            while lanes != 0 {
-                let marked = block.slots[lanes.trailing_zeros() as usize];
-                lanes &= lanes - 1;
-                let slot = marked & SLOT;
-                let matches =
-                    marked & MORE_FIELDS == 0 || self.rules.rule(slot).matching.matches(packet);
-                if slot != 0 && matches && each(slot) {
-                    return;
-                }
-            }
-            if !block.goes_on() {
-                return;
-            }
+/// Hands on a whole group: fewer packets are filled up.
+#[inline]
+fn with_group<const W: usize>(
+    packets: &[PacketKey<W>],
+    look: impl FnOnce((&[PacketKey<W>; GROUP], usize)),
+) {
+    match packets.first_chunk() {
+        Some(group) => look((group, GROUP)),
+        None => {
+            let none = PacketKey::tuple([0; W], [0; W], (0, 0), 0);
+            let packet = |at| packets.get(at).copied().unwrap_or(none);
+            look((&std::array::from_fn(packet), packets.len()));
         }
     }
 }

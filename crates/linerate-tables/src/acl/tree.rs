@@ -62,7 +62,7 @@ pub(super) struct Tree {
 }
 
 /// All trees of a table, and the last leaf.
-pub(super) struct Trees<const W: usize> {
+pub(crate) struct Trees<const W: usize> {
     nodes: Arena<Node>,
     blocks: Arena<Block<W>>,
     pub(super) trees: Vec<Tree>,

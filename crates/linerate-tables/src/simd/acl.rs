@@ -1,148 +1,76 @@
-//! Access list kernels: down a tree, and through the blocks of a leaf.
+//! Access list kernels: the bits that a node picks, and the lanes of a block that match, for each
+//! level of instructions; around them [`lookup`] is compiled for that level too.
 
-use std::hint::select_unpredictable;
-
-use linerate_core::arch::prefetch_read;
 use linerate_core::env::Isa;
 
-use crate::acl::block::{Block, LANES, RUN_GOES_ON, SLOT};
-use crate::acl::key::PacketKey;
-use crate::acl::rules::Record;
-use crate::acl::tree::Node;
-use crate::acl::window::{WINDOWS, Windows, extract};
+use crate::acl::block::{Block, LANES, RUN_GOES_ON};
+use crate::acl::key::{HAS_ICMP, HAS_PORTS, PacketKey};
+use crate::acl::lookup::{self, CATEGORIES, GROUP, Level};
+use crate::acl::rules::Rules;
+use crate::acl::tree::Trees;
+use crate::acl::window::extract;
 
-/// Packets that are taken through a tree side by side.
-pub(crate) const GROUP: usize = 32;
-
-/// `descend(nodes, blocks, root, windows, at)`: each `at[i]` becomes the first block of the leaf that
-/// packet `i` reaches from the root.
-pub(crate) type Descend<const W: usize> =
-    fn(&[Node], &[Block<W>], u32, &[Windows], &mut [u32; GROUP]);
-
-/// `scan(blocks, records, packets, orders, at)`: each `at[i]`, the first block of a run, becomes the
-/// slot of the first lane in it that matches packet `i`, or 0. A run is left where its next block
-/// begins with a rule that does not win over `orders[i]`.
-pub(crate) type Scan<const W: usize> =
-    fn(&[Block<W>], &[Record], &[PacketKey<W>], &[u64; GROUP], &mut [u32]);
-/// Which lanes of a block match a packet, as [`Block::matching`].
-pub(crate) type Matching<const W: usize> = fn(&Block<W>, &PacketKey<W>) -> u32;
+/// A group of packets, and how many of them count.
+type Packets<'a, const W: usize> = (&'a [PacketKey<W>; GROUP], usize);
+/// As [`lookup::winners`].
+type Winners<const W: usize> = fn(&Trees<W>, &Rules<W>, Packets<W>, &mut [u32; GROUP]);
+/// As [`lookup::winners_by_category`].
+type ByCategory<const W: usize> =
+    fn(&Trees<W>, &Rules<W>, Packets<W>, &mut [[u32; CATEGORIES]; GROUP]);
 
 /// The kernels of one level.
 #[derive(Clone, Copy)]
 pub(crate) struct Kernels<const W: usize> {
-    pub(crate) descend: Descend<W>,
-    pub(crate) scan: Scan<W>,
-    pub(crate) matching: Matching<W>,
+    pub(crate) winners: Winners<W>,
+    pub(crate) by_category: ByCategory<W>,
 }
 
 impl<const W: usize> Kernels<W> {
-    /// The best kernels of this level.
+    /// The best kernels of this level, which the CPU must have.
     pub(crate) fn pick(isa: Isa) -> Self {
         #[cfg(target_arch = "x86_64")]
         match isa {
             Isa::Avx512 { .. } => {
                 return Self {
                     // SAFETY: the level says that the CPU has all that the function needs.
-                    descend: |nodes, blocks, root, windows, at| unsafe {
-                        x86::descend(nodes, blocks, root, windows, at)
+                    winners: |trees, rules, packets, slots| unsafe {
+                        x86::winners_avx512(trees, rules, packets, slots)
                     },
                     // SAFETY: as above.
-                    scan: |blocks, records, packets, orders, at| unsafe {
-                        x86::scan_avx512(blocks, records, packets, orders, at)
+                    by_category: |trees, rules, packets, slots| unsafe {
+                        x86::by_category(trees, rules, packets, slots)
                     },
-                    // SAFETY: as above.
-                    matching: |block, packet| unsafe { x86::matching(block, packet) },
                 };
             }
             Isa::Avx2 => {
                 return Self {
                     // SAFETY: the level says that the CPU has all that the function needs.
-                    descend: |nodes, blocks, root, windows, at| unsafe {
-                        x86::descend(nodes, blocks, root, windows, at)
+                    winners: |trees, rules, packets, slots| unsafe {
+                        x86::winners_avx2(trees, rules, packets, slots)
                     },
                     // SAFETY: as above.
-                    scan: |blocks, records, packets, orders, at| unsafe {
-                        x86::scan_avx2(blocks, records, packets, orders, at)
+                    by_category: |trees, rules, packets, slots| unsafe {
+                        x86::by_category(trees, rules, packets, slots)
                     },
-                    // SAFETY: as above.
-                    matching: |block, packet| unsafe { x86::matching(block, packet) },
                 };
             }
             Isa::Baseline => {}
         }
         let _ = isa;
         Self {
-            descend: |nodes, blocks, root, windows, at| {
-                descend(nodes, blocks, root, windows, at, extract)
+            winners: |trees, rules, packets, slots| {
+                let level = Level {
+                    extract,
+                    matching: Block::matching,
+                    first: Block::first,
+                };
+                lookup::winners(trees, rules, packets, slots, level);
             },
-            scan: |blocks, records, packets, orders, at| {
-                scan(blocks, records, packets, orders, at, Block::matching)
+            by_category: |trees, rules, packets, slots| {
+                let matching = Block::matching;
+                lookup::winners_by_category(trees, rules, packets, slots, extract, matching)
             },
-            matching: Block::matching,
         }
-    }
-}
-
-#[inline(always)]
-fn descend<const W: usize>(
-    nodes: &[Node],
-    blocks: &[Block<W>],
-    root: u32,
-    windows: &[Windows],
-    at: &mut [u32; GROUP],
-    extract: impl Fn(u64, u64) -> u64,
-) {
-    at.fill(root);
-    // Packets that may not be at a leaf yet.
-    let mut walking: [u8; GROUP] = std::array::from_fn(|packet| packet as u8);
-    let mut many = windows.len().min(GROUP);
-    while many > 0 {
-        let mut still = 0;
-        for step in 0..many {
-            let packet = usize::from(walking[step]) % GROUP;
-            let node = nodes[at[packet] as usize];
-            let window = windows[packet][node.info as usize % WINDOWS];
-            let next = node.base.wrapping_add(extract(window, node.mask) as u32);
-            prefetch_read(nodes.as_ptr().wrapping_add(next as usize));
-            let is_leaf = node.mask == 0;
-            at[packet] = if is_leaf { node.info } else { next };
-            walking[still] = packet as u8;
-            still += usize::from(!is_leaf);
-        }
-        many = still;
-    }
-    for at in &at[..windows.len().min(GROUP)] {
-        let block = blocks.as_ptr().wrapping_add(*at as usize).cast::<u8>();
-        for line in 0..size_of::<Block<W>>() / 64 {
-            prefetch_read(block.wrapping_add(64 * line));
-        }
-    }
-}
-
-#[inline(always)]
-fn scan<const W: usize>(
-    blocks: &[Block<W>],
-    records: &[Record],
-    packets: &[PacketKey<W>],
-    orders: &[u64; GROUP],
-    at: &mut [u32],
-    matching: impl Fn(&Block<W>, &PacketKey<W>) -> u32,
-) {
-    for ((at, packet), order) in at.iter_mut().zip(packets).zip(orders) {
-        let mut run = *at as usize;
-        *at = loop {
-            let block = &blocks[run];
-            let lanes = matching(block, packet);
-            if lanes == 0 && block.goes_on() {
-                run += 1;
-                let next = blocks[run].slots[0] & SLOT;
-                if records[next as usize].order <= *order {
-                    continue;
-                }
-            }
-            let first = block.slots[lanes.trailing_zeros() as usize % LANES] & !RUN_GOES_ON;
-            break select_unpredictable(lanes != 0, first, 0);
-        };
     }
 }
 
@@ -152,48 +80,51 @@ mod x86 {
     use std::arch::x86_64::*;
 
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-    pub(super) fn descend<const W: usize>(
-        nodes: &[Node],
-        blocks: &[Block<W>],
-        root: u32,
-        windows: &[Windows],
-        at: &mut [u32; GROUP],
+    pub(super) fn winners_avx2<const W: usize>(
+        trees: &Trees<W>,
+        rules: &Rules<W>,
+        packets: Packets<W>,
+        slots: &mut [u32; GROUP],
     ) {
-        super::descend(nodes, blocks, root, windows, at, |value, mask| {
-            _pext_u64(value, mask)
-        });
-    }
-
-    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-    pub(super) fn scan_avx2<const W: usize>(
-        blocks: &[Block<W>],
-        records: &[Record],
-        packets: &[PacketKey<W>],
-        orders: &[u64; GROUP],
-        at: &mut [u32],
-    ) {
-        super::scan(blocks, records, packets, orders, at, |block, packet| {
-            none_avx2(differs(block, packet))
-        });
+        let level = Level {
+            extract: |value, mask| _pext_u64(value, mask),
+            matching: |block: &_, packet: &_| none_avx2(differs(block, packet)),
+            first: Block::first,
+        };
+        lookup::winners(trees, rules, packets, slots, level);
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,bmi1,bmi2,popcnt")]
-    pub(super) fn scan_avx512<const W: usize>(
-        blocks: &[Block<W>],
-        records: &[Record],
-        packets: &[PacketKey<W>],
-        orders: &[u64; GROUP],
-        at: &mut [u32],
+    pub(super) fn winners_avx512<const W: usize>(
+        trees: &Trees<W>,
+        rules: &Rules<W>,
+        packets: Packets<W>,
+        slots: &mut [u32; GROUP],
     ) {
-        super::scan(blocks, records, packets, orders, at, |block, packet| {
-            let differs = differs(block, packet);
-            u32::from(_mm256_testn_epi32_mask(differs, differs))
-        });
+        let level = Level {
+            extract: |value, mask| _pext_u64(value, mask),
+            matching: |block: &_, packet: &_| {
+                let differs = differs(block, packet);
+                u32::from(_mm256_testn_epi32_mask(differs, differs))
+            },
+            first: |block: &Block<W>, lanes| {
+                let slots = _mm256_maskz_compress_epi32(lanes as u8, words(&block.slots));
+                _mm256_cvtsi256_si32(slots) as u32 & !RUN_GOES_ON
+            },
+        };
+        lookup::winners(trees, rules, packets, slots, level);
     }
 
-    #[target_feature(enable = "avx2")]
-    pub(super) fn matching<const W: usize>(block: &Block<W>, packet: &PacketKey<W>) -> u32 {
-        none_avx2(differs(block, packet))
+    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+    pub(super) fn by_category<const W: usize>(
+        trees: &Trees<W>,
+        rules: &Rules<W>,
+        packets: Packets<W>,
+        slots: &mut [[u32; CATEGORIES]; GROUP],
+    ) {
+        let extract = |value, mask| _pext_u64(value, mask);
+        let matching = |block: &_, packet: &_| none_avx2(differs(block, packet));
+        lookup::winners_by_category(trees, rules, packets, slots, extract, matching);
     }
 
     /// A bit for each lane that is 0.
@@ -209,26 +140,28 @@ mod x86 {
     #[target_feature(enable = "avx2")]
     fn differs<const W: usize>(block: &Block<W>, packet: &PacketKey<W>) -> __m256i {
         let broadcast = |word: u32| _mm256_set1_epi32(word as i32);
-        let src_host = bytes(&block.src_host);
-        let dst_host = bytes(&block.dst_host);
+        let meta = broadcast(packet.meta);
+        let hosts = hosts(&block.hosts);
         let mut differs = _mm256_setzero_si256();
         for word in 0..W {
-            let less = _mm_set1_epi8((32 * (W - 1 - word)) as i8);
-            let outside = |packet: u32, column: &[u32; LANES], host: __m128i| {
+            let less = _mm256_set1_epi8((32 * (W - 1 - word)) as i8);
+            let hosts = _mm256_subs_epu8(hosts, less);
+            let outside = |packet: u32, column: &[u32; LANES], spread: __m256i| {
                 let bits = _mm256_xor_si256(broadcast(packet), words(column));
-                let host = _mm256_cvtepu8_epi32(_mm_subs_epu8(host, less));
-                _mm256_srlv_epi32(bits, host)
+                _mm256_srlv_epi32(bits, _mm256_shuffle_epi8(hosts, spread))
             };
-            let src = outside(packet.src[word], &block.src[word], src_host);
-            let dst = outside(packet.dst[word], &block.dst[word], dst_host);
+            let src = outside(packet.src[word], &block.src[word], to_lanes(0));
+            let dst = outside(packet.dst[word], &block.dst[word], to_lanes(LANES as i32));
             differs = _mm256_or_si256(differs, _mm256_or_si256(src, dst));
         }
         let above = _mm256_sub_epi16(broadcast(packet.ports), words(&block.low));
-        let above = _mm256_or_si256(above, broadcast(packet.portless()));
+        let has = _mm256_and_si256(meta, broadcast(HAS_PORTS | HAS_ICMP));
+        let portless = _mm256_cmpeq_epi32(has, _mm256_setzero_si256());
+        let above = _mm256_or_si256(above, portless);
         let above = _mm256_subs_epu16(above, words(&block.span));
         let protocol = _mm256_cvtepu16_epi32(halves(&block.protocol));
         let mask = _mm256_srli_epi32::<8>(protocol);
-        let wrong = _mm256_xor_si256(protocol, broadcast(packet.meta));
+        let wrong = _mm256_xor_si256(protocol, meta);
         let wrong = _mm256_and_si256(wrong, mask);
         _mm256_or_si256(differs, _mm256_or_si256(above, wrong))
     }
@@ -247,9 +180,31 @@ mod x86 {
         unsafe { _mm_loadu_si128(column.as_ptr().cast()) }
     }
 
+    /// Both rows in both halves.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn bytes(column: &[u8; LANES]) -> __m128i {
-        _mm_cvtsi64_si128(i64::from_le_bytes(*column))
+    fn hosts(rows: &[[u8; LANES]; 2]) -> __m256i {
+        // SAFETY: two rows of eight bytes are the 16 bytes that are read.
+        let both = unsafe { _mm_loadu_si128(rows.as_ptr().cast()) };
+        _mm256_broadcastsi128_si256(both)
+    }
+
+    /// A shuffle of bytes: lane i becomes the byte `first` + i. Widening instructions would do, but
+    /// the compiler knows of them that bytes are below 256, and makes shifts by them longer.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn to_lanes(first: i32) -> __m256i {
+        // Bytes with the highest bit set become 0.
+        let lane = |lane: i32| 0x8080_8000_u32 as i32 | (first + lane);
+        _mm256_setr_epi32(
+            lane(0),
+            lane(1),
+            lane(2),
+            lane(3),
+            lane(4),
+            lane(5),
+            lane(6),
+            lane(7),
+        )
     }
 }

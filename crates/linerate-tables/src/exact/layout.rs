@@ -171,7 +171,7 @@ impl<const K: usize, V: Value> Layout<K, V> {
     #[inline(always)]
     pub(crate) fn find(bucket: &[u8], key: &[u8; K], tag: u8) -> Option<usize> {
         const ONES: u64 = 0x0101_0101_0101_0101;
-        let other = Self::tags(bucket) ^ u64::from(tag) * ONES;
+        let other = Self::tags(bucket) ^ (u64::from(tag) * ONES);
         // The highest bit of each byte that is zero (and at times of a byte above one: keys decide).
         let mut fits = other.wrapping_sub(ONES) & !other & 0x8080_8080_8080_8080;
         while fits != 0 {

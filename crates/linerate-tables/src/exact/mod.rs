@@ -228,10 +228,10 @@ impl<const K: usize, V: Value> Exact<K, V> {
         let near = self.segments.bucket_mut(first);
         let free = Layout::<K, V>::free(near);
         let slot = Layout::<K, V>::find(near, key, hash.tag());
-        if slot.is_some() || Layout::<K, V>::has_spilled(near) {
-            if let Some(place) = self.find(key, hash) {
-                return Ok(Some(self.set_value_at(place, value)));
-            }
+        if (slot.is_some() || Layout::<K, V>::has_spilled(near))
+            && let Some(place) = self.find(key, hash)
+        {
+            return Ok(Some(self.set_value_at(place, value)));
         }
         if self.len >= self.room {
             self.grow()?;

@@ -72,7 +72,7 @@ fn agree<const K: usize, V: Number>(isa: Isa, seed: u64, limit: usize, operation
     for step in 0..operations {
         let at = key::<K>(random.below(span));
         let value = V::of(random.next());
-        let growing = step / (limit * 4) % 2 == 0;
+        let growing = (step / (limit * 4)).is_multiple_of(2);
         let said = format!("K {K} {isa} seed {seed} step {step}");
         match (random.below(16), growing) {
             (0..8, true) | (0..3, false) => match table.insert(&at, value) {

@@ -27,10 +27,12 @@
 //! # Ok::<(), linerate_tables::TableError>(())
 //! ```
 
-#[cfg(all(test, loom))]
+#[cfg(test)]
+#[cfg(loom)]
 mod loom_tests;
 mod reader;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests;
 mod words;
 

@@ -37,7 +37,7 @@ fn agree<const K: usize>(seed: u64, limit: usize, operations: usize) {
     for step in 0..operations {
         let at = key::<K>(next(&mut state) % (limit as u64 * 2));
         let value = next(&mut state);
-        let growing = step / (limit * 4) % 2 == 0;
+        let growing = (step / (limit * 4)).is_multiple_of(2);
         let said = format!("K {K} seed {seed} step {step}");
         match (value % 16, growing) {
             (0..8, true) | (0..3, false) => match table.insert(&at, value) {
@@ -185,7 +185,7 @@ fn stress_readers_never_miss_nor_see_halves() {
             }
             // Slots are emptied and filled again, and what spilled moves about.
             for number in stay..all {
-                if next(&mut state) % 8 != 0 {
+                if !next(&mut state).is_multiple_of(8) {
                     table.remove(&key(number));
                 }
             }

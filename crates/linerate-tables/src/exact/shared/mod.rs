@@ -1,7 +1,7 @@
 //! One writer and many readers of one table, at the same time.
 //!
 //! [`SharedExact`] is the writer and [`SharedReader`] what is cloned for each reading thread. The
-//! protocol between them is in [`words`], and model-checked in `loom_tests`. Placement, growth and
+//! protocol between them is in `words`, and model-checked in `loom_tests`. Placement, growth and
 //! the worst cases are those of [`Exact`](super::Exact).
 //!
 //! | | |

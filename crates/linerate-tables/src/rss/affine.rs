@@ -102,7 +102,9 @@ impl AffineHash {
     /// # Errors
     /// [`TableError::RssInputBytes`] unless the length is 1 to 252 bytes.
     pub fn crc32c(input_bytes: usize, seed: u32) -> Result<Self, TableError> {
-        Self::probe(input_bytes, |input| crc32c(seed, input))
+        Self::probe(input_bytes, |input| {
+            linerate_wire::crc32c::update(seed, input)
+        })
     }
 
     /// The hash. Bytes beyond [`input_bytes`](Self::input_bytes) do not count.
@@ -151,15 +153,6 @@ impl std::fmt::Debug for AffineHash {
             .field("constant", &self.constant)
             .finish_non_exhaustive()
     }
-}
-
-/// Bit by bit: only ever asked for tables.
-fn crc32c(seed: u32, bytes: &[u8]) -> u32 {
-    bytes.iter().fold(seed, |sum, &byte| {
-        (0..8).fold(sum ^ u32::from(byte), |sum, _| {
-            (sum >> 1) ^ (0x82f6_3b78 & (sum & 1).wrapping_neg())
-        })
-    })
 }
 
 #[cfg(test)]

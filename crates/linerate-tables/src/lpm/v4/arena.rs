@@ -11,14 +11,14 @@ pub(super) const PAGE: usize = 512;
 pub(super) const CLASSES: usize = SIZES.len();
 
 /// Block sizes in words. Chunks of up to a line never straddle two.
-const SIZES: [usize; 13] = [2, 4, 8, 10, 12, 14, 17, 20, 24, 32, 42, 51, 65];
+const SIZES: [usize; 13] = [2, 4, 8, 10, 12, 14, 17, 20, 24, 32, 42, 51, 67];
 
 /// The class of blocks that hold `words`.
 pub(super) fn class_of(words: usize) -> usize {
     SIZES
         .iter()
         .position(|&size| size >= words)
-        .expect("a chunk has 65 words at most")
+        .expect("a chunk has 67 words at most")
 }
 
 /// Blocks of one size, packed into pages in order.
@@ -194,6 +194,6 @@ mod tests {
         for size in SIZES.into_iter().filter(|&size| size <= 8) {
             assert!(8 % size == 0);
         }
-        assert_eq!(SIZES[class_of(65)], 65);
+        assert_eq!(SIZES[class_of(67)], 67);
     }
 }

@@ -12,7 +12,9 @@ use super::hops::Hops;
 use super::{Lpm4Config, Prefix4};
 use crate::TableError;
 use crate::lpm::rib::{Found, Rib};
-use crate::simd::lpm4::{BY_ID, CHUNK_WORDS, DIRECTORY_BITS, Fib, HOPS, NO_ROUTE, SPLIT, WIDE};
+use crate::simd::lpm4::{
+    BY_ID, CHUNK_WORDS, DIRECTORY_BITS, Fib, HOPS, NO_ROUTE, SPLIT, WIDE_HEAD,
+};
 
 /// Slots of a chunk: 64, by 6 bits of the address.
 const SLOT_BITS: u8 = 6;
@@ -21,6 +23,8 @@ const TOP: u8 = DIRECTORY_BITS as u8;
 const TOP_END: u8 = TOP + SLOT_BITS;
 /// The same below a split /24.
 const LOW: u8 = TOP_END + 2;
+/// Bytes of the next hops by number.
+const HOP_BYTES: usize = 4 << 16;
 /// Words before the blocks: the chunks that lead to a single next hop.
 const FIXED_WORDS: usize = 2 * HOPS;
 /// A directory entry whose block is gone, until it gets another; chunks begin at even words.
@@ -62,7 +66,7 @@ enum Built {
     /// This next hop, for all slots.
     Hop(u32),
     /// A chunk: these words of [`Staged::words`].
-    Chunk { first: u32, len: u32, wide: bool },
+    Chunk { first: u32, len: u32 },
 }
 
 /// What a change comes to, before anything is changed.
@@ -102,7 +106,7 @@ impl Control {
                 max: HOPS as u32 / 2,
             });
         }
-        let fixed = (vrfs << DIRECTORY_BITS) * 4 + HOPS * 4 + FIXED_WORDS * 8;
+        let fixed = (vrfs << DIRECTORY_BITS) * 4 + HOP_BYTES + FIXED_WORDS * 8;
         let least = fixed + (1 << 16);
         if config.table_bytes < least {
             return Err(TableError::LpmBudget {
@@ -113,12 +117,16 @@ impl Control {
         }
         let splits = (config.table_bytes - fixed) / SPLIT_SHARE / 16;
         let words = (config.table_bytes - fixed - splits * 16) / 8 + FIXED_WORDS;
-        let words = words.min(WIDE as usize - 1);
+        let words = words.min(u32::MAX as usize);
         let fib = Fib::new(vrfs, splits, words, config.isa)?;
         let first_split = (vrfs << DIRECTORY_BITS) as u32;
         let mut directory = vec![0; (vrfs << DIRECTORY_BITS) + 4 * splits];
         for (vrf, entries) in directory.chunks_mut(1 << DIRECTORY_BITS).enumerate() {
-            entries.fill(if vrf < vrfs { 2 * vrf as u32 } else { 0 });
+            entries.fill(if vrf < vrfs {
+                2 * number_of(vrf as u32)
+            } else {
+                0
+            });
         }
         let ribs: Vec<Rib<u32>> = (0..vrfs).map(|_| Rib::new()).collect();
         let control = Self {
@@ -273,7 +281,8 @@ impl Control {
             // What no other route holds leads to the next hop numbered like its VRF.
             let hop = self.ribs[vrf as usize].get(prefix);
             let hop = hop.map_or(NO_ROUTE, |number| self.hops.hop(number));
-            sink(Change(Write::Hop { number: vrf, hop }));
+            let number = number_of(vrf);
+            sink(Change(Write::Hop { number, hop }));
             return Ok(());
         }
         let mut staged = std::mem::take(&mut self.staged);
@@ -326,12 +335,12 @@ impl Control {
         staged: &mut Staged,
     ) -> Result<(), TableError> {
         let (numbers, mut longer) = self.slots(vrf, Prefix4::of(address, TOP), TOP_END);
-        if longer == 0 && self.directory[index as usize] & WIDE == 0 {
+        let key = u64::from(index) << SLOT_BITS;
+        if longer == 0 && self.splits.range(key..key + 64).next().is_none() {
             let built = self.build(staged, &numbers.map(u64::from));
             staged.entries.push((index, built));
             return Ok(());
         }
-        let key = u64::from(index) << SLOT_BITS;
         let had = self.splits.range(key..key + 64);
         let gone = had.filter(|(slot, _)| longer >> (*slot & 63) & 1 == 0);
         for (&key, &entries) in gone {
@@ -395,7 +404,7 @@ impl Control {
         let rib = &self.ribs[vrf as usize];
         let above = rib.longest_within(region.first(), region.len() - 1);
         let above = above.filter(|(prefix, _)| prefix.len() > 0);
-        let mut numbers = [above.map_or(vrf, |(_, number)| number); 64];
+        let mut numbers = [above.map_or(number_of(vrf), |(_, number)| number); 64];
         let mut longer = 0;
         let slot = |prefix: Prefix4| (prefix.first() >> (32 - len) & 63) as usize;
         for found in rib.walk(region, len) {
@@ -453,7 +462,7 @@ impl Control {
             let old = self.directory[*index as usize];
             let entry = match *built {
                 Built::Hop(number) => 2 * number,
-                Built::Chunk { first, len, wide } => {
+                Built::Chunk { first, len } => {
                     let at = block(old)
                         .unwrap_or_else(|| self.arena.take(class_of(len as usize), *index));
                     let words = &staged.words[first as usize..(first + len) as usize];
@@ -461,7 +470,7 @@ impl Control {
                         at: at as u32,
                         words: words.into(),
                     }));
-                    at as u32 | if wide { WIDE } else { 0 }
+                    at as u32
                 }
             };
             if entry != old {
@@ -481,8 +490,7 @@ impl Control {
             to: moved.to as u32,
             words: moved.words as u32,
         }));
-        let wide = self.directory[moved.owner as usize] & WIDE;
-        self.set_entry(moved.owner, moved.to as u32 | wide, sink);
+        self.set_entry(moved.owner, moved.to as u32, sink);
     }
 
     fn set_entry(&mut self, index: u32, entry: u32, sink: &mut impl FnMut(Change)) {
@@ -502,18 +510,21 @@ impl Control {
         let mut all = 0;
         for slot in 0..64 {
             if slot == 0 || slots[slot] != slots[slot - 1] {
-                bitmap |= 1 << slot;
+                bitmap |= 1_u64 << slot;
                 leaves[count] = slots[slot];
                 all |= slots[slot];
                 count += 1;
             }
         }
-        let leaves = &leaves[..count];
+        let (bitmap, leaves) = (bitmap >> 1, &leaves[..count]);
         let wide = all >= HOPS as u64;
         if !wide && count == 1 {
             return Built::Hop(leaves[0] as u32);
         }
         let first = staged.words.len();
+        if wide {
+            staged.words.extend(WIDE_HEAD);
+        }
         staged.words.push(bitmap);
         match wide {
             false => staged.words.extend(leaves.chunks(4).map(|four| {
@@ -529,13 +540,17 @@ impl Control {
         Built::Chunk {
             first: first as u32,
             len: (staged.words.len() - first) as u32,
-            wide,
         }
     }
 }
 
+/// The number of a VRF's default route.
+fn number_of(vrf: u32) -> u32 {
+    vrf + 1
+}
+
 /// The block that a directory entry names; `None` for the chunks that lead to a single next hop.
 fn block(entry: u32) -> Option<usize> {
-    let at = (entry & !WIDE) as usize;
+    let at = entry as usize;
     (at >= FIXED_WORDS).then_some(at)
 }

@@ -21,7 +21,7 @@ pub(super) struct Hops {
 }
 
 impl Hops {
-    /// The first `vrfs` numbers are kept for the VRFs' default routes.
+    /// Number 0 is nobody's, and the next `vrfs` are kept for the VRFs' default routes.
     pub(super) fn new(vrfs: usize) -> Self {
         let nowhere = Slot {
             hop: NO_ROUTE,
@@ -30,7 +30,7 @@ impl Hops {
         Self {
             slots: vec![nowhere; HOPS],
             numbers: HashMap::new(),
-            low: (vrfs as u32..HOPS as u32).rev().collect(),
+            low: (vrfs as u32 + 1..HOPS as u32).rev().collect(),
             high: Vec::new(),
         }
     }

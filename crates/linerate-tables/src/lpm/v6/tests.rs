@@ -272,11 +272,24 @@ fn a_change_touches_little() {
     assert!(most < 400, "{most} writes");
 }
 
+/// Tells the readers to stop, even where the writer fails.
+struct Done<'a>(&'a std::sync::atomic::AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
 /// Readers on other threads see each published state whole: all routes lead to its number.
 #[test]
 fn readers_see_one_state_at_a_time() {
     let routes = routes6(&Spec::new(500, 9));
-    let mut table = SharedLpm6::new(&config(Isa::detect())).unwrap();
+    let mut table = SharedLpm6::new(&Lpm6Config {
+        routes: 5000,
+        ..config(Isa::detect())
+    })
+    .unwrap();
     let addresses: Vec<[u8; 16]> = routes
         .iter()
         .map(|route| route.0.first().to_be_bytes())
@@ -298,7 +311,8 @@ fn readers_see_one_state_at_a_time() {
                 }
             });
         }
-        for state in 0..200 {
+        let _stop = Done(&done);
+        for state in 0..100 {
             for &(prefix, _) in &routes {
                 // Some come and go within one state.
                 table.insert(0, prefix, state).unwrap();
@@ -311,6 +325,5 @@ fn readers_see_one_state_at_a_time() {
                 std::thread::yield_now();
             }
         }
-        done.store(true, std::sync::atomic::Ordering::Relaxed);
     });
 }

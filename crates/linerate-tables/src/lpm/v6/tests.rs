@@ -145,10 +145,10 @@ fn random_changes(rounds: usize, changes: usize, isa: Isa, seed: u64) {
             check(&table.fib, &table.ribs[vrf], vrf as u32, &addresses, seed);
         }
     }
-    for vrf in 0..2 {
-        assert!(table.routes(vrf as u32).eq(std::mem::take(&mut model[vrf])));
-        for (gone, _) in table.routes(vrf as u32).collect::<Vec<_>>() {
-            table.remove(vrf as u32, gone).unwrap();
+    for (vrf, model) in (0..).zip(model) {
+        assert!(table.routes(vrf).eq(model));
+        for (gone, _) in table.routes(vrf).collect::<Vec<_>>() {
+            table.remove(vrf, gone).unwrap();
         }
     }
     assert_eq!(table.nodes.used(), (0, 0), "nothing is leaked, seed {seed}");
@@ -312,11 +312,11 @@ fn readers_see_one_state_at_a_time() {
             });
         }
         let _stop = Done(&done);
-        for state in 0..100 {
+        for state in 0..100_u32 {
             for &(prefix, _) in &routes {
                 // Some come and go within one state.
                 table.insert(0, prefix, state).unwrap();
-                if state % 3 == 0 {
+                if state.is_multiple_of(3) {
                     table.remove(0, prefix).unwrap();
                     table.insert(0, prefix, state).unwrap();
                 }

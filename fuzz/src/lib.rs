@@ -5,6 +5,7 @@
 //! here, a row in [`TARGETS`], a folder of seeds and a shim in `fuzz_targets/`.
 #![forbid(unsafe_code)]
 
+mod acl_rules;
 mod filter;
 mod headers;
 mod pcap;
@@ -21,6 +22,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("filter", filter::check),
     ("segment", segment::check),
     ("pcap", pcap::check),
+    ("acl_rules", acl_rules::check),
 ];
 
 /// Runs the target of that name; what the shims call.

@@ -5,15 +5,16 @@
 //! with the smallest priority. Rules are added and removed one at a time; [`AclWriter`] does it while
 //! lcores read. IPv4 and IPv6 have tables of their own ([`Acl4`], [`Acl6`]).
 //!
-//! Rules lie in blocks of eight, compared at once ([`block`]); a few trees, none of them deep, lead
-//! each packet to a block or two of each ([`tree`], [`build`]). Read [`rule`] first, then [`table`].
+//! Rules lie in blocks of eight, compared at once (`block.rs`); a few trees, none of them deep, lead
+//! each packet to a block or two of each (`tree.rs`, `build.rs`). Read `rule.rs` first, then
+//! `table.rs`; ADR 11 has what else was tried.
 //!
 //! | | cost, n rules |
 //! |---|---|
-//! | classify | O(log n) steps for each of at most 4 trees, and the last leaf: below |
+//! | classify | O(log n) steps for each of at most 8 trees, and the last leaf: below |
 //! | insert, remove | at most 16 leaves of 4 blocks, and the last leaf |
 //! | rebuild | O(n log n) |
-//! | memory | 50 to 400 bytes a rule for IPv4, twice that for IPv6; and 100 KiB |
+//! | memory | 250 to 430 bytes a rule for IPv4, more for IPv6; and 100 KiB |
 //!
 //! The worst case: rules that leave both addresses open and differ in ranges of ports alone have few
 //! bits by which trees could part them, and rules that differ in none of the bits that trees know

@@ -45,16 +45,27 @@ pub(crate) fn winners<const W: usize>(
     let (blocks, records) = (trees.blocks(), rules.records());
     let mut orders = [u64::MAX; GROUP];
     *slots = [0; GROUP];
+    let alone = trees.places() == 1;
     each_place(trees, packets, many, level.extract, |starts| {
         let best = slots.iter_mut().zip(&mut orders);
-        for ((packet, start), (best, order)) in packets.iter().zip(starts).zip(best).take(many) {
-            let mut found = first(blocks, rules, packet, *start, *order, &level);
-            if found & MORE_FIELDS != 0 {
-                found = first_in_full(blocks, rules, packet, *start, level.matching);
+        let each = packets.iter().zip(starts).zip(best).take(many);
+        let look = |packet: &_, start: u32, order: u64| {
+            let found = first(blocks, rules, packet, start, order, &level);
+            match found & MORE_FIELDS {
+                0 => found,
+                _ => first_in_full(blocks, rules, packet, start, level.matching),
             }
-            let own = records[found as usize].order;
-            *best = select_unpredictable(own < *order, found, *best);
-            *order = own.min(*order);
+        };
+        if alone {
+            // Nobody else asks who wins.
+            each.for_each(|((packet, start), (best, _))| *best = look(packet, *start, u64::MAX));
+        } else {
+            each.for_each(|((packet, start), (best, order))| {
+                let found = look(packet, *start, *order);
+                let own = records[found as usize].order;
+                *best = select_unpredictable(own < *order, found, *best);
+                *order = own.min(*order);
+            });
         }
     });
 }

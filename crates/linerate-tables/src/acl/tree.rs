@@ -110,6 +110,12 @@ impl<const W: usize> Trees<W> {
         self.nodes()[self.last as usize].info
     }
 
+    /// Where packets have to look: trees, and the last leaf where it has rules.
+    #[inline]
+    pub(super) fn places(&self) -> usize {
+        self.trees.len() + usize::from(self.last_start() != 0)
+    }
+
     /// All blocks.
     #[inline]
     pub(super) fn blocks(&self) -> &[Block<W>] {

@@ -205,7 +205,12 @@ fn classify(row: &'static str, run: Run) -> Result<Sample, Error> {
 /// Adds a rule and publishes it; what it takes to remove it again is not counted.
 fn update(row: &'static str, run: Run) -> Result<Sample, Error> {
     let (rules, _) = workload(row);
-    let mut writer = AclWriter::new(table(&rules)?)?;
+    let mut acl = Acl4::new(AclConfig {
+        rebuild: false,
+        ..AclConfig::default()
+    })?;
+    acl.insert_all(&rules)?;
+    let mut writer = AclWriter::new(acl)?;
     let mut reader = writer.reader();
     let timed = run.pinned(move |run| -> Result<_, TableError> {
         let (mut spent, mut worst, mut rounds) = (0, 0, 0);

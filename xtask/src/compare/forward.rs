@@ -53,7 +53,7 @@ impl Setting<'_> {
                 };
                 self.testpmd(&[vdev], mode, "", counter)
             }
-            Peer::OneCore | Peer::OneCoreInput | Peer::TwoCores => {
+            Peer::OneCore | Peer::OneCoreInput { .. } | Peer::TwoCores => {
                 unreachable!("peer::micro runs these")
             }
         }

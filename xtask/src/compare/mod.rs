@@ -230,7 +230,7 @@ impl<'a> Bench<'a> {
         let is_micro = |row: &Row| {
             matches!(
                 row.peer,
-                Peer::OneCore | Peer::OneCoreInput | Peer::TwoCores
+                Peer::OneCore | Peer::OneCoreInput { .. } | Peer::TwoCores
             )
         };
         let micro = match &dpdk {
@@ -239,7 +239,9 @@ impl<'a> Bench<'a> {
         };
         let on_veth = rows.iter().any(|row| matches!(row.peer, Peer::Veth { .. }));
         let xgen = on_veth.then(peer::build_xgen).transpose()?;
-        let has_input = rows.iter().any(|row| row.peer == Peer::OneCoreInput);
+        let has_input = rows
+            .iter()
+            .any(|row| matches!(row.peer, Peer::OneCoreInput { .. }));
         let linerate = (!options.peer_only || has_input)
             .then(Linerate::build)
             .transpose()?;
@@ -291,13 +293,14 @@ impl<'a> Bench<'a> {
             _ => None,
         };
         let input = match (row.peer, &self.linerate) {
-            (Peer::OneCoreInput, Some(linerate)) => {
+            (Peer::OneCoreInput { .. }, Some(linerate)) => {
                 progress(&format!("{}: writing what both sides work on", row.name));
                 Some(linerate.input(row.name)?)
             }
             _ => None,
         };
         let turn = || self.turn(row, veth.as_ref(), input.as_deref());
+        let once = row.peer == Peer::OneCoreInput { once: true };
         for round in 1..=wanted {
             progress(&format!("{} round {round} of {wanted}", row.name));
             let (ours, peer) = if row.peer == Peer::TwoCores {
@@ -310,6 +313,8 @@ impl<'a> Bench<'a> {
                 };
                 data.trips_ns.push(trip_ns);
                 turn
+            } else if let (true, Some(peer)) = (once, data.peer.last()) {
+                (self.ours(row, veth.as_ref())?, peer.clone())
             } else {
                 turn()?
             };
@@ -326,11 +331,14 @@ impl<'a> Bench<'a> {
         veth: Option<&Veth>,
         input: Option<&Path>,
     ) -> Result<(Option<Sample>, Sample), TaskError> {
-        let seconds = self.seconds(row);
-        let run_ours = |linerate: &Linerate| linerate.run(row, seconds, &self.cpus, veth);
+        let ours = self.ours(row, veth)?;
+        Ok((ours, self.peer(row, self.seconds(row), veth, input)?))
+    }
+
+    fn ours(&self, row: &Row, veth: Option<&Veth>) -> Result<Option<Sample>, TaskError> {
+        let run = |linerate: &Linerate| linerate.run(row, self.seconds(row), &self.cpus, veth);
         let ours = self.linerate.as_ref().filter(|_| !self.options.peer_only);
-        let ours = ours.map(run_ours).transpose()?;
-        Ok((ours, self.peer(row, seconds, veth, input)?))
+        ours.map(run).transpose()
     }
 
     fn peer(
@@ -340,7 +348,7 @@ impl<'a> Bench<'a> {
         veth: Option<&Veth>,
         input: Option<&Path>,
     ) -> Result<Sample, TaskError> {
-        if let Peer::OneCore | Peer::OneCoreInput | Peer::TwoCores = row.peer {
+        if let Peer::OneCore | Peer::OneCoreInput { .. } | Peer::TwoCores = row.peer {
             return self.micro_peer(row.name, seconds, row.peer == Peer::TwoCores, input);
         }
         let setting = Setting {
@@ -393,7 +401,7 @@ impl<'a> Bench<'a> {
 
     fn seconds(&self, row: &Row) -> f64 {
         let by_default = match row.peer {
-            Peer::OneCore | Peer::OneCoreInput | Peer::TwoCores => 0.5,
+            Peer::OneCore | Peer::OneCoreInput { .. } | Peer::TwoCores => 0.5,
             _ => 1.0,
         };
         self.options.seconds.unwrap_or(by_default)

@@ -297,7 +297,7 @@ int exact_row(const struct ask *ask, struct answer *answer)
 		return lookup(ask, SMALL, 64, 0, answer);
 	if (strcmp(row, "exact.lookup64.4m") == 0)
 		return lookup(ask, LARGE, 64, 0, answer);
-	if (strcmp(row, "exact.insert16") == 0)
+	if (strcmp(row, "exact.insert16") == 0 || strcmp(row, "exact.insert16.single") == 0)
 		return change(ask, 0, answer);
 	if (strcmp(row, "exact.delete16") == 0)
 		return change(ask, 1, answer);

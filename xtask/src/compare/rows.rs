@@ -156,6 +156,7 @@ pub(super) const ROWS: &[Row] = &[
     one_core("exact.lookup64.1k",       None),
     one_core("exact.lookup64.4m",       None),
     one_core("exact.insert16",          Some(1.2)),
+    one_core("exact.insert16.single",   None),
     one_core("exact.delete16",          None),
     on_input("lpm4.lookup.1m.prefix",   Some(1.3)),
     on_input("lpm4.lookup.1m.host",     Some(1.3)),

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | lookup, hit or miss | at most two buckets, and 16 entries of the stash (empty, but for attacks on a known seed) |
 //! | bulk lookup | the same; first buckets of 32 keys are fetched at once, then the second ones that are needed |
+//! | bulk insert | as insert, memory for 32 keys asked for at once |
 //! | insert | at most two splits of a bucket and 128 buckets read to make room; now and then one segment (2 MiB) mapped |
 //! | remove | as lookup, and one insert from the stash if it is not empty |
 //! | memory | a line of 64 bytes holds 3 keys of 16 bytes with 4 of value; 28.4 bytes per entry at the limit (three quarters of the slots) |
@@ -223,7 +224,48 @@ impl<const K: usize, V: Value> Exact<K, V> {
     /// to collide under a known seed; [`TableError::Memory`]. The entries are as they were.
     #[inline]
     pub fn insert(&mut self, key: &[u8; K], value: V) -> Result<Option<V>, TableError> {
-        let hash = self.hash.of(key);
+        self.insert_hashed(key, value, self.hash.of(key))
+    }
+
+    /// Inserts a burst, memory for which is asked for before the first is placed; returns how many
+    /// keys are new. In a table beyond the caches this is several inserts at the price of one.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert), for the first key that is refused; those before it are in.
+    ///
+    /// # Panics
+    /// Unless both slices are of one length.
+    pub fn insert_bulk(&mut self, keys: &[[u8; K]], values: &[V]) -> Result<usize, TableError> {
+        assert_eq!(keys.len(), values.len(), "one value for each key");
+        let before = self.len;
+        for (keys, values) in keys.chunks(bulk::BLOCK).zip(values.chunks(bulk::BLOCK)) {
+            let mut hashes = [Hash::default(); bulk::BLOCK];
+            bulk::hash_each(&self.hash, keys, &mut hashes);
+            let hashes = &hashes[..keys.len()];
+            for &hash in hashes {
+                bulk::fetch(self.near(hash));
+            }
+            // Now that the first buckets arrive: some are full.
+            for &hash in hashes {
+                let near = self.near(hash);
+                if Layout::<K, V>::has_spilled(near) || Layout::<K, V>::free(near).is_none() {
+                    bulk::fetch(self.segments.bucket(self.spread.of(hash.second())));
+                }
+            }
+            for ((key, &value), &hash) in keys.iter().zip(values).zip(hashes) {
+                self.insert_hashed(key, value, hash)?;
+            }
+        }
+        Ok(self.len - before)
+    }
+
+    #[inline(always)]
+    fn insert_hashed(
+        &mut self,
+        key: &[u8; K],
+        value: V,
+        hash: Hash,
+    ) -> Result<Option<V>, TableError> {
         let first = self.spread.of(hash.first());
         let near = self.segments.bucket_mut(first);
         let free = Layout::<K, V>::free(near);

@@ -157,6 +157,37 @@ fn agrees_with_a_map_for_long() {
 }
 
 #[test]
+fn a_bulk_insert_is_as_many_inserts() {
+    let config = || config(5000, Isa::detect());
+    let mut bulk = Exact::<16, u32>::new(&config()).unwrap();
+    let mut single = Exact::<16, u32>::new(&config()).unwrap();
+    let mut random = Random(7);
+    for _ in 0..200 {
+        // Some are there already, some twice in one burst.
+        let keys: Vec<[u8; 16]> = (0..70).map(|_| key(random.below(3000))).collect();
+        let values: Vec<u32> = (0..70).map(|_| random.next() as u32).collect();
+        let before = single.len();
+        for (key, &value) in keys.iter().zip(&values) {
+            single.insert(key, value).unwrap();
+        }
+        assert_eq!(
+            bulk.insert_bulk(&keys, &values).unwrap(),
+            single.len() - before
+        );
+    }
+    assert_eq!(bulk.len(), single.len());
+    for (key, value) in single.iter() {
+        assert_eq!(bulk.lookup(&key), Some(value));
+    }
+    let keys: Vec<[u8; 16]> = (3000..9000).map(key).collect();
+    let room = 5000 - bulk.len();
+    assert!(bulk.insert_bulk(&keys, &vec![1; 6000]).is_err());
+    assert_eq!(bulk.len(), 5000);
+    assert!(keys[..room].iter().all(|key| bulk.lookup(key).is_some()));
+    assert!(bulk.lookup(&keys[room]).is_none());
+}
+
+#[test]
 fn a_full_table_names_its_limit_and_keeps_what_it_has() {
     let mut table = Exact::<8, u64>::new(&ExactConfig::new("macs", 100, Seed(3))).unwrap();
     for number in 0..100 {

@@ -45,8 +45,13 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "exact.insert16",
-        about: "insert 16-byte keys into a table for 1 Mi entries, up to 3/4 of them",
+        about: "insert 16-byte keys by 32 into a table for 1 Mi entries, up to 3/4 of them",
         run: |row, run| change(row, run, Change::Insert),
+    },
+    Row {
+        name: "exact.insert16.single",
+        about: "the same one key at a time",
+        run: |row, run| change(row, run, Change::InsertEach),
     },
     Row {
         name: "exact.insert16.grow",
@@ -177,6 +182,7 @@ fn lookup<const K: usize>(
 #[derive(Clone, Copy, PartialEq)]
 enum Change {
     Insert,
+    InsertEach,
     InsertAndGrow,
     Remove,
 }
@@ -185,9 +191,10 @@ fn change(row: &'static str, run: Run, what: Change) -> Result<Sample, Error> {
     let grows = ExactConfig::new("bench", CHANGED.limit, Seed::random());
     let config = match what {
         Change::InsertAndGrow => grows,
-        Change::Insert | Change::Remove => grows.full_size(),
+        _ => grows.full_size(),
     };
     let keys: Vec<[u8; 16]> = (0..CHANGED.entries as u64).map(key).collect();
+    let values: Vec<u32> = (0..CHANGED.entries as u32).collect();
     let order: Vec<[u8; 16]> = shuffled(CHANGED.entries).into_iter().map(key).collect();
     let (ns, pages) = run.pinned(move |run| {
         let mut table = Exact::<16, u32>::new(&config)?;
@@ -196,8 +203,14 @@ fn change(row: &'static str, run: Run, what: Change) -> Result<Sample, Error> {
         // The first round brings the memory near, and does not count.
         for round in 0.. {
             let began = Instant::now();
-            for (number, key) in keys.iter().enumerate() {
-                table.insert(black_box(key), number as u32)?;
+            if what == Change::Insert {
+                for (keys, values) in keys.chunks(BULK).zip(values.chunks(BULK)) {
+                    table.insert_bulk(black_box(keys), values)?;
+                }
+            } else {
+                for (key, &value) in keys.iter().zip(&values) {
+                    table.insert(black_box(key), value)?;
+                }
             }
             let inserted = began.elapsed();
             let began = Instant::now();
@@ -209,7 +222,7 @@ fn change(row: &'static str, run: Run, what: Change) -> Result<Sample, Error> {
             let removed = began.elapsed();
             match what {
                 Change::InsertAndGrow => table = Exact::new(&config)?,
-                Change::Insert | Change::Remove => table.clear(),
+                _ => table.clear(),
             }
             if round > 0 {
                 timed += if what == Change::Remove {

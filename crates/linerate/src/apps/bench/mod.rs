@@ -208,11 +208,14 @@ fn input(args: &InputArgs) -> Result<(), Error> {
 }
 
 fn micro(args: &MicroArgs) -> Result<(), Error> {
+    // A row's whole name is that row alone, though others may begin with it.
+    let names = |wanted: &str, row: &Row| {
+        row.name == wanted
+            || (row.name.starts_with(wanted) && rows().all(|other| other.name != wanted))
+    };
     let wanted = |row: &&Row| match args.rows.as_slice() {
         [] => !row.name.starts_with("veth."),
-        rows => rows
-            .iter()
-            .any(|prefix| row.name.starts_with(prefix.as_str())),
+        wanted => wanted.iter().any(|wanted| names(wanted, row)),
     };
     let rows: Vec<&Row> = rows().filter(wanted).collect();
     if rows.is_empty() {

@@ -2,7 +2,7 @@
 //!
 //! [`Lpm6`] owns both: the routes ([`Rib`], one per VRF), and a [`Tree`] made from them that is small
 //! enough for the caches, which is all that a [`Fib6`] is. Read `simd::lpm6` for how an address is looked up, [`build`] for how the
-//! tree follows the routes, and `docs/adr/0015-lpm6.md` for why it is so.
+//! tree follows the routes, and `docs/adr/0014-lpm6.md` for why it is so.
 
 mod build;
 mod nodes;

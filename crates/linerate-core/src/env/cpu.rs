@@ -10,7 +10,7 @@ use super::Tree;
 pub enum Isa {
     /// What every CPU of the architecture has: SSE2 on x86-64, NEON on aarch64.
     Baseline,
-    /// AVX2, BMI1, BMI2, POPCNT, SSE4.2 (x86-64-v3).
+    /// AVX2, BMI1, BMI2, LZCNT, POPCNT, SSE4.2 (x86-64-v3).
     Avx2,
     /// AVX-512 F, BW, CD, DQ, VL (x86-64-v4), and some of what came later.
     Avx512 {
@@ -32,6 +32,7 @@ impl Isa {
         let v3 = is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("bmi1")
             && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("lzcnt")
             && is_x86_feature_detected!("popcnt")
             && is_x86_feature_detected!("sse4.2");
         let v4 = v3
@@ -56,6 +57,33 @@ impl Isa {
     #[cfg(not(target_arch = "x86_64"))]
     pub fn detect() -> Self {
         Self::Baseline
+    }
+
+    /// This level, or as much of it as this CPU has. Who picks a kernel asks this first: a level is a
+    /// value that anybody can make.
+    pub fn available(self) -> Self {
+        match (self, Self::detect()) {
+            (
+                Self::Avx512 {
+                    gfni,
+                    vbmi,
+                    vpopcntdq,
+                    vpclmulqdq,
+                },
+                Self::Avx512 {
+                    gfni: has_gfni,
+                    vbmi: has_vbmi,
+                    vpopcntdq: has_vpopcntdq,
+                    vpclmulqdq: has_vpclmulqdq,
+                },
+            ) => Self::Avx512 {
+                gfni: gfni && has_gfni,
+                vbmi: vbmi && has_vbmi,
+                vpopcntdq: vpopcntdq && has_vpopcntdq,
+                vpclmulqdq: vpclmulqdq && has_vpclmulqdq,
+            },
+            (wanted, detected) => wanted.min(detected),
+        }
     }
 
     /// This level and all below it, lowest first: what a test or benchmark of kernels runs through.
@@ -161,6 +189,14 @@ mod tests {
         let levels = isa.levels();
         assert!(levels.is_sorted() && levels[0] == Isa::Baseline && levels.last() == Some(&isa));
         assert_eq!(Isa::Baseline.levels(), [Isa::Baseline]);
+        assert!(levels.iter().all(|level| level.available() == *level));
+        let everything = Isa::Avx512 {
+            gfni: true,
+            vbmi: true,
+            vpopcntdq: true,
+            vpclmulqdq: true,
+        };
+        assert_eq!(everything.available(), isa);
     }
 
     #[test]

@@ -29,7 +29,7 @@ impl<const W: usize> Kernels<W> {
     /// The best kernels of this level, which the CPU must have.
     pub(crate) fn pick(isa: Isa) -> Self {
         #[cfg(target_arch = "x86_64")]
-        match isa {
+        match isa.available() {
             Isa::Avx512 { .. } => {
                 return Self {
                     // SAFETY: the level says that the CPU has all that the function needs.

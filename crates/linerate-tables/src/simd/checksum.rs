@@ -10,7 +10,7 @@ pub(crate) type Sum = fn(&[u8]) -> u16;
 
 /// The sum for this level.
 pub(crate) fn pick(isa: Isa) -> Sum {
-    match isa {
+    match isa.available() {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 { .. } => avx512,
         #[cfg(target_arch = "x86_64")]

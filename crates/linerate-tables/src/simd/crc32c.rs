@@ -13,7 +13,7 @@ pub(crate) type Update = fn(u32, &[u8]) -> u32;
 
 /// The function for this level.
 pub(crate) fn pick(isa: Isa) -> Update {
-    match isa {
+    match isa.available() {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 | Isa::Avx512 { .. } => sse42,
         _ => linerate_wire::crc32c::update,

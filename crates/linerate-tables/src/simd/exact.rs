@@ -13,12 +13,12 @@ use linerate_core::env::Isa;
 pub(crate) fn pick<const K: usize, V: Value>(isa: Isa) -> Kernel<K, V> {
     #[cfg(target_arch = "x86_64")]
     {
-        let detected = Isa::detect();
-        if matches!(isa, Isa::Avx512 { .. }) && matches!(detected, Isa::Avx512 { .. }) {
-            // SAFETY: the CPU has what the level stands for: it was detected above.
+        let isa = isa.available();
+        if matches!(isa, Isa::Avx512 { .. }) {
+            // SAFETY: the CPU has what the level stands for: `available` says no more than it has.
             return |table, keys, values| unsafe { x86_64::avx512(table, keys, values) };
         }
-        if isa >= Isa::Avx2 && detected >= Isa::Avx2 {
+        if isa >= Isa::Avx2 {
             // SAFETY: as above.
             return |table, keys, values| unsafe { x86_64::avx2(table, keys, values) };
         }

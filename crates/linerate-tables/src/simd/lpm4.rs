@@ -299,7 +299,7 @@ mod x86 {
 
 /// The kernel for this level.
 fn pick(isa: Isa) -> Kernel {
-    match isa {
+    match isa.available() {
         Isa::Baseline => baseline,
         #[cfg(target_arch = "x86_64")]
         _ => x86::call_v3,

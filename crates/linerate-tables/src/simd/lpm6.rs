@@ -286,7 +286,7 @@ pub(crate) fn span_from(at: u8) -> u8 {
 }
 
 fn pick(isa: Isa) -> Kernel {
-    match isa {
+    match isa.available() {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 { .. } => x86::v4,
         #[cfg(target_arch = "x86_64")]

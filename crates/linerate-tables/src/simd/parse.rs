@@ -18,7 +18,7 @@ pub(crate) type Kernel = fn(&mut [Packet], &mut Parsed, Option<Sum>) -> Mask;
 
 /// The kernel for this level.
 pub(crate) fn pick(isa: Isa) -> Kernel {
-    match isa {
+    match isa.available() {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 { .. } => avx512,
         _ => common::burst,

@@ -163,11 +163,11 @@ fn random_changes_at_every_level() {
 }
 
 #[test]
-#[ignore = "long: millions of changes"]
+#[ignore = "long: 750,000 changes"]
 fn random_changes_for_long() {
     for (seed, isa) in (1000..).zip(Isa::detect().levels()) {
-        random_changes(20_000, 100, isa, seed);
-        random_changes(100_000, 3, isa, seed + 100);
+        random_changes(20_000, 10, isa, seed);
+        random_changes(50_000, 1, isa, seed + 100);
     }
 }
 

@@ -277,7 +277,7 @@ impl<const W: usize> Trees<W> {
     pub(super) fn remove(&mut self, slot: u32, rules: &Rules<W>) {
         let ternary = rules.ternary(slot);
         for at in 0..self.trees.len() {
-            self.remove_below(self.trees[at].root, slot, &ternary);
+            self.remove_below(self.trees[at].root, slot, &ternary, rules);
         }
         self.remove_lane(self.last, slot);
     }
@@ -290,19 +290,19 @@ impl<const W: usize> Trees<W> {
         }
     }
 
-    fn remove_below(&mut self, node: u32, slot: u32, rule: &Ternary) {
+    fn remove_below(&mut self, node: u32, slot: u32, rule: &Ternary, rules: &Rules<W>) {
         let at = self.nodes()[node as usize];
         if at.is_leaf() {
             return self.remove_lane(node, slot);
         }
-        children(&at, rule).for_each(|child| self.remove_below(child, slot, rule));
+        children(&at, rule).for_each(|child| self.remove_below(child, slot, rule, rules));
         if at.mask.count_ones() as usize <= SPLIT_BITS {
-            self.merge(node);
+            self.merge(node, rules);
         }
     }
 
     /// Makes a node a leaf again where all that its children hold fits into one block.
-    fn merge(&mut self, node: u32) {
+    fn merge(&mut self, node: u32, rules: &Rules<W>) {
         let at = self.nodes()[node as usize];
         let children = at.base..at.base + (1 << at.mask.count_ones());
         if children
@@ -312,20 +312,16 @@ impl<const W: usize> Trees<W> {
             return;
         }
         let mut all: Vec<Lane<W>> = Vec::new();
-        for child in children.clone() {
-            // Each child's rules are in order, and so is what is merged.
-            let mut behind = 0;
-            for lane in self.lanes(child) {
-                match all.iter().position(|other| other.rule() == lane.rule()) {
-                    Some(known) => behind = known + 1,
-                    None if all.len() == LANES => return,
-                    None => {
-                        all.insert(behind, lane);
-                        behind += 1;
-                    }
+        for lane in children.clone().flat_map(|child| self.lanes(child)) {
+            if all.iter().all(|other| other.rule() != lane.rule()) {
+                if all.len() == LANES {
+                    return;
                 }
+                all.push(lane);
             }
         }
+        // In order even where no packet could match two of them: rules that come later are placed by it.
+        all.sort_unstable_by_key(|lane| rules.order(lane.rule()));
         self.give_children(&at);
         self.set_empty(node);
         self.set_lanes(node, &all);

@@ -1,7 +1,7 @@
 //! IPv6 routes and the table that lookups read.
 //!
-//! [`Lpm6`] owns both: the routes ([`Rib`], one per VRF), and a [`Tree`] made from them that is small
-//! enough for the caches, which is all that a [`Fib6`] is. Read `simd::lpm6` for how an address is looked up, [`build`] for how the
+//! [`Lpm6`] owns both: the routes ([`Rib`], one per VRF), and a tree made from them that is small
+//! enough for the caches, which is all that a [`Fib6`] is. Read `simd::lpm6` for how an address is looked up, `build.rs` for how the
 //! tree follows the routes, and `docs/adr/0014-lpm6.md` for why it is so.
 
 mod build;

@@ -16,7 +16,7 @@ use crate::error::Error;
 
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct FlowArgs {
-    /// Flows to draw: tcp|udp|sctp|icmp[,src=PREFIX][,dst=PREFIX][,src_port=A-B][,dst_port=A-B][,count=N][,seed=N]
+    /// Flows to draw: `tcp|udp|sctp|icmp[,src=PREFIX][,dst=PREFIX][,src_port=A-B][,dst_port=A-B][,count=N][,seed=N]`
     #[arg(long, value_name = "SPEC", conflicts_with = "pcap")]
     pub(super) flows: Option<String>,
     /// Take the flows of this capture instead

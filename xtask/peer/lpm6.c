@@ -5,7 +5,7 @@
 // the table lacks. Routes are in order of address and length. Next hops are below 2^15, so that every
 // entry size can hold them.
 //
-// Lookups: each of DPDK's functions runs for a share of the time, and the fastest is the answer.
+// Lookups: each of DPDK's functions is tried, then the fastest of them timed, which is the answer.
 
 #include <errno.h>
 #include <stdio.h>

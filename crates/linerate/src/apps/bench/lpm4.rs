@@ -1,6 +1,7 @@
 //! Longest prefix match, IPv4.
 
 use super::growth::{Growth, Point};
+use super::lpm::{ADDRESSES, BATCH, FURTHER, part, time_lookups};
 use super::{Input, Row, Run, Sample};
 use crate::error::Error;
 use linerate_tables::TableError;
@@ -65,27 +66,18 @@ pub(super) const GROWTH: &[Growth] = &[Growth {
 }];
 
 const ROUTES: usize = 1_000_000;
-/// Routes that the table lacks.
-const FURTHER: usize = 10_000;
-const ADDRESSES: usize = 1 << 20;
-const BURST: usize = 64;
-const BATCH: usize = 100;
 /// More than DPDK's entries of one byte hold; as many as a large router has.
 const NEXT_HOPS: u32 = 1000;
 
 type Route = (Prefix4, u32);
 
-/// A full table, and routes that it lacks but could have as well: every so many-th.
+/// A full table, and routes that it lacks but could have as well.
 fn routes(count: usize, further: usize) -> (Vec<Route>, Vec<Route>) {
     let spec = Spec {
         next_hops: NEXT_HOPS,
         ..Spec::new(count + further, 1)
     };
-    let every = (count + further).checked_div(further).unwrap_or(usize::MAX);
-    let all = routes4(&spec).into_iter().enumerate();
-    let (back, stay): (Vec<_>, Vec<_>) = all.partition(|&(index, _)| index % every == every - 1);
-    let plain = |part: Vec<(usize, Route)>| part.into_iter().map(|(_, route)| route).collect();
-    (plain(stay), plain(back))
+    part(routes4(&spec), count, further)
 }
 
 fn fill(routes: &[Route]) -> Result<Lpm4, TableError> {
@@ -96,16 +88,9 @@ fn fill(routes: &[Route]) -> Result<Lpm4, TableError> {
     Ok(table)
 }
 
-/// Lookups in bursts through all addresses, over and over. Returns nanoseconds for each.
-fn time_lookups(run: &Run, fib: &Fib4, addresses: &[u32]) -> f64 {
-    let mut bursts = addresses.chunks_exact(BURST).cycle();
-    let mut hops = [0; BURST];
-    run.time(|| {
-        if let Some(burst) = bursts.next() {
-            fib.lookup_bulk(0, black_box(burst), &mut hops);
-            black_box(&hops);
-        }
-        BURST as u64
+fn time(run: &Run, fib: &Fib4, addresses: &[u32]) -> f64 {
+    time_lookups(run, addresses, |burst, hops| {
+        fib.lookup_bulk(0, burst, hops)
     })
 }
 
@@ -114,7 +99,7 @@ fn lookup(row: &'static str, run: Run, pattern: Pattern) -> Result<Sample, Error
     let table = fill(&routes)?;
     let addresses = destinations(&routes, pattern, ADDRESSES, 2);
     let (pages, memory) = (table.fib().pages(), table.memory());
-    let ns = run.pinned(move |run| time_lookups(run, table.fib(), &addresses))?;
+    let ns = run.pinned(move |run| time(run, table.fib(), &addresses))?;
     Ok(Sample::new(row, ns, "ns", pages)
         .with("routes", routes.len())
         .with("next_hops", NEXT_HOPS)
@@ -160,7 +145,7 @@ fn grow(size: u64, run: Run) -> Result<Point, Error> {
     let table = fill(&routes)?;
     let memory = table.memory();
     let addresses = destinations(&routes, Pattern::Prefixes, ADDRESSES, 2);
-    let ns = run.pinned(move |run| time_lookups(run, table.fib(), &addresses))?;
+    let ns = run.pinned(move |run| time(run, table.fib(), &addresses))?;
     Ok(Point {
         ns,
         bytes_each: memory.total() as f64 / size as f64,

@@ -1,12 +1,12 @@
 //! Longest prefix match, IPv6.
 
 use super::growth::{Growth, Point};
+use super::lpm::{ADDRESSES, BATCH, FURTHER, part, time_lookups};
 use super::{Input, Row, Run, Sample};
 use crate::error::Error;
 use linerate_tables::TableError;
 use linerate_tables::lpm::synth::{Pattern, Spec, destinations, routes6};
 use linerate_tables::lpm::{Lpm6, Lpm6Config, Prefix6};
-use std::hint::black_box;
 use std::path::Path;
 
 pub(super) const ROWS: &[Row] = &[
@@ -65,11 +65,6 @@ pub(super) const GROWTH: &[Growth] = &[Growth {
 }];
 
 const ROUTES: usize = 160_000;
-/// Routes that the table lacks.
-const FURTHER: usize = 10_000;
-const ADDRESSES: usize = 1 << 20;
-const BURST: usize = 64;
-const BATCH: usize = 100;
 
 /// A full table, routes that it lacks, and addresses that it covers.
 struct Work {
@@ -80,16 +75,8 @@ struct Work {
 
 impl Work {
     fn new(routes: usize, further: usize, pattern: Pattern) -> Self {
-        // Every so many-th route is kept back, so that those are like the rest.
-        let every = (routes + further)
-            .checked_div(further)
-            .unwrap_or(usize::MAX);
-        let all = routes6(&Spec::new(routes + further, 1)).into_iter();
-        let (back, stay): (Vec<_>, Vec<_>) = all
-            .enumerate()
-            .partition(|&(index, _)| index % every == every - 1);
-        let [routes, further] =
-            [stay, back].map(|part| part.into_iter().map(|at| at.1).collect::<Vec<_>>());
+        let all = routes6(&Spec::new(routes + further, 1));
+        let (routes, further) = part(all, routes, further);
         Self {
             addresses: destinations(&routes, pattern, ADDRESSES, 2),
             routes,
@@ -110,17 +97,10 @@ fn fill(routes: &[(Prefix6, u32)]) -> Result<Lpm6, TableError> {
     Ok(table)
 }
 
-/// Lookups in bursts through all addresses, over and over. Returns nanoseconds for each.
-fn time_lookups(run: &Run, table: &Lpm6, addresses: &[u128]) -> f64 {
+fn time(run: &Run, table: &Lpm6, addresses: &[u128]) -> f64 {
     let addresses: Vec<[u8; 16]> = addresses.iter().map(|at| at.to_be_bytes()).collect();
-    let mut bursts = addresses.chunks_exact(BURST).cycle();
-    let mut hops = [0; BURST];
-    run.time(|| {
-        if let Some(burst) = bursts.next() {
-            table.fib().lookup_bulk(0, black_box(burst), &mut hops);
-            black_box(&hops);
-        }
-        BURST as u64
+    time_lookups(run, &addresses, |burst, hops| {
+        table.fib().lookup_bulk(0, burst, hops);
     })
 }
 
@@ -128,7 +108,7 @@ fn lookup(row: &'static str, run: Run, pattern: Pattern) -> Result<Sample, Error
     let work = Work::new(ROUTES, FURTHER, pattern);
     let table = fill(&work.routes)?;
     let (memory, pages) = (table.memory(), table.fib().pages());
-    let ns = run.pinned(move |run| time_lookups(run, &table, &work.addresses))?;
+    let ns = run.pinned(move |run| time(run, &table, &work.addresses))?;
     Ok(Sample::new(row, ns, "ns", pages)
         .with("routes", ROUTES)
         .with("table_bytes", memory.tables)
@@ -168,7 +148,7 @@ fn grow(size: u64, run: Run) -> Result<Point, Error> {
     let work = Work::new(size as usize, 0, Pattern::Prefixes);
     let table = fill(&work.routes)?;
     let bytes_each = table.memory().total() as f64 / size as f64;
-    let ns = run.pinned(move |run| time_lookups(run, &table, &work.addresses))?;
+    let ns = run.pinned(move |run| time(run, &table, &work.addresses))?;
     Ok(Point { ns, bytes_each })
 }
 

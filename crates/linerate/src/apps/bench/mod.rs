@@ -11,6 +11,7 @@ mod exact;
 mod flow;
 mod forward;
 mod growth;
+mod lpm;
 mod lpm4;
 mod lpm6;
 mod meter;

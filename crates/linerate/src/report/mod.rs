@@ -1,6 +1,7 @@
 //! What commands print: aligned tables for people, JSON for programs, and the facts about the
 //! machine that every report carries.
 
+pub(crate) mod bench;
 pub(crate) mod chart;
 pub(crate) mod html;
 mod lcores;

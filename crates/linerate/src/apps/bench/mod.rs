@@ -7,6 +7,7 @@
 
 mod acl;
 mod balance;
+mod device;
 mod exact;
 mod flow;
 mod forward;
@@ -15,6 +16,7 @@ mod lpm;
 mod lpm4;
 mod lpm6;
 mod meter;
+mod method;
 mod parse;
 mod pool;
 mod probe;

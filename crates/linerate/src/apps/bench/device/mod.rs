@@ -1,0 +1,1 @@
+//! Devices under test: set up, started, taken down.

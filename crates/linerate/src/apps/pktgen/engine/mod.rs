@@ -1,0 +1,12 @@
+//! What runs on lcores: [`Sender`]s that keep a schedule, [`Receiver`]s that check, and the
+//! [`Engine`], one lcore's loop over both.
+//!
+//! Counters have one writer, the lcore, and are read by the session at any time.
+
+mod lcore;
+mod receiver;
+mod sender;
+
+pub(crate) use lcore::{Engine, EngineHandle, EngineStats};
+pub(crate) use receiver::{Receiver, ReceiverStats, StreamReceived};
+pub(crate) use sender::{Lane, Sender, SenderStats, StreamSent};

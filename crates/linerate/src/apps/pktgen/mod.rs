@@ -1,0 +1,16 @@
+//! `linerate pktgen`: the traffic generator.
+//!
+//! [`stream`] says what a frame looks like and writes it, [`engine`] sends and checks on lcores,
+//! [`session`] owns ports and lcores and takes [`snapshot`]s, [`control`] is the command table and the JSON
+//! interface that the screen ([`crate::tui`]) and scripts use.
+
+mod control;
+mod engine;
+mod session;
+mod signature;
+mod snapshot;
+mod stream;
+mod units;
+
+pub(crate) use control::{Args, run};
+pub(crate) use snapshot::*;

@@ -1,0 +1,1 @@
+//! The terminal screen of `linerate pktgen`: a client of its JSON interface.

@@ -7,6 +7,6 @@ mod lcore;
 mod receiver;
 mod sender;
 
-pub(crate) use lcore::{Engine, EngineHandle, EngineStats};
+pub(crate) use lcore::{Answer, Engine, EngineHandle, Load};
 pub(crate) use receiver::{Receiver, ReceiverStats, StreamReceived};
 pub(crate) use sender::{Lane, Sender, SenderStats, StreamSent};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use linerate_core::env::Clock;
 use linerate_core::packet::{Burst, PoolCache};
-use linerate_core::port::{Counter, RxQueue};
+use linerate_core::port::{Counter, RxQueue, SleepOn};
 use linerate_core::run::Histogram;
 
 use crate::apps::pktgen::signature::Label;
@@ -63,6 +63,11 @@ impl Receiver {
             clock,
             stats: Arc::new(stats),
         }
+    }
+
+    /// What an idle lcore may sleep on until frames come.
+    pub(crate) fn sleep_on(&mut self) -> SleepOn {
+        self.rx.sleep_on()
     }
 
     /// Receives one burst and checks it; returns how many frames came.

@@ -1,0 +1,510 @@
+//! What a session is told to do: start, stop, clear, wait; change streams and ports while they run.
+
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use linerate_core::env::Clock;
+use linerate_core::port::Link;
+
+use super::sample::Sample;
+use super::streams::{self, Load, OpenStream, Shard};
+use super::{Activity, Member, PortAsked, Session};
+use crate::apps::pktgen::engine::{Engine, Lane, StreamSent};
+use crate::apps::pktgen::stream::StreamSpec;
+use crate::apps::pktgen::units::parse_speed;
+use crate::error::Error;
+
+/// Time from a start to the first frame: all lcores learn of it before.
+const LEAD_NS: u64 = 2_000_000;
+/// How often a wait looks.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Where the achieved rate is measured from, and what it was when last looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    pub(super) from: u64,
+    pub(super) until: u64,
+    pub(super) packets: u64,
+    pub(super) error_ppm: Option<f64>,
+}
+
+impl Session {
+    /// Begins to send on `ports` (none named: on all that have streams), all at the same tick; for
+    /// `duration`, or until stopped.
+    ///
+    /// # Errors
+    /// A port that is not there or has nothing to send.
+    pub(crate) fn start(&mut self, ports: &[u16], duration: Option<Duration>) -> Result<(), Error> {
+        let has_streams = |port: u16| {
+            let mut streams = self.streams.iter();
+            streams.any(|stream| stream.port == port && stream.enabled)
+        };
+        let ports: Vec<u16> = match ports {
+            [] => (0..self.port_count())
+                .filter(|&port| has_streams(port))
+                .collect(),
+            named => named.to_vec(),
+        };
+        for &port in &ports {
+            self.check_port(port)?;
+            if !has_streams(port) {
+                return Err(nothing_to_send(&format!(
+                    "port {port} has no enabled stream"
+                )));
+            }
+        }
+        if ports.is_empty() {
+            return Err(nothing_to_send("no port has an enabled stream"));
+        }
+        self.watch_links();
+        // Up and at the messages before the clock is set.
+        self.ask_all(|_| |_: &mut Engine| ());
+        let at = self.clock.now() + self.clock.ticks(LEAD_NS);
+        let until = duration.map_or(u64::MAX, |time| {
+            at.saturating_add(
+                self.clock
+                    .ticks(time.as_nanos().min(u64::MAX.into()) as u64),
+            )
+        });
+        let places = self.senders_of(&ports);
+        self.ask_all(|lcore| {
+            let mine = places[lcore].clone();
+            move |engine: &mut Engine| {
+                mine.iter()
+                    .for_each(|&sender| engine.senders[sender].start(at, until));
+            }
+        });
+        for &port in &ports {
+            let packets = self.sent_by(port);
+            let state = &mut self.ports[usize::from(port)];
+            state.activity = Activity::Sending { at, until };
+            state.pace = Some(Pace {
+                from: at,
+                until,
+                packets,
+                error_ppm: None,
+            });
+        }
+        let time = duration.map_or("until stopped".into(), |time| format!("for {time:?}"));
+        self.log
+            .add(format!("started ports {} {time}", list(&ports)));
+        Ok(())
+    }
+
+    /// Ends sending on `ports`; none named: on all.
+    pub(crate) fn stop(&mut self, ports: &[u16]) {
+        let all: Vec<u16> = (0..self.port_count()).collect();
+        let ports = if ports.is_empty() { &all } else { ports };
+        let places = self.senders_of(ports);
+        self.ask_all(|lcore| {
+            let mine = places[lcore].clone();
+            move |engine: &mut Engine| {
+                mine.iter()
+                    .for_each(|&sender| engine.senders[sender].stop());
+            }
+        });
+        self.read_lcores();
+        self.measure_paces();
+        let now = self.clock.now();
+        let mut stopped = Vec::new();
+        for &port in ports {
+            if let Some(state) = self.ports.get_mut(usize::from(port))
+                && matches!(state.activity, Activity::Sending { .. })
+            {
+                state.activity = Activity::Idle;
+                state.quiet_since = now;
+                stopped.push(port);
+            }
+        }
+        if !stopped.is_empty() {
+            self.log.add(format!("stopped ports {}", list(&stopped)));
+        }
+    }
+
+    /// Begins a new epoch: all counts of later snapshots are from here on.
+    pub(crate) fn clear(&mut self) {
+        self.read_lcores();
+        self.ask_all(|_| |engine: &mut Engine| engine.load = Default::default());
+        self.epoch += 1;
+        self.cleared_at = self.clock.now();
+        self.meter = super::Meter::new(self.clock.hz(), self.cleared_at);
+        self.invalid.clear();
+        for member in &mut self.lcores {
+            member.base = member.last.clone();
+        }
+        for (state, open) in self.ports.iter_mut().zip(&self.rig.ports) {
+            state.base = open.port.stats();
+        }
+    }
+
+    /// Whether any port still has something to send.
+    pub(crate) fn is_sending(&mut self) -> bool {
+        self.watch_links();
+        self.read_done();
+        self.ports
+            .iter()
+            .any(|port| matches!(port.activity, Activity::Sending { .. }))
+    }
+
+    /// Waits until all ports have sent what was asked for, at most `longest`; false where time is up, or
+    /// `interrupted` says so.
+    pub(crate) fn wait_done(
+        &mut self,
+        longest: Duration,
+        mut interrupted: impl FnMut() -> bool,
+    ) -> bool {
+        let deadline = Instant::now() + longest;
+        while self.is_sending() {
+            if Instant::now() >= deadline || interrupted() {
+                return false;
+            }
+            sleep(LOOK);
+        }
+        true
+    }
+
+    /// Waits for frames that are under way: until as many test frames have come as were sent, or none
+    /// came for `quiet`; at most `longest`. False where time was up while frames still came.
+    pub(crate) fn drain(&mut self, quiet: Duration, longest: Duration) -> bool {
+        let deadline = Instant::now() + longest;
+        let (mut received, mut since) = (0, Instant::now());
+        loop {
+            self.read_lcores();
+            let (sent, came, unique) = self.test_frames();
+            if unique >= sent {
+                return true;
+            }
+            let now = Instant::now();
+            if came != received {
+                (received, since) = (came, now);
+            } else if now - since >= quiet {
+                return true;
+            }
+            if now >= deadline {
+                return false;
+            }
+            sleep(LOOK);
+        }
+    }
+
+    /// Adds a stream, enabled; its frames go out with the next start, or at once where its port sends.
+    /// Returns its number.
+    ///
+    /// # Errors
+    /// What is wrong with it; then nothing has changed.
+    pub(crate) fn add_stream(&mut self, spec: StreamSpec) -> Result<u16, Error> {
+        let port = self.port_by_name(spec.port.as_deref().unwrap_or("0"))?;
+        let (id, Some(next_id)) = (self.next_id, self.next_id.checked_add(1)) else {
+            return Err(too_many_streams());
+        };
+        let of_port = self
+            .streams
+            .iter()
+            .filter(|stream| stream.port == port)
+            .count();
+        let tx_queues = self.ports[usize::from(port)].senders.len() as u16;
+        let queues = streams::queues_of(of_port, of_port + 1, tx_queues);
+        let Some(next_wire) = self.next_wire.checked_add(queues.len() as u16) else {
+            return Err(too_many_streams());
+        };
+        let macs = self.macs(port);
+        let limits = self.limits(port);
+        let mut shards = Vec::new();
+        let mut compiled = Vec::new();
+        for (wire, queue) in (self.next_wire..).zip(queues) {
+            compiled.push(streams::compile(&spec, wire, macs, self.seed, &limits)?);
+            shards.push(Shard {
+                wire,
+                queue,
+                sent: Arc::<StreamSent>::default(),
+            });
+        }
+        self.streams.push(OpenStream {
+            id,
+            port,
+            enabled: true,
+            template: compiled[0].view(),
+            mean_frame_bytes: compiled[0].mean_frame_bytes(),
+            spec,
+            shards,
+        });
+        let loads = self.loads(port).inspect_err(|_| {
+            self.streams.pop();
+        });
+        let load = loads?.pop().expect("the stream is one of the port's");
+        (self.next_id, self.next_wire) = (next_id, next_wire);
+        let stream = self.streams.last().expect("it was just added");
+        let parts = stream.shards.len();
+        for (index, (shard, compiled)) in stream.shards.iter().zip(compiled).enumerate() {
+            let Load { pps, count } = load.part(index, parts);
+            let lane = Lane::new(compiled, pps, count, shard.sent.clone());
+            let (lcore, sender) = self.ports[usize::from(port)].senders[usize::from(shard.queue)];
+            let member = &mut self.lcores[lcore];
+            Arc::make_mut(&mut member.books)
+                .sent
+                .push((shard.wire, shard.sent.clone()));
+            member
+                .handle
+                .call(move |engine| engine.senders[sender].lanes.push(lane));
+        }
+        Ok(id)
+    }
+
+    /// The loads of a port's enabled streams, in order; notes what is asked in all.
+    fn loads(&mut self, port: u16) -> Result<Vec<Load>, Error> {
+        let limits = self.limits(port);
+        let streams: Vec<&OpenStream> = self
+            .streams
+            .iter()
+            .filter(|stream| stream.port == port && stream.enabled)
+            .collect();
+        let state = &mut self.ports[usize::from(port)];
+        let loads = streams::loads(&state.asked, &limits, &streams)?;
+        let all: Option<f64> = loads.iter().map(|load| load.pps).sum();
+        state.asked_pps = all.unwrap_or(0.0);
+        let all: Option<u64> = loads.iter().map(|load| load.count).sum();
+        state.count = all.unwrap_or(0);
+        Ok(loads)
+    }
+
+    /// The port of that number or name.
+    ///
+    /// # Errors
+    /// Where there is none; near names are offered.
+    pub(crate) fn port_by_name(&self, text: &str) -> Result<u16, Error> {
+        if let Ok(number) = text.parse::<u16>() {
+            return self.check_port(number).map(|()| number);
+        }
+        let named = self.rig.ports.iter().position(|open| open.name == text);
+        if let Some(number) = named {
+            return Ok(number as u16);
+        }
+        let names = self.rig.ports.iter().map(|open| &open.name);
+        let near = names
+            .filter(|name| strsim::jaro_winkler(name, text) > 0.7)
+            .map(|name| format!("`{name}`"))
+            .collect::<Vec<_>>();
+        Err(Error::Usage {
+            problem: format!("there is no port `{text}`"),
+            fix: match near.as_slice() {
+                [] => format!("ports are 0-{}, or their names", self.port_count() - 1),
+                near => format!("did you mean {}?", near.join(", ")),
+            },
+        })
+    }
+
+    fn check_port(&self, port: u16) -> Result<(), Error> {
+        if port < self.port_count() {
+            return Ok(());
+        }
+        Err(Error::Usage {
+            problem: format!("there is no port {port}"),
+            fix: format!("ports are 0-{}", self.port_count() - 1),
+        })
+    }
+
+    /// For each lcore its senders of these ports.
+    fn senders_of(&self, ports: &[u16]) -> Vec<Vec<usize>> {
+        let mut places = vec![Vec::new(); self.lcores.len()];
+        for &port in ports {
+            let senders = self.ports.get(usize::from(port)).map(|port| &port.senders);
+            for &(lcore, sender) in senders.into_iter().flatten() {
+                places[lcore].push(sender);
+            }
+        }
+        places
+    }
+
+    /// Has each lcore run what `work` makes for it, all at about the same time, and waits for the
+    /// answers. An lcore that has died makes the run invalid.
+    fn ask_all<R, W>(&mut self, mut work: impl FnMut(usize) -> W) -> Vec<Option<R>>
+    where
+        R: Send + 'static,
+        W: FnOnce(&mut Engine) -> R + Send + 'static,
+    {
+        let asked: Vec<_> = (0..)
+            .zip(&self.lcores)
+            .map(|(lcore, member)| member.handle.ask(work(lcore)))
+            .collect();
+        let answers: Vec<_> = asked.into_iter().map(|answer| answer.wait()).collect();
+        for (lcore, _) in answers
+            .iter()
+            .enumerate()
+            .filter(|(_, answer)| answer.is_none())
+        {
+            let name = &self.map.lcores[lcore].name;
+            self.spoil(format!(
+                "lcore {name} has died: what it polls is out of work"
+            ));
+        }
+        answers
+    }
+
+    /// Reads all lcores' counters, each between two of its turns.
+    pub(super) fn read_lcores(&mut self) {
+        let clock = self.clock;
+        let books: Vec<_> = self
+            .lcores
+            .iter()
+            .map(|member| member.books.clone())
+            .collect();
+        let samples = self.ask_all(|lcore| {
+            let books = books[lcore].clone();
+            move |engine: &mut Engine| books.read(engine, clock)
+        });
+        for (member, sample) in self.lcores.iter_mut().zip(samples) {
+            member.take(sample, clock);
+        }
+    }
+
+    /// Notes which ports have sent all.
+    pub(super) fn read_done(&mut self) {
+        let now = self.clock.now();
+        let mut done = Vec::new();
+        for (number, port) in (0u16..).zip(&mut self.ports) {
+            let Activity::Sending { at, .. } = port.activity else {
+                continue;
+            };
+            let finished = |&(lcore, sender): &(usize, usize)| {
+                self.lcores[lcore].books.senders[sender].done.read() == 1
+            };
+            if now > at && port.senders.iter().all(finished) {
+                port.activity = Activity::Done;
+                port.quiet_since = now;
+                done.push(number);
+            }
+        }
+        if !done.is_empty() {
+            self.log.add(format!("ports {} have sent all", list(&done)));
+        }
+    }
+
+    /// Notes links that went down or came up; one that goes while its port sends spoils the run.
+    pub(super) fn watch_links(&mut self) {
+        let mut events = Vec::new();
+        for (number, (state, open)) in self.ports.iter_mut().zip(&self.rig.ports).enumerate() {
+            let down = match open.port.link() {
+                Link::Up => None,
+                Link::Down(reason) => Some(reason),
+            };
+            if down == state.down {
+                continue;
+            }
+            let sending = matches!(state.activity, Activity::Sending { .. });
+            let text = match &down {
+                None => format!("port {number} ({}): link is up", open.name),
+                Some(reason) => format!("port {number} ({}): link is down: {reason}", open.name),
+            };
+            events.push((text, sending));
+            state.down = down;
+        }
+        for (text, sending) in events {
+            match sending {
+                true => self.spoil(text),
+                false => self.log.add(text),
+            }
+        }
+    }
+
+    /// The run says nothing of the device any more, and why.
+    fn spoil(&mut self, reason: String) {
+        if !self.invalid.contains(&reason) {
+            self.log.add(format!("run invalid: {reason}"));
+            self.invalid.push(reason);
+        }
+    }
+
+    /// Why the counts since `clear` say nothing of the device; empty where they do.
+    pub(crate) fn invalid(&self) -> &[String] {
+        &self.invalid
+    }
+
+    fn sent_by(&self, port: u16) -> u64 {
+        let senders = &self.ports[usize::from(port)].senders;
+        let sent = |&(lcore, sender): &(usize, usize)| {
+            self.lcores[lcore].books.senders[sender].packets.read()
+        };
+        senders.iter().map(sent).sum()
+    }
+
+    /// Sets one key of a port: `speed`, `rate`, `count`.
+    ///
+    /// # Errors
+    /// An unknown key, a value that makes no sense, or an impossible rate; then nothing has changed.
+    pub(crate) fn set_port(&mut self, port: u16, key: &str, value: &str) -> Result<(), Error> {
+        self.check_port(port)?;
+        let bad = |problem: String| Error::Usage {
+            problem,
+            fix: format!("set {port} {key} VALUE"),
+        };
+        let before = self.ports[usize::from(port)].asked.clone();
+        let asked: &mut PortAsked = &mut self.ports[usize::from(port)].asked;
+        match key {
+            "speed" => asked.speed_bps = Some(parse_speed(value).map_err(bad)?),
+            "rate" => asked.rate = Some(value.parse().map_err(bad)?),
+            "count" => {
+                let number = value.parse();
+                asked.count = Some(number.map_err(|_| bad(format!("`{value}` is no count")))?);
+            }
+            _ => return Err(bad(format!("a port has no key `{key}`"))),
+        }
+        self.apply_loads(port).inspect_err(|_| {
+            self.ports[usize::from(port)].asked = before;
+        })
+    }
+
+    /// Tells the senders of a port how fast and how much each of its streams is to go now.
+    fn apply_loads(&mut self, port: u16) -> Result<(), Error> {
+        let loads = self.loads(port)?;
+        let streams = self
+            .streams
+            .iter()
+            .filter(|stream| stream.port == port && stream.enabled);
+        for (stream, load) in streams.zip(loads) {
+            for (index, shard) in stream.shards.iter().enumerate() {
+                let Load { pps, count } = load.part(index, stream.shards.len());
+                let wire = shard.wire;
+                let (lcore, sender) =
+                    self.ports[usize::from(port)].senders[usize::from(shard.queue)];
+                self.lcores[lcore].handle.call(move |engine| {
+                    let mut lanes = engine.senders[sender].lanes.iter_mut();
+                    if let Some(lane) = lanes.find(|lane| lane.stream.id() == wire) {
+                        (lane.pps, lane.count) = (pps, count);
+                    }
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Member {
+    /// A new reading; where the lcore has died, what can still be read.
+    fn take(&mut self, sample: Option<Sample>, clock: Clock) {
+        if let Some(sample) = sample {
+            self.last = sample;
+        } else {
+            self.last.at = clock.now();
+        }
+    }
+}
+
+fn list(ports: &[u16]) -> String {
+    let list: linerate_core::env::CpuList = ports.iter().map(|&port| port.into()).collect();
+    list.to_string()
+}
+
+fn nothing_to_send(problem: &str) -> Error {
+    Error::Usage {
+        problem: problem.into(),
+        fix: "add a stream: `--stream \"port=0 size=64 rate=1Mpps\"`".into(),
+    }
+}
+
+fn too_many_streams() -> Error {
+    Error::Usage {
+        problem: "65536 streams, over all that this session ever had".into(),
+        fix: "begin a new session".into(),
+    }
+}

@@ -5,11 +5,11 @@
 //! interface that the screen ([`crate::tui`]) and scripts use.
 
 mod control;
-mod engine;
+pub(crate) mod engine;
 mod session;
 mod signature;
 mod snapshot;
-mod stream;
+pub(crate) mod stream;
 mod units;
 
 pub(crate) use control::{Args, run};

@@ -12,5 +12,5 @@ mod snapshot;
 pub(crate) mod stream;
 mod units;
 
-pub(crate) use control::{Args, run};
+pub(crate) use control::*;
 pub(crate) use snapshot::*;

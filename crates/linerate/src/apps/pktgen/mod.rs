@@ -10,7 +10,7 @@ mod session;
 mod signature;
 mod snapshot;
 mod stream;
-mod units;
+pub(crate) mod units;
 
 pub(crate) use control::{Args, run};
 pub(crate) use snapshot::*;

@@ -95,13 +95,13 @@ pub(crate) struct Rig {
 impl Rig {
     /// Opens ports given as name and specification. The first that fails closes the others.
     pub(crate) fn open(specs: &[(Option<String>, String)], clock: Clock) -> Result<Self, Error> {
-        Self::open_with(specs, &mut Drivers::new(), clock)
+        Self::open_among(&mut Drivers::new(), specs, clock)
     }
 
-    /// As [`Rig::open`], through `drivers` of the caller, who may own the other ends of rings.
-    pub(crate) fn open_with(
-        specs: &[(Option<String>, String)],
+    /// As [`Rig::open`], with `drivers` that know the other ends of its rings.
+    pub(crate) fn open_among(
         drivers: &mut Drivers,
+        specs: &[(Option<String>, String)],
         clock: Clock,
     ) -> Result<Self, Error> {
         let mut ports = Vec::with_capacity(specs.len());

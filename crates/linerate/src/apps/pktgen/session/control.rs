@@ -10,7 +10,7 @@ use linerate_core::port::Link;
 use super::sample::Sample;
 use super::streams::{self, Load, OpenStream, Shard};
 use super::{Activity, Member, PortAsked, Session};
-use crate::apps::pktgen::engine::{Engine, Lane, StreamSent};
+use crate::apps::pktgen::engine::{Books, Boundaries, Engine, Lane, StreamSent};
 use crate::apps::pktgen::stream::StreamSpec;
 use crate::apps::pktgen::units::parse_speed;
 use crate::error::Error;
@@ -122,20 +122,84 @@ impl Session {
         }
     }
 
-    /// Begins a new epoch: all counts of later snapshots are from here on.
+    /// Begins a new epoch: all counts of later snapshots are from here on. A frame that is under way counts
+    /// neither as sent nor as received.
     pub(crate) fn clear(&mut self) {
-        self.read_lcores();
-        self.ask_all(|_| |engine: &mut Engine| engine.load = Default::default());
+        self.install_books(self.boundaries.clone(), false);
+        // Each sender says with which numbers its streams begin, between two frames, and at the same
+        // moment what it has counted so far.
+        let boundaries = self.boundaries.clone();
+        let clock = self.clock;
+        let books: Vec<_> = self
+            .lcores
+            .iter()
+            .map(|member| member.books.clone())
+            .collect();
+        let samples = self.ask_all(|lcore| {
+            let (books, boundaries) = (books[lcore].clone(), boundaries.clone());
+            move |engine: &mut Engine| {
+                for (wire, sent) in &books.sent {
+                    boundaries.begin(*wire, sent.packets.read());
+                }
+                engine.load = Default::default();
+                books.read(engine, clock)
+            }
+        });
         self.epoch += 1;
         self.cleared_at = self.clock.now();
         self.meter = super::Meter::new(self.clock.hz(), self.cleared_at);
         self.invalid.clear();
-        for member in &mut self.lcores {
+        for (member, sample) in self.lcores.iter_mut().zip(samples) {
+            member.take(sample, clock);
             member.base = member.last.clone();
+            let departures = member.books.senders.iter();
+            member.departures = departures
+                .map(|stats| stats.departure_error.snapshot())
+                .collect();
         }
         for (state, open) in self.ports.iter_mut().zip(&self.rig.ports) {
             state.base = open.port.stats();
+            if let Some(pace) = &mut state.pace {
+                let base = |&(lcore, sender): &(usize, usize)| {
+                    self.lcores[lcore]
+                        .base
+                        .senders
+                        .get(sender)
+                        .map_or(0, |sent| sent.packets)
+                };
+                pace.packets = state.senders.iter().map(base).sum();
+                pace.from = pace.from.max(self.cleared_at);
+            }
         }
+    }
+
+    /// Has all receivers go on with fresh books; the counts of the old ones stay where `keeps` says so.
+    fn install_books(&mut self, boundaries: Arc<Boundaries>, keeps: bool) {
+        let mut fresh: Vec<Vec<Books>> = Vec::new();
+        for member in &mut self.lcores {
+            let books = Arc::make_mut(&mut member.books);
+            let mut made = Vec::new();
+            for stats in &mut books.receivers {
+                let new = Books::new(boundaries.clone());
+                if !keeps {
+                    stats.clear();
+                }
+                stats.push(new.stats.clone());
+                made.push(new);
+            }
+            fresh.push(made);
+        }
+        let old = self.ask_all(|lcore| {
+            let fresh = std::mem::take(&mut fresh[lcore]);
+            move |engine: &mut Engine| -> Vec<Books> {
+                let both = engine.receivers.iter_mut().zip(fresh);
+                both.map(|(receiver, books)| receiver.install(books))
+                    .collect()
+            }
+        });
+        // Freed here, not on the lcores.
+        drop(old);
+        self.boundaries = boundaries;
     }
 
     /// Whether any port still has something to send.
@@ -234,6 +298,10 @@ impl Session {
         });
         let load = loads?.pop().expect("the stream is one of the port's");
         (self.next_id, self.next_wire) = (next_id, next_wire);
+        if usize::from(next_wire) > self.boundaries.streams() {
+            let grown = self.boundaries.grown(super::room_for(next_wire.into()));
+            self.install_books(Arc::new(grown), true);
+        }
         let stream = self.streams.last().expect("it was just added");
         let parts = stream.shards.len();
         for (index, (shard, compiled)) in stream.shards.iter().zip(compiled).enumerate() {

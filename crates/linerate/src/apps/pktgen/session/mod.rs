@@ -22,11 +22,12 @@ use linerate_core::env::{
     Clock, Lcore, LcoreHandle, Plan, PortPlace, Role, Topology, allowed_cpus,
 };
 use linerate_core::packet::{PoolCache, Pools};
-use linerate_core::port::PortConfig;
+use linerate_core::port::{PortConfig, PortStats, Queues};
+use linerate_core::run::HistogramSnapshot;
 use linerate_drivers::Drivers;
 use linerate_wire::ethernet::MacAddr;
 
-use super::engine::{Engine, EngineHandle, Receiver, Sender};
+use super::engine::{Books as ReceiverBooks, Boundaries, Engine, EngineHandle, Receiver, Sender};
 use super::snapshot::Snapshot;
 use super::units::FCS_BYTES;
 use crate::apps::runtime::Rig;
@@ -53,6 +54,9 @@ pub(crate) struct Session {
     map: Map,
     ports: Vec<PortState>,
     streams: Vec<OpenStream>,
+    /// With which sequence number the counting of each number on the wire begins; receivers have room for
+    /// as many.
+    boundaries: Arc<Boundaries>,
     lcores: Vec<Member>,
     meter: Meter,
     log: Log,
@@ -76,7 +80,7 @@ struct PortState {
     /// The asked rate's counts when sending began: what is achieved is measured from there.
     pace: Option<control::Pace>,
     /// Driver's drops at the last `clear`.
-    base: linerate_core::port::PortStats,
+    base: PortStats,
     /// Frames a second over its streams; 0 for as many as go.
     asked_pps: f64,
     /// Frames in all over its streams; 0 for ever.
@@ -106,6 +110,7 @@ struct Member {
     books: Arc<Books>,
     /// At the last `clear`.
     base: Sample,
+    departures: Vec<HistogramSnapshot>,
     /// The last that was heard of it.
     last: Sample,
 }
@@ -133,7 +138,7 @@ impl Session {
             .iter()
             .map(|asked| (asked.name.clone(), asked.spec.clone()))
             .collect();
-        let mut rig = Rig::open_with(&specs, drivers, clock)?;
+        let mut rig = Rig::open_among(drivers, &specs, clock)?;
         let map = choose_map(&config, &rig)?;
         let configs: Vec<PortConfig> = (0..rig.ports.len() as u16)
             .map(|index| {
@@ -161,6 +166,7 @@ impl Session {
             map,
             ports: config.ports.into_iter().map(PortState::new).collect(),
             streams: Vec::new(),
+            boundaries: Arc::new(Boundaries::new(room_for(config.streams.len()))),
             lcores: Vec::new(),
             meter: Meter::new(clock.hz(), now),
             log: Log::new(),
@@ -171,7 +177,7 @@ impl Session {
             invalid: Vec::new(),
         };
         // From here on dropping the session takes down what is there.
-        session.spawn(queues, config.streams.len() * 4 + 64)?;
+        session.spawn(queues)?;
         for spec in config.streams {
             session.add_stream(spec)?;
         }
@@ -183,11 +189,7 @@ impl Session {
     }
 
     /// Makes the lcores, gives them their queues, and starts them.
-    fn spawn(
-        &mut self,
-        queues: Vec<linerate_core::port::Queues>,
-        streams: usize,
-    ) -> Result<(), Error> {
+    fn spawn(&mut self, queues: Vec<Queues>) -> Result<(), Error> {
         let mut rx: Vec<_> = Vec::new();
         let mut tx: Vec<_> = Vec::new();
         for queues in queues {
@@ -212,8 +214,9 @@ impl Session {
             for &(port, queue) in &share.rx {
                 let taken = rx[usize::from(port)][usize::from(queue)].take();
                 let queue = taken.expect("the map gives each queue to one lcore");
-                let receiver = Receiver::new(queue, streams, self.clock);
-                books.receivers.push(receiver.stats.clone());
+                let fresh = ReceiverBooks::new(self.boundaries.clone());
+                books.receivers.push(vec![fresh.stats.clone()]);
+                let receiver = Receiver::new(queue, fresh, self.clock);
                 engine.receivers.push(receiver);
             }
             let thread = Lcore::spawn(&share.name, share.cpu, move || engine.run())?;
@@ -222,6 +225,7 @@ impl Session {
                 thread: Some(thread),
                 books: Arc::new(books),
                 base: Sample::default(),
+                departures: Vec::new(),
                 last: Sample::default(),
             });
         }
@@ -311,6 +315,11 @@ impl Drop for Session {
     }
 }
 
+/// How many streams' books to make for so many: growing them is rare.
+fn room_for(streams: usize) -> usize {
+    streams.next_power_of_two().clamp(64, 1 << 16)
+}
+
 impl PortState {
     fn new(asked: PortAsked) -> Self {
         Self {
@@ -320,7 +329,7 @@ impl PortState {
             activity: Activity::Idle,
             down: None,
             pace: None,
-            base: linerate_core::port::PortStats::default(),
+            base: PortStats::default(),
             asked_pps: 0.0,
             count: 0,
             quiet_since: 0,

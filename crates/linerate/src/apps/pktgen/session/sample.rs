@@ -5,7 +5,9 @@ use std::sync::Arc;
 use linerate_core::env::Clock;
 use linerate_core::packet::Pool;
 
-use crate::apps::pktgen::engine::{Engine, Load, ReceiverStats, SenderStats, StreamSent};
+use crate::apps::pktgen::engine::{
+    Engine, Load, Receiver, ReceiverStats, SenderStats, StreamReceived, StreamSent,
+};
 
 /// The counters that an lcore writes.
 #[derive(Clone)]
@@ -15,7 +17,9 @@ pub(super) struct Books {
     pub(super) senders: Vec<Arc<SenderStats>>,
     /// By the number on the wire.
     pub(super) sent: Vec<(u16, Arc<StreamSent>)>,
-    pub(super) receivers: Vec<Arc<ReceiverStats>>,
+    /// For each receiver its counters since `clear`: those that are written now, and before them such as
+    /// had room for fewer streams.
+    pub(super) receivers: Vec<Vec<Arc<ReceiverStats>>>,
 }
 
 /// What they said.
@@ -62,15 +66,7 @@ pub(super) struct ReceiverCount {
     pub(super) foreign: u64,
     pub(super) busy_ticks: u64,
     /// By the number on the wire.
-    pub(super) streams: Vec<ReceivedCount>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ReceivedCount {
-    pub(super) packets: u64,
-    pub(super) next: u64,
-    pub(super) reordered: u64,
-    pub(super) duplicates: u64,
+    pub(super) streams: Vec<StreamReceived>,
 }
 
 impl Books {
@@ -85,7 +81,8 @@ impl Books {
     }
 
     /// Reads all counters; on the lcore that writes them.
-    pub(super) fn read(&self, engine: &Engine, clock: Clock) -> Sample {
+    pub(super) fn read(&self, engine: &mut Engine, clock: Clock) -> Sample {
+        engine.receivers.iter_mut().for_each(Receiver::follow);
         Sample {
             at: clock.now(),
             load: engine.load,
@@ -121,26 +118,29 @@ fn sent(stats: &StreamSent) -> SentCount {
     }
 }
 
-fn receiver(stats: &ReceiverStats) -> ReceiverCount {
-    let streams = stats.streams.iter().map(|stream| ReceivedCount {
-        packets: stream.packets.read(),
-        next: stream.next.read(),
-        reordered: stream.reordered.read(),
-        duplicates: stream.duplicates.read(),
-    });
-    ReceiverCount {
-        packets: stats.packets.read(),
-        bytes: stats.bytes.read(),
-        broadcast: stats.broadcast.read(),
-        multicast: stats.multicast.read(),
-        sizes: std::array::from_fn(|class| stats.sizes[class].read()),
-        runts: stats.runts.read(),
-        arp: stats.arp.read(),
-        icmp: stats.icmp.read(),
-        foreign: stats.foreign.read(),
-        busy_ticks: stats.busy_ticks.read(),
-        streams: streams.collect(),
+fn receiver(all: &[Arc<ReceiverStats>]) -> ReceiverCount {
+    let mut sum = ReceiverCount::default();
+    for stats in all {
+        sum.packets += stats.packets.read();
+        sum.bytes += stats.bytes.read();
+        sum.broadcast += stats.broadcast.read();
+        sum.multicast += stats.multicast.read();
+        for (sum, class) in sum.sizes.iter_mut().zip(&stats.sizes) {
+            *sum += class.read();
+        }
+        sum.runts += stats.runts.read();
+        sum.arp += stats.arp.read();
+        sum.icmp += stats.icmp.read();
+        sum.foreign += stats.foreign.read();
+        sum.busy_ticks += stats.busy_ticks.read();
+        let streams = stats.streams();
+        sum.streams
+            .resize(sum.streams.len().max(streams), StreamReceived::default());
+        for (wire, sum) in (0..).zip(&mut sum.streams[..streams]) {
+            sum.merge(&stats.stream(wire));
+        }
     }
+    sum
 }
 
 impl Sample {

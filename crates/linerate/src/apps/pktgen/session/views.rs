@@ -6,9 +6,10 @@ use linerate_core::env::{Clock, ClockSource};
 use linerate_core::run::HistogramSnapshot;
 
 use super::rates::{Count, Series};
-use super::sample::{ReceivedCount, Sample, SenderCount, SentCount};
+use super::sample::{Sample, SenderCount, SentCount};
 use super::streams::OpenStream;
 use super::{Activity, PortState, Session};
+use crate::apps::pktgen::engine::StreamReceived;
 use crate::apps::pktgen::snapshot::{
     Latency, LcoreView, PortView, QueueView, Snapshot, Spread, StreamView, Tally, VERSION,
 };
@@ -75,9 +76,9 @@ impl Session {
         let sent = counts.sent.values().map(|sent| sent.packets).sum();
         let (mut received, mut unique) = (0, 0);
         for stream in &self.streams {
-            let came = counts.received(stream, |_| true);
-            received += came.packets;
-            unique += came.packets - came.duplicates;
+            let came = counts.arrivals(stream, |_| true);
+            received += came.received();
+            unique += came.unique;
         }
         (sent, received, unique)
     }
@@ -119,7 +120,7 @@ impl Session {
                 for (wire, stream) in (0u16..).zip(&receiver.streams) {
                     let count = Count {
                         at: lcore.at,
-                        packets: stream.packets,
+                        packets: stream.received(),
                         bytes: 0,
                     };
                     all.insert(Series::Received(wire, lcore_number, index), count);
@@ -175,8 +176,8 @@ impl Session {
             let came = |port: u16| {
                 let receivers = &self.ports[usize::from(port)].receivers;
                 counts
-                    .received(stream, |place| receivers.contains(&place))
-                    .packets
+                    .arrivals(stream, |place| receivers.contains(&place))
+                    .received()
             };
             let best = (0..self.port_count()).max_by_key(|&port| (came(port), u16::MAX - port));
             best.filter(|&port| came(port) > 0)
@@ -204,20 +205,19 @@ impl Session {
 
     fn stream_view(&self, stream: &OpenStream, counts: &Counts, now: u64) -> StreamView {
         let sent = counts.sent(stream);
-        let came = counts.received(stream, |_| true);
+        let came = counts.arrivals(stream, |_| true);
         let (mut tx_pps, mut rx_pps) = (0.0, 0.0);
         let mut latency = HistogramSnapshot::default();
-        let mut jitter = 0;
         for shard in &stream.shards {
             tx_pps += self.meter.speed(Series::Sent(shard.wire)).pps;
             for (lcore_number, member) in (0u16..).zip(&self.lcores) {
                 for (index, receiver) in (0u16..).zip(&member.books.receivers) {
                     let series = Series::Received(shard.wire, lcore_number, index);
                     rx_pps += self.meter.speed(series).pps;
-                    if let Some(received) = receiver.streams.get(usize::from(shard.wire)) {
-                        latency.merge(&received.latency_ticks.snapshot());
-                        jitter = jitter.max(received.jitter_ticks.read());
-                    }
+                    let known = receiver
+                        .iter()
+                        .filter(|stats| usize::from(shard.wire) < stats.streams());
+                    known.for_each(|stats| latency.merge(&stats.stream_latency(shard.wire)));
                 }
             }
         }
@@ -235,8 +235,8 @@ impl Session {
             tx_pps,
             rx_pps,
             unsent: sent.unsent,
-            tally: tally(sent.packets, &came, self.is_settled(stream.port, now)),
-            latency: latency_of(&latency, jitter, &self.clock),
+            tally: counts.tally(stream, self.is_settled(stream.port, now)),
+            latency: Latency::of_ticks(&latency, &came, &self.clock),
         }
     }
 
@@ -272,12 +272,13 @@ impl Session {
             receivers.iter().map(|receiver| read(receiver)).sum()
         };
         let mut here = Tally::default();
+        let mut came = StreamReceived::default();
         for stream in &self.streams {
-            let came = counts.received(stream, |place| state.receivers.contains(&place));
-            here.received += came.packets;
-            here.duplicates += came.duplicates;
-            here.reordered += came.reordered;
+            came.merge(&counts.arrivals(stream, |place| state.receivers.contains(&place)));
         }
+        here.received = came.received();
+        here.duplicates = came.duplicates;
+        here.reordered = came.reordered;
         for stream in streams
             .iter()
             .filter(|stream| homes.get(&stream.id) == Some(&number))
@@ -287,19 +288,17 @@ impl Session {
         }
         let mut latency = HistogramSnapshot::default();
         for &(lcore, index) in &state.receivers {
-            latency.merge(
-                &self.lcores[lcore].books.receivers[index]
-                    .latency_ticks
-                    .snapshot(),
-            );
+            let all = &self.lcores[lcore].books.receivers[index];
+            all.iter().for_each(|stats| latency.merge(&stats.latency()));
         }
         let mut departures = HistogramSnapshot::default();
         for &(lcore, index) in &state.senders {
-            departures.merge(
-                &self.lcores[lcore].books.senders[index]
-                    .departure_error
-                    .snapshot(),
-            );
+            let member = &self.lcores[lcore];
+            let now = member.books.senders[index].departure_error.snapshot();
+            departures.merge(&match member.departures.get(index) {
+                Some(base) => now.since(base),
+                None => now,
+            });
         }
         let sent = counts.senders(state);
         let stats = open.port.stats();
@@ -356,7 +355,10 @@ impl Session {
                 .map(|stream| stream.template.clone())
                 .unwrap_or_default(),
             tally: here,
-            latency: latency_of(&latency, 0, &self.clock),
+            latency: Latency::of_ticks(&latency, &came, &self.clock),
+            earlier: came.earlier,
+            corrupt: None,
+            flows: None,
             departure_error: spread_of(&departures, &self.clock),
             tx_ticks_per_packet: per_packet(sent.busy_ticks, sent.packets),
             rx_ticks_per_packet: per_packet(
@@ -505,43 +507,43 @@ impl Counts {
         sum
     }
 
-    /// What came of a stream at the receivers (lcore and place) that `at` names.
-    fn received(&self, stream: &OpenStream, at: impl Fn((usize, usize)) -> bool) -> ReceivedCount {
-        let mut sum = ReceivedCount::default();
-        for shard in &stream.shards {
-            let mut next = 0;
-            for (number, lcore) in self.lcores.iter().enumerate() {
-                for (index, receiver) in lcore.receivers.iter().enumerate() {
-                    let Some(came) = receiver.streams.get(usize::from(shard.wire)) else {
-                        continue;
-                    };
-                    if at((number, index)) {
-                        sum.packets += came.packets;
-                        sum.duplicates += came.duplicates;
-                        sum.reordered += came.reordered;
-                        next = next.max(came.next);
-                    }
+    /// What came of a number on the wire at the receivers (lcore and place) that `at` names.
+    fn received(&self, wire: u16, at: impl Fn((usize, usize)) -> bool) -> StreamReceived {
+        let mut sum = StreamReceived::default();
+        for (number, lcore) in self.lcores.iter().enumerate() {
+            for (index, receiver) in lcore.receivers.iter().enumerate() {
+                let came = receiver.streams.get(usize::from(wire));
+                if let Some(came) = came.filter(|_| at((number, index))) {
+                    sum.merge(came);
                 }
             }
-            sum.next += next;
         }
         sum
     }
-}
 
-/// While sending those are lost that later ones overtook; afterwards all that did not come.
-fn tally(sent: u64, came: &ReceivedCount, is_settled: bool) -> Tally {
-    let unique = came.packets - came.duplicates;
-    let missing = sent.saturating_sub(unique);
-    Tally {
-        sent,
-        received: came.packets,
-        lost: match is_settled {
-            true => missing,
-            false => came.next.saturating_sub(unique).min(missing),
-        },
-        reordered: came.reordered,
-        duplicates: came.duplicates,
+    /// The same of all shards of a stream; sequence numbers mean nothing then.
+    fn arrivals(&self, stream: &OpenStream, at: impl Fn((usize, usize)) -> bool) -> StreamReceived {
+        let mut sum = StreamReceived::default();
+        for shard in &stream.shards {
+            sum.merge(&self.received(shard.wire, &at));
+        }
+        sum
+    }
+
+    fn tally(&self, stream: &OpenStream, is_settled: bool) -> Tally {
+        let mut sum = Tally::default();
+        for shard in &stream.shards {
+            let sent = self.sent.get(&shard.wire).copied().unwrap_or_default();
+            let part = self
+                .received(shard.wire, |_| true)
+                .tally(Some(sent.packets), is_settled);
+            sum.sent += part.sent;
+            sum.received += part.received;
+            sum.lost += part.lost;
+            sum.reordered += part.reordered;
+            sum.duplicates += part.duplicates;
+        }
+        sum
     }
 }
 
@@ -574,29 +576,6 @@ fn flags(streams: &[&OpenStream]) -> String {
     ]
     .iter()
     .collect()
-}
-
-fn latency_of(ticks: &HistogramSnapshot, jitter_ticks: u64, clock: &Clock) -> Latency {
-    if ticks.total == 0 {
-        return Latency::default();
-    }
-    let ns = |ticks: u64| ticks as f64 * 1e9 / clock.hz();
-    Latency {
-        samples: ticks.total,
-        min_ns: 0.0,
-        mean_ns: ticks.mean() * 1e9 / clock.hz(),
-        p50_ns: ns(ticks.percentile(50.0)),
-        p90_ns: ns(ticks.percentile(90.0)),
-        p99_ns: ns(ticks.percentile(99.0)),
-        p999_ns: ns(ticks.percentile(99.9)),
-        p9999_ns: ns(ticks.percentile(99.99)),
-        max_ns: ns(ticks.max),
-        jitter_ns: ns(jitter_ticks),
-        buckets: ticks
-            .buckets()
-            .map(|(upper, count)| (ns(upper), count))
-            .collect(),
-    }
 }
 
 fn spread_of(ticks: &HistogramSnapshot, clock: &Clock) -> Spread {

@@ -5,8 +5,10 @@
 
 mod lcore;
 mod receiver;
+mod schedule;
 mod sender;
 
 pub(crate) use lcore::{Engine, EngineHandle, EngineStats};
 pub(crate) use receiver::{Receiver, ReceiverStats, StreamReceived};
-pub(crate) use sender::{Lane, Sender, SenderStats, StreamSent};
+pub(crate) use schedule::{LONGEST_ORDER, Pace};
+pub(crate) use sender::{GIVE_UP_AFTER, Lane, Sender, SenderStats, StreamSent};

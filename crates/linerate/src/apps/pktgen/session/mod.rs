@@ -146,16 +146,14 @@ impl Session {
     pub(crate) fn start(&mut self, ports: &[u16], duration: Option<Duration>) -> Result<(), Error> {
         let _ = ports;
         let at = self.clock.now() + self.clock.ticks(1_000_000);
-        let until = duration.map_or(u64::MAX, |time| {
-            at + self.clock.ticks(time.as_nanos() as u64)
-        });
         for (handle, _) in &self.lcores {
-            handle.call(move |engine| {
+            let started = handle.call(move |engine| {
                 engine
                     .senders
                     .iter_mut()
-                    .for_each(|sender| sender.start(at, until))
+                    .try_for_each(|sender| sender.start(at, duration))
             });
+            started.unwrap_or(Ok(()))?;
         }
         Ok(())
     }
@@ -163,8 +161,14 @@ impl Session {
     /// Ends sending on `ports`.
     pub(crate) fn stop(&mut self, ports: &[u16]) {
         let _ = ports;
+        let now = self.clock.now();
         for (handle, _) in &self.lcores {
-            handle.call(|engine| engine.senders.iter_mut().for_each(Sender::stop));
+            handle.call(move |engine| {
+                engine
+                    .senders
+                    .iter_mut()
+                    .for_each(|sender| sender.stop(now))
+            });
         }
     }
 

@@ -18,6 +18,7 @@ mod lpm6;
 mod meter;
 mod method;
 mod parse;
+mod pktgen_rx;
 mod pool;
 mod probe;
 mod random;
@@ -182,6 +183,7 @@ fn rows() -> impl Iterator<Item = &'static Row> {
         timers::ROWS,
         meter::ROWS,
         balance::ROWS,
+        pktgen_rx::ROWS,
     ];
     rooms.into_iter().flatten()
 }

@@ -5,7 +5,7 @@
 //! interface that the screen ([`crate::tui`]) and scripts use.
 
 mod control;
-mod engine;
+pub(crate) mod engine;
 mod session;
 mod signature;
 mod snapshot;

@@ -10,6 +10,7 @@ mod receiver;
 mod sender;
 mod track;
 
+pub(crate) use super::signature::{Label, SIGNATURE_BYTES};
 pub(crate) use lcore::{Engine, EngineHandle, EngineStats};
 pub(crate) use receiver::{Books, Receiver, ReceiverStats};
 pub(crate) use sender::{Lane, Sender, SenderStats, StreamSent};

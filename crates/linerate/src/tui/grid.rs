@@ -133,7 +133,12 @@ impl Grid<'_> {
                 .max(1)
         };
         // No further right than where the last column is the last seen.
-        let from_end = fit(&mut range.clone().rev().map(|column| self.width(column)));
+        let is_text = range.len() > 1 && self.columns[range.end - 1].left;
+        let from_end = match is_text {
+            // Text may need all the room there is.
+            true => 1,
+            false => fit(&mut range.clone().rev().map(|column| self.width(column))),
+        };
         let left = view.left.min(range.len().saturating_sub(from_end));
         let columns = fit(&mut range.clone().skip(left).map(|column| self.width(column)));
         let lines = self.len.min(usize::from(height));
@@ -187,6 +192,11 @@ impl Grid<'_> {
         cells: &[Cell],
         theme: &Theme,
     ) {
+        if let ([heading], 2..) = (cells, self.columns.len()) {
+            let (width, style) = (usize::from(area.width), theme.style(heading.tone));
+            buffer.set_string(area.x, area.y, clip(&heading.text, width), style);
+            return;
+        }
         let mut x = area.x;
         for (nth, &index) in shown.iter().enumerate() {
             let room = area.right().saturating_sub(x);

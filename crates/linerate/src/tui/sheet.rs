@@ -7,9 +7,10 @@ use super::number::{Figure, Form};
 use super::theme::Tone;
 use crate::apps::pktgen::PortView;
 
-/// Widths of the names, and of a port's column.
-pub(super) const LABEL: u16 = 20;
+/// Widths of the names, of a port's column, and of the totals: two ports and their total take 80 columns.
+pub(super) const LABEL: u16 = 18;
 pub(super) const COLUMN: u16 = 19;
+pub(super) const TOTAL: u16 = 21;
 
 /// What stands in the column of totals.
 pub(super) enum Total {
@@ -82,24 +83,28 @@ impl<'a> Sheet<'a> {
         let marked = |figures: &[Figure]| {
             matches!(tone, Tone::Bad | Tone::Warn) && figures.iter().any(|f| f.value() != 0.0)
         };
-        let fits = |figures: &Vec<Figure>, form| {
+        let fits = |figures: &Vec<Figure>, form, width: u16| {
             let length = print(figures, form).len() + usize::from(marked(figures));
-            length <= usize::from(COLUMN)
+            length <= usize::from(width)
         };
         // Ports are compared with each other, and have one form; their sum may need a shorter one.
         let first = |fits: &dyn Fn(Form) -> bool| {
             let mut forms = Form::ALL.into_iter();
             forms.find(|form| fits(*form)).unwrap_or(Form::Scaled)
         };
-        let form = first(&|form| cells.iter().all(|figures| fits(figures, form)));
+        let form = first(&|form| cells.iter().all(|figures| fits(figures, form, COLUMN)));
         let cell = |figures: &Vec<Figure>, form, plain| match marked(figures) {
             true => Cell::new(format!("!{}", print(figures, form)), tone),
             false => Cell::new(print(figures, form), plain),
         };
-        let mut line = vec![Cell::new(label, Tone::Label)];
+        let mut names = wrap(label, usize::from(LABEL));
+        let last = names.pop().unwrap_or_default();
+        let above = |name| vec![Cell::new(name, Tone::Label), Cell::empty()];
+        self.lines.extend(names.into_iter().map(above));
+        let mut line = vec![Cell::new(last, Tone::Label)];
         line.extend(cells.iter().map(|figures| cell(figures, form, Tone::Plain)));
         line.push(total.map_or_else(Cell::empty, |figures| {
-            let form = first(&|form| fits(&figures, form));
+            let form = first(&|form| fits(&figures, form, TOTAL));
             cell(&figures, form, Tone::Total)
         }));
         self.lines.push(line);
@@ -129,7 +134,7 @@ impl<'a> Sheet<'a> {
         }
     }
 
-    /// A line that parts groups of rows.
+    /// A line that parts groups of rows; alone in its line, it goes over all columns.
     pub(super) fn heading(&mut self, text: &str) {
         self.lines
             .push(vec![Cell::new(format!("-- {text}"), Tone::Dim)]);
@@ -143,7 +148,7 @@ impl<'a> Sheet<'a> {
             debug_assert!(columns(&head) > 0);
             Column::right(head, COLUMN)
         }));
-        let mut total = Column::right("---Total Rate---", COLUMN);
+        let mut total = Column::right("---Total Rate---", TOTAL);
         total.head.tone = Tone::Total;
         heads.push(total);
         let lines = self.lines;

@@ -98,7 +98,7 @@ pub(super) fn range(snapshot: &Snapshot) -> Grid<'_> {
     let columns = vec![
         Column::left("first", 17),
         Column::left("last", 17),
-        Column::left("step", 8),
+        Column::left("step", 6),
     ];
     let none =
         "No stream has a field that goes over a range. For one: set 0 dst 198.18.0.1-198.18.0.9";
@@ -121,7 +121,7 @@ pub(super) fn seq(snapshot: &Snapshot) -> Grid<'_> {
 }
 
 pub(super) fn random(snapshot: &Snapshot) -> Grid<'_> {
-    let columns = vec![Column::left("of", 28), Column::left("seed", 18)];
+    let columns = vec![Column::left("of", 24), Column::left("seed", 18)];
     let none = "No stream has a random field. For one: set 0 src_port random:1024-65535";
     page(snapshot, columns, none, |_, _, written| match written {
         Written::Random(of) => Some(vec![

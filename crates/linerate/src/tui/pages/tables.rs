@@ -45,13 +45,13 @@ pub(super) fn streams(snapshot: &Snapshot) -> Grid<'_> {
         Column::right("port", 4),
         Column::left("stream", 12),
         Column::left("state", 5),
-        Column::right("asked", 14),
+        Column::right("asked", 12),
         Column::right("Tx pps", 11),
         Column::right("Rx pps", 11),
+        Column::right("lost", 11),
+        Column::right("lost ppm", 11),
         Column::right("sent", 15),
         Column::right("received", 15),
-        Column::right("lost", 12),
-        Column::right("lost ppm", 11),
         Column::right("reordered", 11),
         Column::right("duplicate", 11),
         Column::right("unsent", 12),
@@ -60,7 +60,7 @@ pub(super) fn streams(snapshot: &Snapshot) -> Grid<'_> {
         Column::right("max us", 12),
         Column::left("size", 10),
         Column::left("type", 14),
-        Column::left("definition", 48),
+        Column::left("definition", 30),
     ];
     let all = sum_of(&snapshot.streams);
     Grid {
@@ -126,10 +126,10 @@ fn stream_cells(stream: &StreamView, is_sum: bool) -> Vec<Cell> {
         only(stream.rate.clone()),
         rate(stream.tx_pps),
         rate(stream.rx_pps),
-        count(tally.sent),
-        count(tally.received),
         fault(tally.lost),
         ppm,
+        count(tally.sent),
+        count(tally.received),
         fault(tally.reordered),
         fault(tally.duplicates),
         fault(stream.unsent),
@@ -207,7 +207,7 @@ pub(super) fn queues(snapshot: &Snapshot) -> Grid<'_> {
 }
 
 /// Columns of the bar of a core's busy share.
-const BAR: usize = 20;
+const BAR: usize = 8;
 
 pub(super) fn lcores(snapshot: &Snapshot) -> Grid<'_> {
     let columns = vec![
@@ -216,9 +216,9 @@ pub(super) fn lcores(snapshot: &Snapshot) -> Grid<'_> {
         Column::right("busy %", 6),
         Column::left("", BAR as u16 + 2),
         Column::right("taken", 8),
-        Column::right("longest us", 11),
-        Column::right("in all ms", 11),
-        Column::left("work", 40),
+        Column::right("longest us", 10),
+        Column::right("in all ms", 9),
+        Column::left("work", 12),
     ];
     Grid {
         columns,

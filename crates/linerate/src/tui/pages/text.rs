@@ -23,19 +23,18 @@ pub(in crate::tui) fn lines(text: Vec<String>, head: &str, width: u16) -> Grid<'
     }
 }
 
-/// `text` in lines of at most `width`, further ones indented as the first and by `hang`.
+/// `text` in lines of at most `width`, the further ones indented by `hang`.
 fn fold(text: &str, width: u16, hang: usize) -> Vec<String> {
-    let indent = text.len() - text.trim_start().len();
     let width = usize::from(width);
-    if text.len() <= width {
-        return vec![text.into()];
+    let mut lines = wrap(text, width);
+    let first = lines.swap_remove(0);
+    let rest = text[first.len()..].trim_start();
+    let mut folded = vec![first];
+    if !rest.is_empty() {
+        let pieces = wrap(rest, width.saturating_sub(hang));
+        folded.extend(pieces.into_iter().map(|piece| format!("{:hang$}{piece}", "")));
     }
-    let (first, hang) = (indent, (indent + hang).min(width / 2));
-    let pieces = wrap(text.trim_start(), width.saturating_sub(hang.max(first)));
-    let indented = |(nth, piece): (usize, String)| {
-        format!("{:1$}{piece}", "", if nth == 0 { first } else { hang })
-    };
-    pieces.into_iter().enumerate().map(indented).collect()
+    folded
 }
 
 pub(super) fn log(snapshot: &Snapshot, width: u16) -> Grid<'_> {
@@ -54,10 +53,10 @@ pub(super) fn log(snapshot: &Snapshot, width: u16) -> Grid<'_> {
 
 /// Keys, then the commands as the session lists them.
 pub(super) fn help(commands: &[String], width: u16) -> Grid<'static> {
-    let mut text: Vec<String> = KEYS.iter().flat_map(|line| fold(line, width, 20)).collect();
+    let mut text: Vec<String> = KEYS.iter().flat_map(|line| fold(line, width, 22)).collect();
     text.push(String::new());
     text.push("-- commands".into());
-    text.extend(commands.iter().flat_map(|line| fold(line, width, 4)));
+    text.extend(commands.iter().flat_map(|line| fold(line, width, 8)));
     lines(text, "keys", width)
 }
 

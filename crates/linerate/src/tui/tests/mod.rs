@@ -77,7 +77,7 @@ impl Stage {
             .iter()
             .find(|line| line.starts_with(label))
             .unwrap_or_else(|| panic!("no row {label:?} in\n{}", lines.join("\n")));
-        let letters: Vec<char> = line.chars().skip(20).collect();
+        let letters: Vec<char> = line.chars().skip(18).collect();
         let cells = letters
             .chunks(20)
             .map(|cell| cell.iter().collect::<String>());

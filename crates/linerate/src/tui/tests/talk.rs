@@ -51,18 +51,26 @@ fn latency(samples: u64) -> Latency {
         .collect();
     let counted: u64 = buckets.iter().map(|(_, count)| count).sum();
     buckets[2].1 += samples - counted;
+    let percentile = |share: f64| {
+        let mut below = 0;
+        let bucket = buckets.iter().find(|(_, count)| {
+            below += count;
+            below as f64 >= samples as f64 * share
+        });
+        bucket.unwrap().0
+    };
     Latency {
         samples,
         min_ns: 790.0,
         mean_ns: 11_870.4,
-        p50_ns: 12_288.0,
-        p90_ns: 15_000.0,
-        p99_ns: 40_000.0,
-        p999_ns: 120_000.0,
-        p9999_ns: 700_000.0,
+        p50_ns: percentile(0.5),
+        p90_ns: percentile(0.9),
+        p99_ns: percentile(0.99),
+        p999_ns: percentile(0.999),
+        p9999_ns: percentile(0.9999),
         max_ns: 2_090_111.0,
         jitter_ns: 1512.0,
-        buckets,
+        buckets: buckets.clone(),
     }
 }
 

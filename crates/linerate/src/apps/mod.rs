@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod l2fwd;
+mod netns;
 pub(crate) mod pktgen;
 pub(crate) mod plan;
 pub(crate) mod ports;

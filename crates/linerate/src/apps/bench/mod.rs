@@ -8,6 +8,7 @@
 mod acl;
 mod balance;
 mod device;
+mod diff;
 mod exact;
 mod flow;
 mod forward;
@@ -18,6 +19,7 @@ mod lpm6;
 mod meter;
 mod method;
 mod parse;
+mod pktgen;
 mod pool;
 mod probe;
 mod random;
@@ -50,6 +52,8 @@ enum What {
     Input(InputArgs),
     /// Show how tables grow with what they hold: time and memory, by powers of ten
     Growth(growth::Args),
+    /// Compare two reports: better, worse or noise, row by row
+    Diff(diff::Args),
     /// Show which queue a NIC gives each flow, list the ports that land on a queue, or check a port
     Rss(crate::apps::rss::Args),
 }
@@ -182,6 +186,7 @@ fn rows() -> impl Iterator<Item = &'static Row> {
         timers::ROWS,
         meter::ROWS,
         balance::ROWS,
+        pktgen::ROWS,
     ];
     rooms.into_iter().flatten()
 }
@@ -197,6 +202,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         What::Micro(args) => micro(args),
         What::Input(args) => input(args),
         What::Growth(args) => growth::run(args),
+        What::Diff(args) => diff::run(args),
         What::Rss(args) => crate::apps::rss::run(args),
     }
 }

@@ -95,7 +95,15 @@ pub(crate) struct Rig {
 impl Rig {
     /// Opens ports given as name and specification. The first that fails closes the others.
     pub(crate) fn open(specs: &[(Option<String>, String)], clock: Clock) -> Result<Self, Error> {
-        let mut drivers = Drivers::new();
+        Self::open_among(&mut Drivers::new(), specs, clock)
+    }
+
+    /// As [`Rig::open`], with `drivers` that know the other ends of its rings.
+    pub(crate) fn open_among(
+        drivers: &mut Drivers,
+        specs: &[(Option<String>, String)],
+        clock: Clock,
+    ) -> Result<Self, Error> {
         let mut ports = Vec::with_capacity(specs.len());
         for (name, spec) in specs {
             let port = drivers.open(spec)?;

@@ -3,10 +3,14 @@
 //!
 //! Counters have one writer, the lcore, and are read by the session at any time.
 
+mod classify;
+mod latency;
 mod lcore;
 mod receiver;
 mod sender;
+mod track;
 
 pub(crate) use lcore::{Engine, EngineHandle, EngineStats};
-pub(crate) use receiver::{Receiver, ReceiverStats, StreamReceived};
+pub(crate) use receiver::{Books, Receiver, ReceiverStats};
 pub(crate) use sender::{Lane, Sender, SenderStats, StreamSent};
+pub(crate) use track::{ANYWHERE, Boundaries, StreamReceived};

@@ -10,7 +10,8 @@ use linerate_drivers::Drivers;
 use linerate_wire::ethernet::MacAddr;
 
 use super::engine::{
-    Engine, EngineHandle, Lane, Receiver, ReceiverStats, Sender, SenderStats, StreamSent,
+    Books, Boundaries, Engine, EngineHandle, Lane, Receiver, ReceiverStats, Sender, SenderStats,
+    StreamSent,
 };
 use super::snapshot::{LcoreView, PortView, Snapshot, StreamView, Tally, VERSION};
 use super::stream::StreamSpec;
@@ -74,6 +75,7 @@ impl Session {
         let (mut engine, handle) = Engine::new(PoolCache::new(pools.as_slice()), clock);
         let mut ports = Vec::new();
         let mut streams = Vec::new();
+        let boundaries = Arc::new(Boundaries::new(config.streams.len()));
         for (index, asked) in (0u16..).zip(&config.ports) {
             let mut port = drivers.open(&asked.spec)?;
             let mut queues = port.start(
@@ -83,7 +85,8 @@ impl Session {
                 },
                 &pools,
             )?;
-            let receiver = Receiver::new(queues.rx.remove(0), config.streams.len(), clock);
+            let receiver =
+                Receiver::new(queues.rx.remove(0), Books::new(boundaries.clone()), clock);
             let mut sender = Sender::new(queues.tx.remove(0), pool.clone(), clock.hz());
             let mac = port.info().mac.unwrap_or(MacAddr::local(index as u8));
             for (id, spec) in (0u16..).zip(&config.streams) {
@@ -123,7 +126,7 @@ impl Session {
             ports.push(OpenPort {
                 name: asked.name.clone().unwrap_or_else(|| asked.spec.clone()),
                 port,
-                received: vec![receiver.stats.clone()],
+                received: vec![receiver.books.stats.clone()],
                 sent: vec![sender.stats.clone()],
             });
             engine.senders.push(sender);

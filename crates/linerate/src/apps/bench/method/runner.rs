@@ -1,0 +1,1 @@
+//! One trial, again where it was disturbed.

@@ -70,6 +70,7 @@ fn latency(samples: u64) -> Latency {
         p9999_ns: percentile(0.9999),
         max_ns: 2_090_111.0,
         jitter_ns: 1512.0,
+        ipdv_max_ns: 2_089_000.0,
         buckets: buckets.clone(),
     }
 }

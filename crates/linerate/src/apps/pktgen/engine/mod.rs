@@ -12,7 +12,7 @@ mod sender;
 mod track;
 
 pub(crate) use super::signature::{Label, SIGNATURE_BYTES};
-pub(crate) use lcore::{Engine, EngineHandle, EngineStats};
+pub(crate) use lcore::{Engine, EngineHandle, Load};
 pub(crate) use receiver::{Books, Receiver, ReceiverStats};
 pub(crate) use schedule::{LONGEST_ORDER, Pace};
 pub(crate) use sender::{GIVE_UP_AFTER, Lane, Sender, SenderStats, StreamSent};

@@ -106,7 +106,9 @@ impl Findings {
         }
         self.offered(&what, &row.quoted);
         self.disturbed(&what, &row.quoted);
-        self.spread(&what, row, settings);
+        if let Some(reason) = spread(&what, row, settings) {
+            self.add(VerdictWord::Noisy, reason);
+        }
         self.generator(&what, row, report);
         if stayed_disturbed(&row.trials) {
             self.add(
@@ -153,36 +155,6 @@ impl Findings {
             self.add(
                 VerdictWord::SharedMachine,
                 format!("{what}: the result is disturbed: {why}."),
-            );
-        }
-    }
-
-    fn spread(&mut self, what: &str, row: &Throughput, settings: &Settings) {
-        let mut repeats = row.repeats.clone();
-        repeats.sort_by(f64::total_cmp);
-        // Of many repeats, one outlier in ten on each side is to be expected.
-        let spare = repeats.len() / 10;
-        let (Some(low), Some(high)) = (
-            repeats.get(spare),
-            repeats
-                .len()
-                .checked_sub(spare + 1)
-                .and_then(|at| repeats.get(at)),
-        ) else {
-            return;
-        };
-        let spread = (high - low) / repeats[repeats.len() / 2].max(f64::MIN_POSITIVE);
-        if spread > settings.noise {
-            self.add(
-                VerdictWord::Noisy,
-                format!(
-                    "{what}: {} searches gave {} to {}, {:.1} % apart, more than {:.1} %.",
-                    repeats.len(),
-                    spell_pps(*low),
-                    spell_pps(*high),
-                    spread * 100.0,
-                    settings.noise * 100.0
-                ),
             );
         }
     }
@@ -287,6 +259,27 @@ impl Findings {
             ));
         }
     }
+}
+
+/// What to say of repeated results that differ too much.
+fn spread(what: &str, row: &Throughput, settings: &Settings) -> Option<String> {
+    let mut repeats = row.repeats.clone();
+    repeats.sort_by(f64::total_cmp);
+    // Of many repeats, one outlier in ten on each side is to be expected.
+    let spare = repeats.len() / 10;
+    let low = repeats.get(spare)?;
+    let high = repeats.get(repeats.len().checked_sub(spare + 1)?)?;
+    let spread = (high - low) / repeats[repeats.len() / 2].max(f64::MIN_POSITIVE);
+    (spread > settings.noise).then(|| {
+        format!(
+            "{what}: {} searches gave {} to {}, {:.1} % apart, more than {:.1} %.",
+            repeats.len(),
+            spell_pps(*low),
+            spell_pps(*high),
+            spread * 100.0,
+            settings.noise * 100.0
+        )
+    })
 }
 
 /// Whether a trial's last attempt was disturbed too, and lost frames: it drew a bound.

@@ -18,7 +18,7 @@ mod lpm;
 mod lpm4;
 mod lpm6;
 mod meter;
-mod method;
+pub(crate) mod method;
 mod parse;
 mod pktgen;
 mod pool;

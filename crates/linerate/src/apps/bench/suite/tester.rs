@@ -264,9 +264,8 @@ impl Running<'_> {
     ) -> Outcome {
         let tally = sum(last);
         let unsent: u64 = last.streams.iter().map(|stream| stream.unsent).sum();
-        let received = tally.received - tally.duplicates;
         let intended = tally.sent + unsent;
-        let lost = intended.saturating_sub(received);
+        let lost = intended.saturating_sub(tally.received - tally.duplicates);
         let seconds = load.duration.as_secs_f64();
         let asked_pps = load.pps.unwrap_or(intended as f64 / seconds);
         let down = last.ports.iter().find(|port| !port.link_up);
@@ -281,7 +280,7 @@ impl Running<'_> {
                 asked_pps,
                 intended,
                 sent: tally.sent,
-                received,
+                received: tally.received,
                 lost,
                 unsent,
                 reordered: tally.reordered,

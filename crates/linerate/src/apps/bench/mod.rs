@@ -21,6 +21,7 @@ mod meter;
 pub(crate) mod method;
 mod parse;
 mod pktgen;
+mod pktgen_rx;
 mod pool;
 mod probe;
 mod random;
@@ -204,6 +205,7 @@ fn rows() -> impl Iterator<Item = &'static Row> {
         meter::ROWS,
         balance::ROWS,
         pktgen::ROWS,
+        pktgen_rx::ROWS,
     ];
     rooms.into_iter().flatten()
 }

@@ -43,6 +43,11 @@ pub(crate) struct Snapshot {
     pub(crate) ports: Vec<PortView>,
     pub(crate) streams: Vec<StreamView>,
     pub(crate) lcores: Vec<LcoreView>,
+    /// Whether any port has something left to send.
+    pub(crate) sending: bool,
+    /// Why the counts say nothing of the device under test (a port vanished, an lcore died); empty where
+    /// they do.
+    pub(crate) invalid: Vec<String>,
     /// The newest lines of the log, oldest first.
     pub(crate) log: Vec<LogLine>,
 }
@@ -249,6 +254,8 @@ pub(crate) struct LcoreView {
     pub(crate) work: String,
     /// Share of the time that went into packets: 0 to 1.
     pub(crate) busy_share: f64,
+    /// Share of the time asleep, with nothing to send and nothing coming in: 0 to 1.
+    pub(crate) asleep_share: f64,
     /// Times that the CPU was taken away from it for longer than 20 us, the longest, and their sum.
     pub(crate) gaps: u64,
     pub(crate) longest_gap_ns: u64,

@@ -14,3 +14,4 @@ pub(crate) mod units;
 
 pub(crate) use control::*;
 pub(crate) use snapshot::*;
+pub(crate) use units::L1_BYTES;

@@ -64,7 +64,7 @@ fn transmit(
         sender
             .lanes
             .push(Lane::new(stream, None, None, Default::default()));
-        sender.start(clock.now(), u64::MAX);
+        sender.start(clock.now(), None)?;
         let mut burst = Burst::new();
         let mut turn = || {
             let sent = sender.turn(clock.now(), &mut cache);

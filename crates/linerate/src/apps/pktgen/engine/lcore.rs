@@ -165,7 +165,13 @@ impl Engine {
     fn round(&mut self) -> usize {
         let mut moved = 0;
         for sender in &mut self.senders {
-            moved += sender.turn(self.clock.now(), &mut self.cache);
+            let now = self.clock.now();
+            let sent = sender.turn(now, &mut self.cache);
+            if sent > 0 {
+                let ticks = self.clock.now().saturating_sub(now);
+                sender.stats.busy_ticks.add(ticks);
+            }
+            moved += sent;
         }
         for receiver in &mut self.receivers {
             moved += receiver.turn(&mut self.cache);
@@ -193,16 +199,22 @@ impl Engine {
         self.load.longest_gap = self.load.longest_gap.max(ticks);
     }
 
-    /// Nothing to do: spins on, yields, or sleeps. Returns the time afterwards.
-    fn wait(&mut self, now: u64, near: u64, is_quiet: bool) -> u64 {
+    /// When the next frame is due; says to the others how many of its senders are at work.
+    fn next_due(&mut self) -> u64 {
         let senders = self.senders.iter().filter_map(Sender::next_due);
         let (due, count) = senders.fold((u64::MAX, 0), |(due, count), at| (due.min(at), count + 1));
         if count != self.mine_at_work {
-            // Wraps to what was meant: the sum over all lcores is never negative.
-            self.at_work
-                .fetch_add(count.wrapping_sub(self.mine_at_work), Ordering::Relaxed);
+            // Wraps to what is meant: the sum over all lcores is never negative.
+            let change = count.wrapping_sub(self.mine_at_work);
+            self.at_work.fetch_add(change, Ordering::Relaxed);
             self.mine_at_work = count;
         }
+        due
+    }
+
+    /// Nothing to do: spins on, yields, or sleeps. Returns the time afterwards.
+    fn wait(&mut self, now: u64, near: u64, is_quiet: bool) -> u64 {
+        let due = self.next_due();
         // A frame that is overdue waits for the peer to make room, and the peer may need this CPU.
         let is_near = due > now && due - now < near;
         if is_near && !self.is_shared {
@@ -257,6 +269,7 @@ impl Engine {
         while let Ok(message) = self.mail.try_recv() {
             message(self);
         }
+        self.next_due();
     }
 }
 

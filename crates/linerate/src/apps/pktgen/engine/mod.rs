@@ -7,10 +7,12 @@ mod classify;
 mod latency;
 mod lcore;
 mod receiver;
+mod schedule;
 mod sender;
 mod track;
 
 pub(crate) use lcore::{Engine, EngineHandle, Load};
 pub(crate) use receiver::{Books, Receiver, ReceiverStats};
-pub(crate) use sender::{Lane, Sender, SenderStats, StreamSent};
+pub(crate) use schedule::{LONGEST_ORDER, Pace};
+pub(crate) use sender::{GIVE_UP_AFTER, Lane, Sender, SenderStats, StreamSent};
 pub(crate) use track::{ANYWHERE, Boundaries, StreamReceived};

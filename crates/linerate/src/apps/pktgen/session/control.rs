@@ -8,11 +8,8 @@ use linerate_core::env::Clock;
 use linerate_core::port::Link;
 
 use super::sample::Sample;
-use super::streams::{self, Load, OpenStream, Shard};
-use super::{Activity, Member, PortAsked, Session};
-use crate::apps::pktgen::engine::{Books, Boundaries, Engine, Lane, StreamSent};
-use crate::apps::pktgen::stream::StreamSpec;
-use crate::apps::pktgen::units::parse_speed;
+use super::{Activity, Member, Session};
+use crate::apps::pktgen::engine::{Books, Boundaries, Engine};
 use crate::error::Error;
 
 /// Time from a start to the first frame: all lcores learn of it before.
@@ -38,7 +35,7 @@ impl Session {
     pub(crate) fn start(&mut self, ports: &[u16], duration: Option<Duration>) -> Result<(), Error> {
         let has_streams = |port: u16| {
             let mut streams = self.streams.iter();
-            streams.any(|stream| stream.port == port && stream.enabled)
+            streams.any(|stream| stream.port == port && stream.is_enabled())
         };
         let ports: Vec<u16> = match ports {
             [] => (0..self.port_count())
@@ -68,23 +65,20 @@ impl Session {
             )
         });
         let places = self.senders_of(&ports);
-        self.ask_all(|lcore| {
+        let started = self.ask_all(|lcore| {
             let mine = places[lcore].clone();
             move |engine: &mut Engine| {
-                mine.iter()
-                    .for_each(|&sender| engine.senders[sender].start(at, until));
+                let mut senders = mine.iter();
+                senders.try_for_each(|&sender| engine.senders[sender].start(at, duration))
             }
         });
+        if let Some(error) = started.into_iter().flatten().find_map(Result::err) {
+            self.stop(&ports);
+            return Err(error);
+        }
         for &port in &ports {
-            let packets = self.sent_by(port);
-            let state = &mut self.ports[usize::from(port)];
-            state.activity = Activity::Sending { at, until };
-            state.pace = Some(Pace {
-                from: at,
-                until,
-                packets,
-                error_ppm: None,
-            });
+            self.ports[usize::from(port)].activity = Activity::Sending { at, until };
+            self.start_pace(port);
         }
         let time = duration.map_or("until stopped".into(), |time| format!("for {time:?}"));
         self.log
@@ -97,11 +91,13 @@ impl Session {
         let all: Vec<u16> = (0..self.port_count()).collect();
         let ports = if ports.is_empty() { &all } else { ports };
         let places = self.senders_of(ports);
+        let clock = self.clock;
         self.ask_all(|lcore| {
             let mine = places[lcore].clone();
             move |engine: &mut Engine| {
+                let now = clock.now();
                 mine.iter()
-                    .for_each(|&sender| engine.senders[sender].stop());
+                    .for_each(|&sender| engine.senders[sender].stop(now));
             }
         });
         self.read_lcores();
@@ -174,7 +170,7 @@ impl Session {
     }
 
     /// Has all receivers go on with fresh books; the counts of the old ones stay where `keeps` says so.
-    fn install_books(&mut self, boundaries: Arc<Boundaries>, keeps: bool) {
+    pub(super) fn install_books(&mut self, boundaries: Arc<Boundaries>, keeps: bool) {
         let mut fresh: Vec<Vec<Books>> = Vec::new();
         for member in &mut self.lcores {
             let books = Arc::make_mut(&mut member.books);
@@ -252,90 +248,6 @@ impl Session {
         }
     }
 
-    /// Adds a stream, enabled; its frames go out with the next start, or at once where its port sends.
-    /// Returns its number.
-    ///
-    /// # Errors
-    /// What is wrong with it; then nothing has changed.
-    pub(crate) fn add_stream(&mut self, spec: StreamSpec) -> Result<u16, Error> {
-        let port = self.port_by_name(spec.port.as_deref().unwrap_or("0"))?;
-        let (id, Some(next_id)) = (self.next_id, self.next_id.checked_add(1)) else {
-            return Err(too_many_streams());
-        };
-        let of_port = self
-            .streams
-            .iter()
-            .filter(|stream| stream.port == port)
-            .count();
-        let tx_queues = self.ports[usize::from(port)].senders.len() as u16;
-        let queues = streams::queues_of(of_port, of_port + 1, tx_queues);
-        let Some(next_wire) = self.next_wire.checked_add(queues.len() as u16) else {
-            return Err(too_many_streams());
-        };
-        let macs = self.macs(port);
-        let limits = self.limits(port);
-        let mut shards = Vec::new();
-        let mut compiled = Vec::new();
-        for (wire, queue) in (self.next_wire..).zip(queues) {
-            compiled.push(streams::compile(&spec, wire, macs, self.seed, &limits)?);
-            shards.push(Shard {
-                wire,
-                queue,
-                sent: Arc::<StreamSent>::default(),
-            });
-        }
-        self.streams.push(OpenStream {
-            id,
-            port,
-            enabled: true,
-            template: compiled[0].view(),
-            mean_frame_bytes: compiled[0].mean_frame_bytes(),
-            spec,
-            shards,
-        });
-        let loads = self.loads(port).inspect_err(|_| {
-            self.streams.pop();
-        });
-        let load = loads?.pop().expect("the stream is one of the port's");
-        (self.next_id, self.next_wire) = (next_id, next_wire);
-        if usize::from(next_wire) > self.boundaries.streams() {
-            let grown = self.boundaries.grown(super::room_for(next_wire.into()));
-            self.install_books(Arc::new(grown), true);
-        }
-        let stream = self.streams.last().expect("it was just added");
-        let parts = stream.shards.len();
-        for (index, (shard, compiled)) in stream.shards.iter().zip(compiled).enumerate() {
-            let Load { pps, count } = load.part(index, parts);
-            let lane = Lane::new(compiled, pps, count, shard.sent.clone());
-            let (lcore, sender) = self.ports[usize::from(port)].senders[usize::from(shard.queue)];
-            let member = &mut self.lcores[lcore];
-            Arc::make_mut(&mut member.books)
-                .sent
-                .push((shard.wire, shard.sent.clone()));
-            member
-                .handle
-                .call(move |engine| engine.senders[sender].lanes.push(lane));
-        }
-        Ok(id)
-    }
-
-    /// The loads of a port's enabled streams, in order; notes what is asked in all.
-    fn loads(&mut self, port: u16) -> Result<Vec<Load>, Error> {
-        let limits = self.limits(port);
-        let streams: Vec<&OpenStream> = self
-            .streams
-            .iter()
-            .filter(|stream| stream.port == port && stream.enabled)
-            .collect();
-        let state = &mut self.ports[usize::from(port)];
-        let loads = streams::loads(&state.asked, &limits, &streams)?;
-        let all: Option<f64> = loads.iter().map(|load| load.pps).sum();
-        state.asked_pps = all.unwrap_or(0.0);
-        let all: Option<u64> = loads.iter().map(|load| load.count).sum();
-        state.count = all.unwrap_or(0);
-        Ok(loads)
-    }
-
     /// The port of that number or name.
     ///
     /// # Errors
@@ -362,7 +274,7 @@ impl Session {
         })
     }
 
-    fn check_port(&self, port: u16) -> Result<(), Error> {
+    pub(super) fn check_port(&self, port: u16) -> Result<(), Error> {
         if port < self.port_count() {
             return Ok(());
         }
@@ -431,13 +343,13 @@ impl Session {
         let now = self.clock.now();
         let mut done = Vec::new();
         for (number, port) in (0u16..).zip(&mut self.ports) {
-            let Activity::Sending { at, .. } = port.activity else {
+            if !matches!(port.activity, Activity::Sending { .. }) {
                 continue;
-            };
+            }
             let finished = |&(lcore, sender): &(usize, usize)| {
                 self.lcores[lcore].books.senders[sender].done.read() == 1
             };
-            if now > at && port.senders.iter().all(finished) {
+            if port.senders.iter().all(finished) {
                 port.activity = Activity::Done;
                 port.quiet_since = now;
                 done.push(number);
@@ -488,62 +400,26 @@ impl Session {
         &self.invalid
     }
 
+    /// What a port achieves is measured from here on, or from its start if that is to come.
+    pub(super) fn start_pace(&mut self, port: u16) {
+        let (packets, now) = (self.sent_by(port), self.clock.now());
+        let state = &mut self.ports[usize::from(port)];
+        if let Activity::Sending { at, until } = state.activity {
+            state.pace = Some(Pace {
+                from: at.max(now),
+                until,
+                packets,
+                error_ppm: None,
+            });
+        }
+    }
+
     fn sent_by(&self, port: u16) -> u64 {
         let senders = &self.ports[usize::from(port)].senders;
         let sent = |&(lcore, sender): &(usize, usize)| {
             self.lcores[lcore].books.senders[sender].packets.read()
         };
         senders.iter().map(sent).sum()
-    }
-
-    /// Sets one key of a port: `speed`, `rate`, `count`.
-    ///
-    /// # Errors
-    /// An unknown key, a value that makes no sense, or an impossible rate; then nothing has changed.
-    pub(crate) fn set_port(&mut self, port: u16, key: &str, value: &str) -> Result<(), Error> {
-        self.check_port(port)?;
-        let bad = |problem: String| Error::Usage {
-            problem,
-            fix: format!("set {port} {key} VALUE"),
-        };
-        let before = self.ports[usize::from(port)].asked.clone();
-        let asked: &mut PortAsked = &mut self.ports[usize::from(port)].asked;
-        match key {
-            "speed" => asked.speed_bps = Some(parse_speed(value).map_err(bad)?),
-            "rate" => asked.rate = Some(value.parse().map_err(bad)?),
-            "count" => {
-                let number = value.parse();
-                asked.count = Some(number.map_err(|_| bad(format!("`{value}` is no count")))?);
-            }
-            _ => return Err(bad(format!("a port has no key `{key}`"))),
-        }
-        self.apply_loads(port).inspect_err(|_| {
-            self.ports[usize::from(port)].asked = before;
-        })
-    }
-
-    /// Tells the senders of a port how fast and how much each of its streams is to go now.
-    fn apply_loads(&mut self, port: u16) -> Result<(), Error> {
-        let loads = self.loads(port)?;
-        let streams = self
-            .streams
-            .iter()
-            .filter(|stream| stream.port == port && stream.enabled);
-        for (stream, load) in streams.zip(loads) {
-            for (index, shard) in stream.shards.iter().enumerate() {
-                let Load { pps, count } = load.part(index, stream.shards.len());
-                let wire = shard.wire;
-                let (lcore, sender) =
-                    self.ports[usize::from(port)].senders[usize::from(shard.queue)];
-                self.lcores[lcore].handle.call(move |engine| {
-                    let mut lanes = engine.senders[sender].lanes.iter_mut();
-                    if let Some(lane) = lanes.find(|lane| lane.stream.id() == wire) {
-                        (lane.pps, lane.count) = (pps, count);
-                    }
-                });
-            }
-        }
-        Ok(())
     }
 }
 
@@ -567,12 +443,5 @@ fn nothing_to_send(problem: &str) -> Error {
     Error::Usage {
         problem: problem.into(),
         fix: "add a stream: `--stream \"port=0 size=64 rate=1Mpps\"`".into(),
-    }
-}
-
-fn too_many_streams() -> Error {
-    Error::Usage {
-        problem: "65536 streams, over all that this session ever had".into(),
-        fix: "begin a new session".into(),
     }
 }

@@ -4,6 +4,7 @@
 //! [`map`] says who polls what, [`streams`] who sends what and how fast, `control` starts, stops and
 //! changes, `views` makes [`Snapshot`]s of what [`sample`] reads on the lcores.
 
+mod change;
 mod config;
 mod control;
 mod log;
@@ -29,10 +30,12 @@ use linerate_wire::ethernet::MacAddr;
 
 use super::engine::{Books as ReceiverBooks, Boundaries, Engine, EngineHandle, Receiver, Sender};
 use super::snapshot::Snapshot;
+use super::stream::StreamSpec;
 use super::units::FCS_BYTES;
 use crate::apps::runtime::Rig;
 use crate::error::Error;
 
+pub(crate) use change::PORT_KEYS;
 pub(crate) use config::{PortAsked, SessionConfig};
 pub(crate) use map::{Map, PortShape};
 
@@ -85,6 +88,8 @@ struct PortState {
     asked_pps: f64,
     /// Frames in all over its streams; 0 for ever.
     count: u64,
+    /// What streams without a rate share at each transmit queue, as its sender was told.
+    shares: Vec<Option<f64>>,
     /// When sending ended, as far as seen.
     quiet_since: u64,
 }
@@ -178,14 +183,26 @@ impl Session {
         };
         // From here on dropping the session takes down what is there.
         session.spawn(queues)?;
-        for spec in config.streams {
-            session.add_stream(spec)?;
-        }
+        session.add_all(config.streams)?;
         let explained = session.explain_map();
         explained.lines().for_each(|line| session.log.add(line));
         session.clear();
         session.epoch = 0;
         Ok(session)
+    }
+
+    /// Adds the streams that are there from the beginning, spread over transmit queues by how many each
+    /// port has.
+    fn add_all(&mut self, specs: Vec<StreamSpec>) -> Result<(), Error> {
+        let port = |spec: &StreamSpec| self.port_by_name(spec.port.as_deref().unwrap_or("0"));
+        let ports = specs.iter().map(port).collect::<Result<Vec<u16>, _>>()?;
+        let mut added = vec![0; self.ports.len()];
+        for (spec, &port) in specs.into_iter().zip(&ports) {
+            let count = ports.iter().filter(|&&other| other == port).count();
+            self.add_among(spec, port, added[usize::from(port)], count)?;
+            added[usize::from(port)] += 1;
+        }
+        Ok(())
     }
 
     /// Makes the lcores, gives them their queues, and starts them.
@@ -332,6 +349,7 @@ impl PortState {
             base: PortStats::default(),
             asked_pps: 0.0,
             count: 0,
+            shares: Vec::new(),
             quiet_since: 0,
         }
     }

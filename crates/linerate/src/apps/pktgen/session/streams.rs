@@ -8,9 +8,9 @@ use std::sync::Arc;
 use linerate_wire::ethernet::MacAddr;
 
 use crate::apps::pktgen::TemplateView;
-use crate::apps::pktgen::engine::StreamSent;
-use crate::apps::pktgen::stream::{Stream, StreamError, StreamSpec};
-use crate::apps::pktgen::units::{FCS_BYTES, L1_BYTES, line_rate_pps};
+use crate::apps::pktgen::engine::{Lane, StreamSent};
+use crate::apps::pktgen::stream::{Pacing, Stream, StreamError, StreamSpec};
+use crate::apps::pktgen::units::{FCS_BYTES, L1_BYTES, Rate, line_rate_pps};
 use crate::error::Error;
 
 use super::PortAsked;
@@ -21,28 +21,55 @@ pub(super) struct OpenStream {
     pub(super) id: u16,
     pub(super) spec: StreamSpec,
     pub(super) port: u16,
-    pub(super) enabled: bool,
+    /// Taken away by the user: it sends nothing and is not shown, but what it sent still counts.
+    pub(super) is_removed: bool,
     pub(super) template: TemplateView,
     /// FCS included.
     pub(super) mean_frame_bytes: f64,
     pub(super) shards: Vec<Shard>,
 }
 
+impl OpenStream {
+    /// Whether it is to be sent.
+    pub(super) fn is_enabled(&self) -> bool {
+        self.spec.is_enabled() && !self.is_removed
+    }
+
+    /// The shards that are in use; others were left behind when the stream moved to another port.
+    pub(super) fn shards_at_work(&self) -> impl Iterator<Item = &Shard> {
+        self.shards.iter().filter(|shard| shard.port == self.port)
+    }
+}
+
 /// A stream's part at one transmit queue.
 pub(super) struct Shard {
     /// The number in signatures.
     pub(super) wire: u16,
-    /// The transmit queue of the stream's port.
+    pub(super) port: u16,
+    /// The transmit queue of the port, and the place in its sender.
     pub(super) queue: u16,
+    pub(super) lane: usize,
     pub(super) sent: Arc<StreamSent>,
+    /// What its sender was told.
+    pub(super) order: Order,
+}
+
+/// How fast one shard is to be sent, and how much.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Order {
+    pub(super) is_enabled: bool,
+    /// Frames a second; none to share what the sender has for those without a rate.
+    pub(super) pps: Option<f64>,
+    /// Frames in all; none for ever.
+    pub(super) count: Option<u64>,
+    /// Among those without a rate.
+    pub(super) weight: u32,
 }
 
 /// How fast a stream is to be sent, and how much.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Load {
-    /// Frames a second; none for as many as go.
     pub(super) pps: Option<f64>,
-    /// Frames in all; none for ever.
     pub(super) count: Option<u64>,
 }
 
@@ -57,6 +84,18 @@ impl Load {
             count: self.count.map(share),
         }
     }
+}
+
+/// What a port's enabled streams are to do.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Loads {
+    /// In the order of the streams.
+    pub(super) streams: Vec<Load>,
+    /// What those without a rate share, in frames a second; none for as many as go.
+    pub(super) shared_pps: Option<f64>,
+    /// Over all streams: frames a second, and frames; none for as many as go, and for ever.
+    pub(super) pps: Option<f64>,
+    pub(super) count: Option<u64>,
 }
 
 /// What a port is to streams.
@@ -114,8 +153,8 @@ pub(super) fn usage(error: StreamError) -> Error {
     }
 }
 
-/// How fast and how much each stream of a port is to send: its own rate, or its part of the port's.
-/// `streams` are the enabled ones.
+/// How fast and how much each of a port's enabled streams is to send: by its own rate, or by its weight
+/// of what the port's rate is. Who is to keep times of its own (bursts, a delay) has a rate of its own.
 ///
 /// # Errors
 /// A rate that is none, or more than the line or the clock takes; the most that goes is named.
@@ -123,60 +162,67 @@ pub(super) fn loads(
     port: &PortAsked,
     limits: &Limits,
     streams: &[&OpenStream],
-) -> Result<Vec<Load>, Error> {
-    let sharing = |own: fn(&StreamSpec) -> bool| {
+) -> Result<Loads, Error> {
+    let sharing = || {
         streams
             .iter()
-            .filter(|stream| !own(&stream.spec))
-            .count()
-            .max(1)
+            .filter(|stream| own_rate(&stream.spec).is_none())
     };
-    let rate_shares = sharing(|spec| spec.rate.is_some()) as f64;
-    let count_shares = sharing(|spec| own_count(spec).is_some()) as u64;
+    let weights: f64 = sharing().map(|stream| weight(&stream.spec)).sum();
+    let bytes: f64 = sharing()
+        .map(|stream| stream.mean_frame_bytes * weight(&stream.spec))
+        .sum();
+    let port_pps = match port.rate.filter(|_| weights > 0.0) {
+        Some(rate) => pps_of(rate, bytes / weights, limits)
+            .map_err(|error| prefix(&format!("rate {rate} of the port"), error))?,
+        None => None,
+    };
+    let count_shares = streams
+        .iter()
+        .filter(|stream| own_count(&stream.spec).is_none())
+        .count() as u64;
     let mut counted = 0;
-    let mut loads = Vec::with_capacity(streams.len());
-    let (mut line_share, mut all_pps) = (0.0, 0.0);
+    let mut loads = Loads {
+        shared_pps: port_pps,
+        pps: Some(0.0),
+        count: Some(0),
+        ..Loads::default()
+    };
+    let mut line_share = 0.0;
     for stream in streams {
         let bytes = stream.mean_frame_bytes;
-        let (rate, shares) = match (stream.spec.rate, port.rate) {
-            (Some(own), _) => (Some(own), 1.0),
-            (None, shared) => (shared, rate_shares),
-        };
-        let pps = match rate {
-            None => None,
-            Some(rate) => rate
-                .pps(bytes, limits.speed_bps)
-                .map_err(|problem| Error::Usage {
-                    problem: format!("stream {}: {problem}", stream.id),
-                    fix: "set the port's speed, or give the rate as 1Mpps".into(),
-                })?
-                .map(|pps| pps / shares),
-        };
-        if let Some(pps) = pps {
-            if !(pps > 0.0 && pps.is_finite()) {
-                return Err(Error::Usage {
-                    problem: format!("stream {}: a rate of {pps} frames/s", stream.id),
-                    fix: "give a rate above 0, or disable the stream".into(),
-                });
+        let part = weight(&stream.spec) / weights;
+        let (pps, is_own) = match own_rate(&stream.spec) {
+            Some(rate) => {
+                let pps = pps_of(rate, bytes, limits)
+                    .map_err(|error| prefix(&format!("stream {}", stream.id), error))?;
+                (with_gap(&stream.spec, pps), true)
             }
-            all_pps += pps;
-            if let Some(speed) = limits.speed_bps {
-                line_share += pps / line_rate_pps(speed, bytes);
-            }
+            None => (port_pps.map(|pps| pps * part), keeps_times(&stream.spec)),
+        };
+        if let (Some(pps), Some(speed)) = (pps, limits.speed_bps) {
+            line_share += pps / line_rate_pps(speed, bytes);
         }
-        let count =
-            own_count(&stream.spec).or(port.count.filter(|&count| count > 0).map(|count| {
-                let part = count / count_shares + u64::from(counted < count % count_shares);
-                counted += 1;
-                part
-            }));
-        loads.push(Load { pps, count });
+        let count = own_count(&stream.spec).or_else(|| {
+            let all = port.count.filter(|&count| count > 0)?;
+            counted += 1;
+            Some(all / count_shares + u64::from(counted <= all % count_shares))
+        });
+        loads.pps = loads.pps.zip(pps).map(|(all, pps)| all + pps);
+        loads.count = loads.count.zip(count).map(|(all, count)| all + count);
+        let pps = pps.filter(|_| is_own);
+        if let (None, Some(own), Some(shared)) = (own_rate(&stream.spec), pps, loads.shared_pps) {
+            // What is left for the others.
+            loads.shared_pps = Some((shared - own).max(0.0));
+        }
+        loads.streams.push(Load { pps, count });
     }
     // A part in a million is a matter of rounding.
     if line_share > 1.000_001 {
         let speed = limits.speed_bps.unwrap_or_default();
         return Err(too_fast(streams, speed, line_share));
     }
+    let all_pps = loads.pps.unwrap_or(0.0);
     if all_pps > limits.hz {
         return Err(Error::Usage {
             problem: format!("{all_pps:.0} frames/s, more than the clock has ticks"),
@@ -184,6 +230,87 @@ pub(super) fn loads(
         });
     }
     Ok(loads)
+}
+
+/// What a transmit queue has for its lanes without a rate: its part of what they all share. `lanes`: the
+/// weights of its own lanes, as parts of streams; `all`: the sum over the port.
+pub(super) fn share_of(shared_pps: Option<f64>, lanes: f64, all: f64) -> Option<f64> {
+    shared_pps.map(|pps| if all > 0.0 { pps * lanes / all } else { 0.0 })
+}
+
+pub(super) fn weight(spec: &StreamSpec) -> f64 {
+    spec.weight.unwrap_or(1).into()
+}
+
+/// A stream's rate of its own; `max` is as many as go, like none.
+fn own_rate(spec: &StreamSpec) -> Option<Rate> {
+    let unlimited = spec.gap.map(|_| Rate::Max);
+    spec.rate.filter(|rate| *rate != Rate::Max).or(unlimited)
+}
+
+/// Whether its frames leave at times of its own.
+fn keeps_times(spec: &StreamSpec) -> bool {
+    let poisson = spec.pacing == Some(Pacing::Poisson);
+    poisson || spec.burst.is_some_and(|burst| burst > 1) || spec.delay.is_some()
+}
+
+/// Bursts of frames at `pps`, each followed by the gap: frames a second over both.
+fn with_gap(spec: &StreamSpec, pps: Option<f64>) -> Option<f64> {
+    let Some(gap) = spec.gap else {
+        return pps;
+    };
+    let frames = f64::from(spec.burst.unwrap_or(1));
+    let sending = pps.map_or(0.0, |pps| frames / pps);
+    Some(frames / (sending + gap.as_secs_f64()))
+}
+
+/// Frames a second; none for as many as go.
+fn pps_of(rate: Rate, bytes: f64, limits: &Limits) -> Result<Option<f64>, Error> {
+    let wrong = |problem: String, fix: String| Error::Usage { problem, fix };
+    let pps = rate.pps(bytes, limits.speed_bps).map_err(|problem| {
+        wrong(
+            problem,
+            "set the port's speed (speed=10G), or give the rate as 1Mpps".into(),
+        )
+    })?;
+    match pps {
+        Some(pps) if !(pps > 0.0 && pps.is_finite()) => Err(wrong(
+            format!("a rate of {pps} frames/s"),
+            "give a rate above 0; to send nothing, disable the stream".into(),
+        )),
+        pps => Ok(pps),
+    }
+}
+
+fn prefix(what: &str, error: Error) -> Error {
+    match error {
+        Error::Usage { problem, fix } => Error::Usage {
+            problem: format!("{what}: {problem}"),
+            fix,
+        },
+        other => other,
+    }
+}
+
+/// Makes the lane of a shard.
+pub(super) fn lane(spec: &StreamSpec, stream: Stream, seed: u64, shard: &Shard) -> Lane {
+    let Order {
+        is_enabled,
+        pps,
+        count,
+        weight,
+    } = shard.order;
+    let mut lane = Lane::new(stream, pps, count, shard.sent.clone())
+        .weight(weight)
+        .enabled(is_enabled)
+        .burst(spec.burst.unwrap_or(1));
+    if spec.pacing == Some(Pacing::Poisson) {
+        lane = lane.poisson(spec.seed.unwrap_or(seed) ^ u64::from(shard.wire));
+    }
+    if let Some(delay) = spec.delay {
+        lane = lane.delay(delay);
+    }
+    lane
 }
 
 fn own_count(spec: &StreamSpec) -> Option<u64> {

@@ -42,6 +42,7 @@ impl Session {
         let streams: Vec<StreamView> = self
             .streams
             .iter()
+            .filter(|stream| !stream.is_removed)
             .map(|stream| self.stream_view(stream, &counts, now))
             .collect();
         let homes = self.homes(&counts);
@@ -158,7 +159,7 @@ impl Session {
             let lanes: usize = self
                 .streams
                 .iter()
-                .filter(|stream| usize::from(stream.port) == number && stream.enabled)
+                .filter(|stream| usize::from(stream.port) == number && stream.is_enabled())
                 .map(|stream| stream.shards.len())
                 .sum();
             let off = sent.saturating_sub(pace.packets) as f64 - expected;
@@ -225,7 +226,7 @@ impl Session {
             id: stream.id,
             name: stream.spec.name.clone().unwrap_or_default(),
             port: stream.port,
-            enabled: stream.enabled,
+            enabled: stream.is_enabled(),
             line: stream.spec.to_string(),
             template: stream.template.clone(),
             rate: stream
@@ -258,11 +259,7 @@ impl Session {
             &self.ports[usize::from(number)],
             &self.rig.ports[usize::from(number)],
         );
-        let mine: Vec<&OpenStream> = self
-            .streams
-            .iter()
-            .filter(|stream| stream.port == number)
-            .collect();
+        let mine: Vec<&OpenStream> = self.of_port(number).collect();
         let receivers: Vec<_> = state
             .receivers
             .iter()
@@ -390,7 +387,7 @@ impl Session {
             Activity::Idle => {
                 let reason = match streams {
                     [] => "no stream",
-                    all if !all.iter().any(|stream| stream.enabled) => "no enabled stream",
+                    all if !all.iter().any(|stream| stream.is_enabled()) => "no enabled stream",
                     _ => "",
                 };
                 ("idle".into(), reason.into())

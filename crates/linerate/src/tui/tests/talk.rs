@@ -168,6 +168,7 @@ pub(in crate::tui) fn snapshot() -> Snapshot {
                 cpu: Some(number + 1),
                 work: format!("rx {number}.0, tx {number}.0"),
                 busy_share: 0.11 * f64::from(number + 1),
+                asleep_share: 0.5,
                 gaps: u64::from(number % 3),
                 longest_gap_ns: u64::from(number % 3) * 61_000,
                 gaps_ns: u64::from(number % 3) * 91_000,

@@ -53,7 +53,7 @@ pub(super) fn l2fwd(asked: &Asked, cpus: Cpus, clock: Clock) -> Result<Setup, Er
         src: inner_mac(out.into()),
         dst: outer_mac(out.into()),
     });
-    let mut start = |drivers: &mut Drivers| {
+    let start = |drivers: &mut Drivers| {
         let rig = Rig::open_among(drivers, &specs, clock)?;
         let lcores: Vec<&Placement> = lcores.iter().collect();
         rig.start(&[1, 0], &lcores, &options, |egress: &mut Egress| {

@@ -9,8 +9,8 @@ use super::{Asked, Cpus, Setup, Side};
 use crate::apps::netns::{self, Space};
 use crate::error::Error;
 
-/// Frames that each ring of a wire holds: at 10 Mpps 0.8 ms, so that short losses of a CPU lose no frame.
-const RING: u32 = 8192;
+/// Frames that each ring of a wire holds: at 10 Mpps 0.4 ms, so that short losses of a CPU lose no frame.
+const RING: u32 = 4096;
 
 /// A kind of port without its target: `ring`, `af_packet`, `af_xdp`, with options that all ports of the
 /// wire's generator side get: `af_xdp,ring=4096`.
@@ -42,6 +42,14 @@ impl std::str::FromStr for Wire {
 }
 
 impl Wire {
+    /// A kind without options.
+    pub(crate) fn of(kind: &str) -> Self {
+        Self {
+            kind: kind.into(),
+            options: String::new(),
+        }
+    }
+
     /// Whether it is memory of this process.
     pub(crate) fn is_ring(&self) -> bool {
         self.kind == "ring"
@@ -183,8 +191,8 @@ mod tests {
     #[test]
     fn options_go_to_the_generators_side_and_unknown_kinds_are_named() {
         let wire: Wire = "ring,faulty=loss:0.01".parse().unwrap();
-        assert_eq!(wire.outer("g0"), "ring:g0,size=8192,faulty=loss:0.01");
-        assert_eq!(wire.inner("g0"), "ring:g0,size=8192");
+        assert_eq!(wire.outer("g0"), "ring:g0,size=4096,faulty=loss:0.01");
+        assert_eq!(wire.inner("g0"), "ring:g0,size=4096");
         let wire: Wire = "ring,size=64".parse().unwrap();
         assert_eq!(wire.outer("g1"), "ring:g1,size=64");
         assert_eq!(wire.inner("g1"), "ring:g1,size=64");

@@ -5,12 +5,12 @@
 //! interface that the screen ([`crate::tui`]) and scripts use.
 
 mod control;
-mod engine;
-mod session;
-mod signature;
+pub(crate) mod engine;
+pub(crate) mod session;
+pub(crate) mod signature;
 mod snapshot;
-mod stream;
+pub(crate) mod stream;
 pub(crate) mod units;
 
-pub(crate) use control::{Args, run};
+pub(crate) use control::*;
 pub(crate) use snapshot::*;

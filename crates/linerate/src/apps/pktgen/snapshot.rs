@@ -43,6 +43,11 @@ pub(crate) struct Snapshot {
     pub(crate) ports: Vec<PortView>,
     pub(crate) streams: Vec<StreamView>,
     pub(crate) lcores: Vec<LcoreView>,
+    /// Whether any port has something left to send.
+    pub(crate) sending: bool,
+    /// Why the counts say nothing of the device under test (a port vanished, an lcore died); empty where
+    /// they do.
+    pub(crate) invalid: Vec<String>,
     /// The newest lines of the log, oldest first.
     pub(crate) log: Vec<LogLine>,
 }
@@ -92,6 +97,13 @@ pub(crate) struct PortView {
     pub(crate) icmp: u64,
     /// Received frames without a signature of this session.
     pub(crate) foreign: u64,
+    /// Test frames that were sent before the `clear`: with `foreign` and `tally.received` they sum to
+    /// `rx.packets`.
+    pub(crate) earlier: u64,
+    /// Received frames with a wrong layer-3 or layer-4 checksum; none where nobody looks.
+    pub(crate) corrupt: Option<u64>,
+    /// Different flows among the received frames, within 0.1 %; none where nobody counts.
+    pub(crate) flows: Option<u64>,
     /// Drops and errors on receive and transmit by reason, those that happened.
     pub(crate) rx_drops: Vec<(String, u64)>,
     pub(crate) tx_drops: Vec<(String, u64)>,
@@ -199,6 +211,8 @@ pub(crate) struct Latency {
     pub(crate) max_ns: f64,
     /// RFC 3550 6.4.1: the smoothed difference of successive frames' latencies.
     pub(crate) jitter_ns: f64,
+    /// The most by which two successive frames' latencies differed.
+    pub(crate) ipdv_max_ns: f64,
     /// Upper bound in ns and count of each bucket that holds something.
     pub(crate) buckets: Vec<(f64, u64)>,
 }
@@ -240,6 +254,8 @@ pub(crate) struct LcoreView {
     pub(crate) work: String,
     /// Share of the time that went into packets: 0 to 1.
     pub(crate) busy_share: f64,
+    /// Share of the time asleep, with nothing to send and nothing coming in: 0 to 1.
+    pub(crate) asleep_share: f64,
     /// Times that the CPU was taken away from it for longer than 20 us, the longest, and their sum.
     pub(crate) gaps: u64,
     pub(crate) longest_gap_ns: u64,

@@ -66,6 +66,7 @@ pub(super) fn together(a: &Latency, b: &Latency) -> Latency {
         p9999_ns: at(0.9999),
         max_ns,
         jitter_ns: mean(|of| of.jitter_ns),
+        ipdv_max_ns: a.ipdv_max_ns.max(b.ipdv_max_ns),
         buckets,
     }
 }

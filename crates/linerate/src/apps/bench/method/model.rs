@@ -121,6 +121,7 @@ impl Model {
             p9999_ns: at(0.9999),
             max_ns: buckets.last().map_or(0.0, |bucket| bucket.0),
             jitter_ns: wait / 16.0,
+            ipdv_max_ns: wait,
             buckets,
         }
     }

@@ -3,10 +3,17 @@
 //!
 //! Counters have one writer, the lcore, and are read by the session at any time.
 
+mod classify;
+mod latency;
 mod lcore;
 mod receiver;
+mod schedule;
 mod sender;
+mod track;
 
-pub(crate) use lcore::{Engine, EngineHandle, EngineStats};
-pub(crate) use receiver::{Receiver, ReceiverStats, StreamReceived};
-pub(crate) use sender::{Lane, Sender, SenderStats, StreamSent};
+pub(crate) use super::signature::{Label, SIGNATURE_BYTES};
+pub(crate) use lcore::{Engine, EngineHandle, Load};
+pub(crate) use receiver::{Books, Receiver, ReceiverStats};
+pub(crate) use schedule::{LONGEST_ORDER, Pace};
+pub(crate) use sender::{GIVE_UP_AFTER, Lane, Sender, SenderStats, StreamSent};
+pub(crate) use track::{ANYWHERE, Boundaries, StreamReceived};

@@ -107,6 +107,8 @@ pub(crate) struct PortView {
     /// Drops and errors on receive and transmit by reason, those that happened.
     pub(crate) rx_drops: Vec<(String, u64)>,
     pub(crate) tx_drops: Vec<(String, u64)>,
+    /// What a `faulty` port did to frames, by kind, on receive and transmit together.
+    pub(crate) faults: Vec<(String, u64)>,
     /// The rate as it was asked for, and in frames a second (0 for as many as go).
     pub(crate) rate: String,
     pub(crate) asked_pps: f64,

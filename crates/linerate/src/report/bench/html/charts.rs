@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{scale, section};
 use crate::apps::pktgen::Latency;
-use crate::apps::pktgen::units::{l2_bps, line_rate_pps};
+use crate::apps::pktgen::units::l2_bps;
 use crate::report::bench::{LatencyRow, Report, Throughput, deviation, median, times};
 use crate::report::chart::{
     Axis, Curve, Series, Spread, boxes, columns_below, count, dots_of, duration, escape, plain,
@@ -185,16 +185,19 @@ fn ports(body: &mut String, report: &Report, sizes: &[usize], lines: &[Line]) {
                 values: sizes.iter().map(|size| value(line, *size)).collect(),
             })
             .collect();
-        let line_bps =
-            |link: f64, size: usize| l2_bps(line_rate_pps(link, size as f64), size as f64);
-        let directions = f64::from(report.device.directions.max(1));
-        let limit = report.device.link_bps.map(|link| Series {
+        let theoretical = |size: &usize| {
+            let row = report
+                .throughput
+                .iter()
+                .find(|row| row.frame_bytes == *size);
+            let line = row.and_then(|row| row.line_pps).unwrap_or(0.0);
+            l2_bps(line, *size as f64) * 1e-9 / parts
+        };
+        let wire = report.throughput.iter().any(|row| row.line_pps.is_some());
+        let limit = wire.then(|| Series {
             name: "theoretical",
             colour: LIMIT,
-            values: sizes
-                .iter()
-                .map(|size| line_bps(link, *size) * directions * 1e-9 / parts)
-                .collect(),
+            values: sizes.iter().map(theoretical).collect(),
         });
         columns_below("Gbit/s L2", SIZES, &names(sizes), &series, limit.as_ref())
     };
@@ -240,19 +243,17 @@ fn ratios(body: &mut String, report: &Report) {
 
 /// Repeated searches.
 pub(super) fn spread(body: &mut String, report: &Report) {
-    let mut spreads = Vec::new();
     let rows: Vec<Line> = lines(report);
-    let many = rows.len() > 1;
+    let mut spreads = Vec::new();
     for size in sizes(report) {
-        for line in &rows {
+        for (number, line) in rows.iter().enumerate() {
             let found = line.rows.iter().filter(|row| row.frame_bytes == size);
             for row in found.filter(|row| row.repeats.len() > 1) {
                 let middle = median(&row.repeats).filter(|middle| *middle > 0.0);
                 let Some(middle) = middle else { continue };
                 let values = row.repeats.iter().map(|value| value / middle * 100.0);
                 // One name under the boxes of a size.
-                let first = line.colour == rows[0].colour || !many;
-                let name = if first {
+                let name = if number == 0 {
                     size.to_string()
                 } else {
                     String::new()
@@ -272,11 +273,15 @@ pub(super) fn spread(body: &mut String, report: &Report) {
         body,
         "From run to run",
         &format!(
-            "Each search's result, relative to the median of its size. The largest standard deviation is \
-             {worst:.2} %."
+            "Each search's result, relative to the median of its size. The device's largest standard \
+             deviation is {worst:.2} %."
         ),
     );
-    body.push_str(&boxes("% of median", SIZES, &spreads));
+    let names: Vec<(&str, usize)> = rows
+        .iter()
+        .map(|line| (line.name.as_str(), line.colour))
+        .collect();
+    body.push_str(&boxes("% of median", SIZES, &spreads, &names));
 }
 
 /// The load that latencies by size are shown at: the throughput, or the highest there is.
@@ -465,7 +470,7 @@ pub(super) fn loss(body: &mut String, report: &Report) {
         })
         .collect();
     let y = Axis::linear(report.loss.iter().map(|point| point.lost_percent), plain);
-    let x = Axis::linear([100.0].into_iter(), plain);
+    let x = Axis::between(0.0, 100.0, 20.0, plain);
     body.push_str(&plot("% lost", of, &x, &y, &curves, |lost| {
         format!("{} % lost", short(lost))
     }));

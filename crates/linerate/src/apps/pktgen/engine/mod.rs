@@ -7,12 +7,14 @@ mod classify;
 mod latency;
 mod lcore;
 mod receiver;
+mod replay;
 mod schedule;
 mod sender;
 mod track;
 
 pub(crate) use lcore::{Engine, EngineHandle, EngineStats};
 pub(crate) use receiver::{Books, Receiver, ReceiverStats};
+pub(crate) use replay::{MOST_BYTES, Recording, Replay};
 pub(crate) use schedule::{LONGEST_ORDER, Pace};
-pub(crate) use sender::{GIVE_UP_AFTER, Lane, Sender, SenderStats, StreamSent};
+pub(crate) use sender::{Content, GIVE_UP_AFTER, Lane, Sender, SenderStats, StreamSent};
 pub(crate) use track::{ANYWHERE, Boundaries, StreamReceived};

@@ -13,7 +13,7 @@ use super::engine::{
     Books, Boundaries, Engine, EngineHandle, Lane, Receiver, ReceiverStats, Sender, SenderStats,
     StreamSent,
 };
-use super::snapshot::{LcoreView, PortView, Snapshot, StreamView, Tally, VERSION};
+use super::snapshot::{LcoreView, PortView, Snapshot, StreamView, Tally, VERSION, clock_text};
 use super::stream::StreamSpec;
 use crate::error::Error;
 
@@ -210,7 +210,7 @@ impl Session {
             version: VERSION,
             profile: self.config.profile.clone(),
             since_clear_ns: self.clock.ns(self.clock.now() - self.began),
-            clock: self.clock.source().to_string(),
+            clock: clock_text(&self.clock),
             ports: ports.collect(),
             streams: streams.collect(),
             lcores: self.lcores.iter().map(|_| LcoreView::default()).collect(),

@@ -89,7 +89,11 @@ impl Blueprint {
             streams: streams?,
             cpus: setup.cpus.generator.clone(),
             seed: self.seed,
-            pool_slots: self.asked.wire.slots(self.directions).filter(|_| self.asked.ports.is_empty()),
+            pool_slots: self
+                .asked
+                .wire
+                .slots(self.directions)
+                .filter(|_| self.asked.ports.is_empty()),
             ..SessionConfig::default()
         };
         Session::open(config, &mut setup.drivers, self.clock)

@@ -32,7 +32,11 @@ fn fold(text: &str, width: u16, hang: usize) -> Vec<String> {
     let mut folded = vec![first];
     if !rest.is_empty() {
         let pieces = wrap(rest, width.saturating_sub(hang));
-        folded.extend(pieces.into_iter().map(|piece| format!("{:hang$}{piece}", "")));
+        folded.extend(
+            pieces
+                .into_iter()
+                .map(|piece| format!("{:hang$}{piece}", "")),
+        );
     }
     folded
 }

@@ -70,6 +70,7 @@ fn latency(samples: u64) -> Latency {
         p9999_ns: percentile(0.9999),
         max_ns: 2_090_111.0,
         jitter_ns: 1512.0,
+        ipdv_max_ns: 2_089_000.0,
         buckets: buckets.clone(),
     }
 }
@@ -170,6 +171,7 @@ pub(in crate::tui) fn snapshot() -> Snapshot {
                 gaps: u64::from(number % 3),
                 longest_gap_ns: u64::from(number % 3) * 61_000,
                 gaps_ns: u64::from(number % 3) * 91_000,
+                ..Default::default()
             })
             .collect(),
         log: vec![

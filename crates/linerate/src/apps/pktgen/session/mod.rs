@@ -85,8 +85,11 @@ impl Session {
                 },
                 &pools,
             )?;
-            let receiver =
-                Receiver::new(queues.rx.remove(0), Books::new(boundaries.clone()), clock);
+            let receiver = Receiver::new(
+                queues.rx.remove(0),
+                Books::new(boundaries.clone(), Default::default()),
+                clock,
+            );
             let mut sender = Sender::new(queues.tx.remove(0), pool.clone(), clock.hz());
             let mac = port.info().mac.unwrap_or(MacAddr::local(index as u8));
             for (id, spec) in (0u16..).zip(&config.streams) {

@@ -20,6 +20,7 @@ mod meter;
 mod method;
 mod parse;
 mod pktgen;
+mod pktgen_rx;
 mod pool;
 mod probe;
 mod random;
@@ -187,6 +188,7 @@ fn rows() -> impl Iterator<Item = &'static Row> {
         meter::ROWS,
         balance::ROWS,
         pktgen::ROWS,
+        pktgen_rx::ROWS,
     ];
     rooms.into_iter().flatten()
 }

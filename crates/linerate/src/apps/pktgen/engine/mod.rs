@@ -11,6 +11,7 @@ mod schedule;
 mod sender;
 mod track;
 
+pub(crate) use super::signature::{Label, SIGNATURE_BYTES};
 pub(crate) use lcore::{Engine, EngineHandle, Load};
 pub(crate) use receiver::{Books, Receiver, ReceiverStats};
 pub(crate) use schedule::{LONGEST_ORDER, Pace};

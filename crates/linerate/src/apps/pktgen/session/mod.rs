@@ -4,6 +4,7 @@
 //! [`map`] says who polls what, [`streams`] who sends what and how fast, `control` starts, stops and
 //! changes, `views` makes [`Snapshot`]s of what [`sample`] reads on the lcores.
 
+mod ask;
 mod change;
 mod config;
 mod control;

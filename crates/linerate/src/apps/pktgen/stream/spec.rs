@@ -181,7 +181,7 @@ impl StreamSpec {
         dst: MacAddr,
         seed: u64,
     ) -> Result<Stream, StreamError> {
-        compile::compile(self, id, src, dst, self.seed.unwrap_or(seed))
+        compile::compile(self, id, src, dst, seed)
     }
 }
 

@@ -65,6 +65,7 @@ fn value_of(help: &crate::apps::pktgen::stream::KeyHelp, shape: u8, a: u128, b: 
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn line_toml_and_json_read_back_as_the_same(
         picks in prop::collection::vec((0..KEYS.len(), any::<u8>(), any::<u128>(), any::<u128>()), 0..12)

@@ -173,7 +173,6 @@ pub(in crate::tui) fn snapshot() -> Snapshot {
                 gaps: u64::from(number % 3),
                 longest_gap_ns: u64::from(number % 3) * 61_000,
                 gaps_ns: u64::from(number % 3) * 91_000,
-                ..Default::default()
             })
             .collect(),
         log: vec![

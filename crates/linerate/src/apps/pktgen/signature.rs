@@ -79,10 +79,9 @@ impl Label {
 /// The check that makes the whole sum up to [`SUM`].
 #[inline(always)]
 fn check(sequence: u64, last: u64) -> u16 {
-    let (sum, carry) = sequence.overflowing_add(last);
-    let sum = u128::from(sum) + u128::from(carry) + u128::from(MAGIC);
     // 2^64, 2^32 and 2^16 are all 1 in one's complement.
-    let sum = (sum as u64 & 0xffff_ffff) + (sum >> 32) as u64;
+    let halves = |word: u64| (word & 0xffff_ffff) + (word >> 32);
+    let sum = halves(sequence) + halves(last) + u64::from(MAGIC);
     let sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
     let sum = (sum & 0xffff) + (sum >> 16);
     !(((sum & 0xffff) + (sum >> 16)) as u16)

@@ -14,6 +14,7 @@
 //! which the fences around them see to. Loom, ThreadSanitizer, Miri and other processors take the
 //! same steps element by element, with release stores and acquire loads.
 
+use crate::env::Isa;
 use crate::sync::{AtomicU8, AtomicU32};
 use std::ops::{Deref, DerefMut};
 
@@ -116,6 +117,45 @@ impl<T> Drop for AlignedSlice<T> {
         // SAFETY: allocated in `new` with the same layout.
         unsafe { std::alloc::dealloc(self.start.as_ptr().cast(), Self::layout(self.len)) };
     }
+}
+
+/// Work that [`Vectors::run`] compiles for several instruction sets. Mark `run`, and all that its loops
+/// call, `#[inline(always)]`: what is not inlined stays as it is.
+pub trait Work {
+    /// What it returns.
+    type Output;
+
+    /// Does it.
+    fn run(self) -> Self::Output;
+}
+
+/// Vector instructions that this CPU is known to have: plain loops get wider with them, and stay safe.
+#[derive(Clone, Copy, Debug)]
+pub struct Vectors(Isa);
+
+impl Vectors {
+    /// Those of `isa`, or as many of them as this CPU has.
+    pub fn up_to(isa: Isa) -> Self {
+        Self(isa.available())
+    }
+
+    /// Does `work`, compiled for these instructions: those of AVX2 at most, since wider ones were no
+    /// faster in loops over bursts.
+    #[inline(always)]
+    pub fn run<W: Work>(self, work: W) -> W::Output {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if self.0 > Isa::Baseline {
+            // SAFETY: only `up_to` makes one of these, and it asked the CPU.
+            return unsafe { run_avx2(work) };
+        }
+        work.run()
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn run_avx2<W: Work>(work: W) -> W::Output {
+    work.run()
 }
 
 /// Asks for the line at `address` to be brought near for reading. Any address will do.

@@ -1,5 +1,7 @@
 //! A stream ready to write frames: a template, and what varies in it.
 
+use linerate_core::arch::{Vectors, Work};
+use linerate_core::env::Isa;
 use linerate_core::packet::Packet;
 
 use super::generator::MOST;
@@ -17,6 +19,7 @@ pub(crate) struct Stream {
     mean_frame_bytes: f64,
     view: TemplateView,
     variation: Option<Box<Variation>>,
+    vectors: Vectors,
 }
 
 /// Room for a frame.
@@ -55,6 +58,7 @@ impl Stream {
             mean_frame_bytes,
             view,
             variation: variation.map(Box::new),
+            vectors: Vectors::up_to(Isa::detect()),
         }
     }
 
@@ -90,7 +94,12 @@ impl Stream {
     /// Packets whose slots are too small are left as they are.
     #[inline]
     pub(crate) fn write(&mut self, packets: &mut [Packet], stamps: &[u64], first: u64) {
-        self.write_into(packets, stamps, first);
+        self.vectors.run(Writing {
+            stream: self,
+            rooms: packets,
+            stamps,
+            first,
+        });
     }
 
     /// The next `count` frames from number `first` on, all with the stamp 0: to look at.
@@ -102,58 +111,72 @@ impl Stream {
 
     #[inline(always)]
     fn write_into<R: Room>(&mut self, rooms: &mut [R], stamps: &[u64], first: u64) {
-        let labels = Labels {
-            stream: self.id,
-            is_signed: self.is_signed,
-        };
-        let template = &*self.template;
-        let Some(variation) = &mut self.variation else {
-            return match template.len() {
-                ..=64 => copies(rooms, stamps, first, labels, template, copy_short),
-                65..=128 => copies(rooms, stamps, first, labels, template, copy_middle),
-                _ => copies(
-                    rooms,
-                    stamps,
-                    first,
-                    labels,
-                    template,
-                    <[u8]>::copy_from_slice,
-                ),
-            };
-        };
-        let (rows, heads) = variation.split();
         let bursts = rooms.chunks_mut(MOST).zip(stamps.chunks(MOST));
         for ((rooms, stamps), first) in bursts.zip((first..).step_by(MOST)) {
+            let labels = Labels {
+                stream: self.id,
+                is_signed: self.is_signed,
+                first,
+                stamps,
+            };
+            let template = &*self.template;
+            let Some(variation) = &mut self.variation else {
+                match template.len() {
+                    ..=64 => copies(rooms, &labels, template, copy_short),
+                    65..=128 => copies(rooms, &labels, template, copy_middle),
+                    _ => copies(rooms, &labels, template, <[u8]>::copy_from_slice),
+                }
+                continue;
+            };
+            let (rows, heads) = variation.split();
             match rows {
-                Rows::Short(rows) => {
-                    varied(rooms, stamps, first, labels, template, &mut **rows, heads)
-                }
-                Rows::Middle(rows) => {
-                    varied(rooms, stamps, first, labels, template, &mut **rows, heads)
-                }
-                Rows::Long(rows) => {
-                    varied(rooms, stamps, first, labels, template, &mut **rows, heads)
-                }
+                Rows::Short(rows) => varied(rooms, &labels, template, &mut **rows, heads),
+                Rows::Middle(rows) => varied(rooms, &labels, template, &mut **rows, heads),
+                Rows::Long(rows) => varied(rooms, &labels, template, &mut **rows, heads),
             }
         }
     }
 }
 
-/// What signs a stream's frames.
-#[derive(Clone, Copy)]
-struct Labels {
-    stream: u16,
-    is_signed: bool,
+/// One call of [`Stream::write`].
+struct Writing<'a, R> {
+    stream: &'a mut Stream,
+    rooms: &'a mut [R],
+    stamps: &'a [u64],
+    first: u64,
 }
 
-impl Labels {
+impl<R: Room> Work for Writing<'_, R> {
+    type Output = ();
+
     #[inline(always)]
-    fn sign(self, frame: &mut [u8], sequence: u64, stamp: u64) {
-        let label = Label {
+    fn run(self) {
+        self.stream.write_into(self.rooms, self.stamps, self.first);
+    }
+}
+
+/// The signatures of a burst's frames.
+#[derive(Clone, Copy)]
+struct Labels<'a> {
+    stream: u16,
+    is_signed: bool,
+    first: u64,
+    stamps: &'a [u64],
+}
+
+impl Labels<'_> {
+    #[inline(always)]
+    fn each(&self) -> impl Iterator<Item = Label> {
+        let numbered = self.stamps.iter().zip(self.first..);
+        numbered.map(|(&stamp, sequence)| Label {
             stream: self.stream,
             sequence,
             stamp,
-        };
+        })
+    }
+
+    #[inline(always)]
+    fn sign(&self, frame: &mut [u8], label: Label) {
         if let (true, Some(tail)) = (self.is_signed, frame.last_chunk_mut()) {
             label.write(tail);
         }
@@ -164,18 +187,16 @@ impl Labels {
 #[inline(always)]
 fn copies<R: Room>(
     rooms: &mut [R],
-    stamps: &[u64],
-    first: u64,
-    labels: Labels,
+    labels: &Labels<'_>,
     template: &[u8],
     copy: impl Fn(&mut [u8], &[u8]),
 ) {
-    for ((room, &stamp), sequence) in rooms.iter_mut().zip(stamps).zip(first..) {
+    for (room, label) in rooms.iter_mut().zip(labels.each()) {
         let Some(frame) = room.take(template.len()) else {
             continue;
         };
         copy(frame, template);
-        labels.sign(frame, sequence, stamp);
+        labels.sign(frame, label);
     }
 }
 
@@ -183,24 +204,22 @@ fn copies<R: Room>(
 #[inline(always)]
 fn varied<R: Room, const HEAD: usize>(
     rooms: &mut [R],
-    stamps: &[u64],
-    first: u64,
-    labels: Labels,
+    labels: &Labels<'_>,
     template: &[u8],
     rows: &mut [[u8; HEAD]; MOST],
     heads: &mut Heads,
 ) {
-    let rows = &mut rows[..rooms.len().min(stamps.len())];
-    heads.make(rows, first);
+    let rows = &mut rows[..rooms.len().min(labels.stamps.len())];
+    heads.make(rows, labels.first);
     let only = heads.only_len();
-    let rooms = rooms.iter_mut().zip(stamps).zip(first..);
-    for (number, (row, ((room, &stamp), sequence))) in rows.iter().zip(rooms).enumerate() {
+    let frames = rooms.iter_mut().zip(labels.each());
+    for (number, (row, (room, label))) in rows.iter().zip(frames).enumerate() {
         let len = only.unwrap_or_else(|| heads.len_of(number));
         let (Some(frame), Some(template)) = (room.take(len), template.get(..len)) else {
             continue;
         };
         copy_row(frame, row, template);
-        labels.sign(frame, sequence, stamp);
+        labels.sign(frame, label);
     }
 }
 

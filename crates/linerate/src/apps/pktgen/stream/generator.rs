@@ -27,6 +27,17 @@ pub(super) trait Word:
     fn wide(self) -> u128;
 }
 
+impl Word for Wrapping<u16> {
+    #[inline(always)]
+    fn cut(value: u128) -> Self {
+        Self(value as u16)
+    }
+    #[inline(always)]
+    fn wide(self) -> u128 {
+        self.0.into()
+    }
+}
+
 impl Word for Wrapping<u32> {
     #[inline(always)]
     fn cut(value: u128) -> Self {
@@ -178,7 +189,7 @@ impl<W: Word> Generator<W> {
     }
 
     /// Fills `to`, at most [`MOST`], with the next values.
-    #[inline]
+    #[inline(always)]
     pub(super) fn fill(&mut self, to: &mut [W]) {
         match self {
             Self::Cycle(cycle) => cycle.fill(to),
@@ -188,7 +199,7 @@ impl<W: Word> Generator<W> {
     }
 
     /// Remembers how far it got.
-    #[inline]
+    #[inline(always)]
     pub(super) fn mark(&mut self) {
         match self {
             Self::Cycle(cycle) => cycle.mark = cycle.at,
@@ -217,7 +228,7 @@ impl<W: Word> Generator<W> {
 }
 
 impl<W: Word> Cycle<W> {
-    #[inline]
+    #[inline(always)]
     fn fill(&mut self, mut to: &mut [W]) {
         while !to.is_empty() {
             let run = to.len().min(self.values.len() - self.at);
@@ -233,7 +244,7 @@ impl<W: Word> Cycle<W> {
 }
 
 impl<W: Word> Range<W> {
-    #[inline]
+    #[inline(always)]
     fn fill(&mut self, mut to: &mut [W]) {
         while !to.is_empty() {
             let (mut next, left) = self.at;
@@ -296,7 +307,7 @@ impl<W: Word> Random<W> {
         word ^ word >> self.half
     }
 
-    #[inline]
+    #[inline(always)]
     fn fill(&mut self, to: &mut [W]) {
         let mut filled = 0;
         let mut tries = [W::cut(0); MOST];
@@ -334,7 +345,7 @@ impl<W: Word> Random<W> {
     }
 
     /// `used` numbers went into the permutation; after the last one another begins.
-    #[inline]
+    #[inline(always)]
     fn advance(&mut self, used: usize) {
         let last = self.at.counter + W::cut(used as u128 - 1);
         if last == self.mask {

@@ -107,7 +107,7 @@ impl Variation {
 
 impl Heads {
     /// Makes the heads of the frames from number `first` on, one in each row.
-    #[inline]
+    #[inline(always)]
     pub(super) fn make<const HEAD: usize>(&mut self, rows: &mut [[u8; HEAD]], first: u64) {
         if first != self.position {
             self.seek(first);
@@ -149,7 +149,7 @@ impl Heads {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn apply_sizes<const HEAD: usize>(&mut self, rows: &mut [[u8; HEAD]]) {
         let (count, live) = (self.table.patch_at.len(), self.live.len());
         for (number, &at) in self.table.patch_at.iter().enumerate() {
@@ -167,7 +167,7 @@ impl Heads {
     }
 
     /// Writes one checksum into the rows.
-    #[inline]
+    #[inline(always)]
     fn finish_sum<const HEAD: usize>(&mut self, number: usize, rows: &mut [[u8; HEAD]]) {
         let live = &self.live[number];
         let sums = &mut self.sums[number];
@@ -220,7 +220,9 @@ impl Heads {
 /// Writes one field into the rows.
 #[derive(Debug)]
 pub(super) enum FieldWriter {
-    /// Of 1, 2 or 4 bytes.
+    /// Of 1 or 2 bytes.
+    Short(Writer<Wrapping<u16>>),
+    /// Of 4.
     Narrow(Writer<Wrapping<u32>>),
     /// Of 6 or 8.
     Wide(Writer<Wrapping<u64>>),
@@ -250,7 +252,8 @@ impl FieldWriter {
         sums: Vec<usize>,
     ) -> Self {
         match slot.bytes {
-            1..=4 => Self::Narrow(Writer::new(slot, values, seed, base, mask, sums)),
+            1..=2 => Self::Short(Writer::new(slot, values, seed, base, mask, sums)),
+            3..=4 => Self::Narrow(Writer::new(slot, values, seed, base, mask, sums)),
             5..=8 => Self::Wide(Writer::new(slot, values, seed, base, mask, sums)),
             _ => Self::Broad(Writer::new(slot, values, seed, base, mask, sums)),
         }
@@ -259,6 +262,7 @@ impl FieldWriter {
     /// The first byte behind it.
     fn end(&self) -> usize {
         let slot = match self {
+            Self::Short(writer) => writer.slot,
             Self::Narrow(writer) => writer.slot,
             Self::Wide(writer) => writer.slot,
             Self::Broad(writer) => writer.slot,
@@ -266,9 +270,10 @@ impl FieldWriter {
         slot.at + slot.bytes
     }
 
-    #[inline]
+    #[inline(always)]
     fn write<const HEAD: usize>(&mut self, rows: &mut [[u8; HEAD]], sums: &mut [[u32; MOST]]) {
         match self {
+            Self::Short(writer) => writer.write(rows, sums),
             Self::Narrow(writer) => writer.write(rows, sums),
             Self::Wide(writer) => writer.write(rows, sums),
             Self::Broad(writer) => writer.write(rows, sums),
@@ -277,6 +282,7 @@ impl FieldWriter {
 
     fn back(&mut self) {
         match self {
+            Self::Short(writer) => writer.generator.back(),
             Self::Narrow(writer) => writer.generator.back(),
             Self::Wide(writer) => writer.generator.back(),
             Self::Broad(writer) => writer.generator.back(),
@@ -285,6 +291,7 @@ impl FieldWriter {
 
     fn restart(&mut self) {
         match self {
+            Self::Short(writer) => writer.generator.restart(),
             Self::Narrow(writer) => writer.generator.restart(),
             Self::Wide(writer) => writer.generator.restart(),
             Self::Broad(writer) => writer.generator.restart(),
@@ -310,7 +317,7 @@ impl<W: Stored> Writer<W> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn write<const HEAD: usize>(&mut self, rows: &mut [[u8; HEAD]], sums: &mut [[u32; MOST]]) {
         let mut words = [W::cut(0); MOST];
         let words = &mut words[..rows.len()];
@@ -329,14 +336,11 @@ impl<W: Stored> Writer<W> {
             None => W::store(rows, at, bytes, words),
             Some(mask) => W::mix(rows, at, bytes, mask, words),
         }
-        if self.sums.is_empty() {
-            return;
-        }
-        let mut deltas = [0; MOST];
-        W::sum(words, bytes, at, &mut deltas);
+        // A byte at an even offset is the high one of its 16-bit word.
+        let high = bytes == 1 && at.is_multiple_of(2);
         for &over in &self.sums {
-            for (sum, delta) in sums[over][..words.len()].iter_mut().zip(&deltas) {
-                *sum += delta;
+            for (sum, &word) in sums[over].iter_mut().zip(words.iter()) {
+                *sum += if high { word.part() << 8 } else { word.part() };
             }
         }
     }
@@ -363,37 +367,39 @@ trait Stored: Word + Shl<usize, Output = Self> {
         }
     }
 
-    /// What each word of `bytes` bytes at `at` adds to a one's complement sum.
-    fn sum(words: &[Self], bytes: usize, at: usize, deltas: &mut [u32; MOST]);
+    /// What it adds to a one's complement sum: its 16-bit words.
+    fn part(self) -> u32;
 }
 
-impl Stored for Wrapping<u32> {
+impl Stored for Wrapping<u16> {
     #[inline(always)]
     fn store<const HEAD: usize>(rows: &mut [[u8; HEAD]], at: usize, bytes: usize, words: &[Self]) {
         let pairs = rows.iter_mut().zip(words);
         match bytes {
             1 => pairs.for_each(|(row, word)| row[at] = word.0 as u8),
-            2 => pairs.for_each(|(row, word)| {
-                row[at..at + 2].copy_from_slice(&(word.0 as u16).to_be_bytes());
-            }),
             _ => pairs.for_each(|(row, word)| {
-                row[at..at + 4].copy_from_slice(&word.0.to_be_bytes());
+                row[at..at + 2].copy_from_slice(&word.0.to_be_bytes());
             }),
         }
     }
 
     #[inline(always)]
-    fn sum(words: &[Self], bytes: usize, at: usize, deltas: &mut [u32; MOST]) {
-        // A byte at an even offset is the high one of its 16-bit word.
-        let shift = if bytes == 1 && at.is_multiple_of(2) {
-            8
-        } else {
-            0
-        };
-        for (delta, word) in deltas.iter_mut().zip(words) {
-            let word = word.0 << shift;
-            *delta = (word & 0xffff) + (word >> 16);
+    fn part(self) -> u32 {
+        self.0.into()
+    }
+}
+
+impl Stored for Wrapping<u32> {
+    #[inline(always)]
+    fn store<const HEAD: usize>(rows: &mut [[u8; HEAD]], at: usize, _: usize, words: &[Self]) {
+        for (row, word) in rows.iter_mut().zip(words) {
+            row[at..at + 4].copy_from_slice(&word.0.to_be_bytes());
         }
+    }
+
+    #[inline(always)]
+    fn part(self) -> u32 {
+        (self.0 & 0xffff) + (self.0 >> 16)
     }
 }
 
@@ -412,10 +418,8 @@ impl Stored for Wrapping<u64> {
     }
 
     #[inline(always)]
-    fn sum(words: &[Self], _bytes: usize, _at: usize, deltas: &mut [u32; MOST]) {
-        for (delta, word) in deltas.iter_mut().zip(words) {
-            *delta = sum_of(word.0);
-        }
+    fn part(self) -> u32 {
+        sum_of(self.0)
     }
 }
 
@@ -428,10 +432,8 @@ impl Stored for Wrapping<u128> {
     }
 
     #[inline(always)]
-    fn sum(words: &[Self], _bytes: usize, _at: usize, deltas: &mut [u32; MOST]) {
-        for (delta, word) in deltas.iter_mut().zip(words) {
-            *delta = sum_of(word.0 as u64) + sum_of((word.0 >> 64) as u64);
-        }
+    fn part(self) -> u32 {
+        sum_of(self.0 as u64) + sum_of((self.0 >> 64) as u64)
     }
 }
 

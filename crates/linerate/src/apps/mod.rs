@@ -9,4 +9,4 @@ pub(crate) mod pktgen;
 pub(crate) mod plan;
 pub(crate) mod ports;
 pub(crate) mod rss;
-mod runtime;
+pub(crate) mod runtime;

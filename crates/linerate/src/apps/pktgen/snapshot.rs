@@ -54,6 +54,11 @@ pub(crate) struct Snapshot {
     pub(crate) ports: Vec<PortView>,
     pub(crate) streams: Vec<StreamView>,
     pub(crate) lcores: Vec<LcoreView>,
+    /// Whether any port has something left to send.
+    pub(crate) sending: bool,
+    /// Why the counts say nothing of the device under test (a port vanished, an lcore died); empty where
+    /// they do.
+    pub(crate) invalid: Vec<String>,
     /// The newest lines of the log, oldest first.
     pub(crate) log: Vec<LogLine>,
 }
@@ -113,6 +118,8 @@ pub(crate) struct PortView {
     /// Drops and errors on receive and transmit by reason, those that happened.
     pub(crate) rx_drops: Vec<(String, u64)>,
     pub(crate) tx_drops: Vec<(String, u64)>,
+    /// What a `faulty` port did to frames, by kind, on receive and transmit together.
+    pub(crate) faults: Vec<(String, u64)>,
     /// The rate as it was asked for, and in frames a second (0 for as many as go).
     pub(crate) rate: String,
     pub(crate) asked_pps: f64,
@@ -260,6 +267,8 @@ pub(crate) struct LcoreView {
     pub(crate) work: String,
     /// Share of the time that went into packets: 0 to 1.
     pub(crate) busy_share: f64,
+    /// Share of the time asleep, with nothing to send and nothing coming in: 0 to 1.
+    pub(crate) asleep_share: f64,
     /// Times that the CPU was taken away from it for longer than 20 us, the longest, and their sum.
     pub(crate) gaps: u64,
     pub(crate) longest_gap_ns: u64,

@@ -19,6 +19,8 @@ pub(crate) struct Report {
     pub(crate) seconds: f64,
     /// Whether it was ended before its time.
     pub(crate) interrupted: bool,
+    /// What ended it, where that was neither the end nor the user: a port vanished.
+    pub(crate) failure: Option<String>,
     pub(crate) verdict: Verdict,
     pub(crate) compliance: Compliance,
     /// The machine, as every report says it.
@@ -167,6 +169,8 @@ pub(crate) struct Throughput {
     pub(crate) lower_pps: f64,
     /// None where even the most that could be offered went through.
     pub(crate) upper_pps: Option<f64>,
+    /// MLRsearch: whether both bounds are as close as the goal wants them (RFC 9971: regular).
+    pub(crate) regular: bool,
     /// MLRsearch: forwarding rate of the trials at the lower bound.
     pub(crate) conditional_pps: f64,
     pub(crate) l2_bps: f64,
@@ -253,8 +257,12 @@ pub(crate) struct Recovery {
     pub(crate) frame_bytes: usize,
     pub(crate) overload_pps: f64,
     pub(crate) then_pps: f64,
-    /// From the drop of the load to the last lost frame.
+    /// From the drop of the load to the last lost frame, and how finely that was seen.
     pub(crate) recovery_ns: f64,
+    pub(crate) resolution_ns: f64,
+    /// While overloaded, and after.
+    pub(crate) over: Trial,
+    pub(crate) then: Trial,
 }
 
 /// A long run at one rate.

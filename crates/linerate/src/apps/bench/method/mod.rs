@@ -1,21 +1,36 @@
 //! Search methods: throughput, loss, latency and bursts, over any [`Tester`].
 //!
 //! They decide what to offer and what to make of what came back; they neither read a clock nor touch a
-//! file, so each is tested against models of devices ([`model`]). Begin with [`run`]: the kinds of
+//! file, so each is tested against models of devices (`model.rs`). Begin with [`kinds`]: the kinds of
 //! benchmark, step by step. [`settings`] says how long and how often, [`runner`] runs one trial (again,
-//! where others took the CPUs), [`verdict`] says whether to believe the result.
+//! where others took the CPUs), [`compliance`] says what the result may be called, and [`verdict()`]
+//! whether to believe it.
 
+mod burst;
+mod compliance;
+mod kinds;
+mod latency;
+mod loss;
+mod mlr;
+#[cfg(test)]
+pub(crate) mod model;
 mod plan;
+mod recovery;
 mod runner;
 mod settings;
+mod soak;
+#[cfg(test)]
+mod tests;
+mod throughput;
 mod verdict;
 
 use std::time::Duration;
 
 use crate::apps::pktgen::Latency;
 use crate::error::Error;
-use crate::report::bench::{Report, Trial};
+use crate::report::bench::Trial;
 
+pub(crate) use kinds::run;
 pub(crate) use plan::{Estimate, Progress, Silent, Step};
 pub(crate) use settings::{Goal, Kind, Settings, Waits};
 pub(crate) use verdict::verdict;
@@ -83,18 +98,4 @@ pub(crate) struct Subjects<'a> {
     pub(crate) device: &'a mut dyn Tester,
     /// Name and tester of each baseline.
     pub(crate) baselines: Vec<(String, &'a mut dyn Tester)>,
-}
-
-/// Runs the benchmark. `report` comes with all that is known beforehand (machine, path, device, self-test),
-/// and is returned with results, verdict and label; it is as good as far as it goes if the
-/// tester fails or the user interrupts.
-pub(crate) fn run(
-    kind: Kind,
-    _subjects: &mut Subjects,
-    _settings: &Settings,
-    mut report: Report,
-    _progress: &mut dyn Progress,
-) -> Report {
-    report.kind = kind.to_string();
-    report
 }

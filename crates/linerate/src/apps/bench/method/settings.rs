@@ -166,6 +166,8 @@ pub(crate) struct Settings {
     pub(crate) burst_repeats: usize,
     /// Between bursts: at least 2 s in RFC 9004.
     pub(crate) burst_wait: Duration,
+    /// Searches for each size by MLRsearch, for the spread (CSIT: 10).
+    pub(crate) ndr_repeats: usize,
     /// Length of each half of a recovery trial (RFC 2544 26.5: 60 s).
     pub(crate) recovery_trial: Duration,
     pub(crate) goals: Vec<Goal>,
@@ -205,6 +207,7 @@ impl Settings {
             burst_limit: Duration::from_secs(30),
             burst_repeats: 50,
             burst_wait: Duration::from_secs(2),
+            ndr_repeats: 1,
             recovery_trial: Duration::from_secs(60),
             goals: vec![
                 Goal::csit("NDR", 0.0),
@@ -252,6 +255,53 @@ impl Settings {
     /// # Errors
     /// [`Error::Usage`], with the setting and what it may be.
     pub(crate) fn check(&self) -> Result<(), Error> {
+        let usage = |problem: String, fix: &str| {
+            Err(Error::Usage {
+                problem,
+                fix: fix.into(),
+            })
+        };
+        if self.sizes.is_empty() {
+            return usage(
+                "no frame size to measure".into(),
+                "give at least one, such as 64",
+            );
+        }
+        let durations = [
+            ("a trial", self.trial),
+            ("a search trial", self.search_trial),
+            ("a latency trial", self.latency_trial),
+            ("a trial of the loss curve", self.loss_trial),
+            ("the longest burst", self.burst_limit),
+            ("a slice of the soak", self.soak_slice),
+        ];
+        for (what, duration) in durations {
+            if duration < Duration::from_millis(1) {
+                return usage(
+                    format!("{what} of {} s shows nothing", duration.as_secs_f64()),
+                    "give at least 0.001 s",
+                );
+            }
+        }
+        if !(0.0001..=0.5).contains(&self.width) {
+            return usage(
+                format!(
+                    "a search to within {} % does not end well",
+                    self.width * 100.0
+                ),
+                "give 0.01 % to 50 %",
+            );
+        }
+        for goal in &self.goals {
+            let ratio = |ratio: f64| (0.0..1.0).contains(&ratio);
+            let ends = goal.trial >= Duration::from_millis(1) && goal.width >= 0.0001;
+            if !ratio(goal.loss_ratio) || !ratio(goal.exceed_ratio) || !ends {
+                return usage(
+                    format!("goal {} cannot be searched for", goal.name),
+                    "give ratios from 0 to below 1, trials of at least 0.001 s, and a width of at                      least 0.01 %",
+                );
+            }
+        }
         Ok(())
     }
 }

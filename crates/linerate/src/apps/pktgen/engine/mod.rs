@@ -12,7 +12,8 @@ mod schedule;
 mod sender;
 mod track;
 
-pub(crate) use lcore::{Engine, EngineHandle, EngineStats};
+pub(crate) use super::signature::{Label, SIGNATURE_BYTES};
+pub(crate) use lcore::{Engine, EngineHandle, Load};
 pub(crate) use receiver::{Books, Receiver, ReceiverStats};
 pub(crate) use replay::{MOST_BYTES, Recording, Replay};
 pub(crate) use schedule::{LONGEST_ORDER, Pace};

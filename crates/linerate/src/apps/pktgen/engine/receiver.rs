@@ -9,7 +9,7 @@ use std::sync::Arc;
 use linerate_core::arch::prefetch_read;
 use linerate_core::env::Clock;
 use linerate_core::packet::{Burst, Packet, PoolCache};
-use linerate_core::port::{Counter, RxQueue};
+use linerate_core::port::{Counter, RxQueue, SleepOn};
 use linerate_core::run::{HistogramSnapshot, bucket_count};
 
 use super::classify::{Cast, Kind, is_plain, is_runt, size_class};
@@ -63,6 +63,11 @@ impl ReceiverStats {
             ages: (0..FINE_BUCKETS).map(|_| Counter::default()).collect(),
             streams: StreamStats::new(streams),
         }
+    }
+
+    /// How many streams it has room for.
+    pub(crate) fn streams(&self) -> usize {
+        self.streams.len()
     }
 
     /// What came of a stream here.
@@ -138,6 +143,11 @@ impl Receiver {
             let streams = &self.books.stats.streams;
             self.books.windows.follow(streams, &self.books.boundaries);
         }
+    }
+
+    /// What an idle lcore may sleep on until frames come.
+    pub(crate) fn sleep_on(&mut self) -> SleepOn {
+        self.rx.sleep_on()
     }
 
     /// Receives one burst and checks it; returns how many frames came.

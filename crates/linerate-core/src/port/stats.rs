@@ -8,6 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Counter(AtomicU64);
 
 impl Counter {
+    /// One that has counted nothing.
+    pub const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
     /// Adds; only the one writer may.
     #[inline(always)]
     pub fn add(&self, count: u64) {

@@ -317,6 +317,9 @@ pub(in crate::tui) fn summary(snapshot: &Snapshot, width: usize) -> Vec<Cell> {
             _ => format!("p99 {} us", decimal(latency.p99_ns / 1e3, 1)),
         }),
     ];
+    if !snapshot.invalid.is_empty() {
+        parts.insert(0, Cell::new("!INVALID", Tone::Bad));
+    }
     let long = |parts: &[Cell]| parts.iter().map(|part| part.text.len() + 2).sum::<usize>();
     while parts.len() > 1 && long(&parts) > width + 2 {
         parts.pop();

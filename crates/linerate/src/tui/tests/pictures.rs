@@ -217,6 +217,19 @@ fn an_idle_session_shows_dashes_and_no_zero_latency() {
 }
 
 #[test]
+fn a_run_that_is_invalid_says_so_and_why() {
+    let mut snapshot = talk::snapshot();
+    snapshot.invalid = vec!["port 3: the device is gone".into()];
+    let stage = Stage::new(snapshot, 80, 24);
+    let lines = stage.lines();
+    assert!(lines[1].starts_with("!INVALID  Tx"), "{}", lines[1]);
+    assert_eq!(
+        lines[22],
+        "!this run is invalid: port 3: the device is gone"
+    );
+}
+
+#[test]
 fn no_port_at_all_is_no_trouble() {
     for page in Page::ALL {
         let mut stage = Stage::new(Snapshot::default(), 80, 24);

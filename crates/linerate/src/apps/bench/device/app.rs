@@ -47,6 +47,7 @@ pub(super) fn l2fwd(asked: &Asked, cpus: Cpus, clock: Clock) -> Result<Setup, Er
         pool_slots: None,
         // On a CPU of its own it polls, as it would in earnest; a shared one it leaves to the generator.
         sleep: shared,
+        spin: !shared,
     };
     let routes = [1, 0].map(|out: u16| Route {
         out,

@@ -14,9 +14,6 @@ use crate::apps::pktgen::stream::StreamSpec;
 use crate::apps::pktgen::units::LEAST_FRAME;
 use crate::error::Error;
 
-/// The generator's frames under way are in four rings at most; it has slots for all of them, and for bursts.
-const POOL_SLOTS: u32 = 20_480;
-
 /// A device and the generator.
 pub(super) struct Stand {
     /// None only while it is opened anew.
@@ -92,7 +89,11 @@ impl Blueprint {
             streams: streams?,
             cpus: setup.cpus.generator.clone(),
             seed: self.seed,
-            pool_slots: Some(POOL_SLOTS),
+            pool_slots: self
+                .asked
+                .wire
+                .slots(self.directions)
+                .filter(|_| self.asked.ports.is_empty()),
             ..SessionConfig::default()
         };
         Session::open(config, &mut setup.drivers, self.clock)

@@ -17,6 +17,8 @@ const SIZES: &str = "frame size in bytes, FCS included";
 const GOALS: [usize; 4] = [0, 5, 6, 7];
 const BASELINES: [usize; 4] = [3, 1, 7, 2];
 const LIMIT: usize = 4;
+/// Of things of one kind, such as sizes: neighbours are told apart.
+const KINDS: [usize; 8] = [0, 1, 5, 2, 6, 7, 4, 3];
 
 fn sizes(report: &Report) -> Vec<usize> {
     let mut sizes: Vec<usize> = report
@@ -344,7 +346,7 @@ fn percentiles(rows: &[(String, &LatencyRow)]) -> String {
         .enumerate()
         .map(|(number, (name, row))| Curve {
             name,
-            colour: number % 8,
+            colour: KINDS[number % KINDS.len()],
             dashed: false,
             points: cumulated(&row.latency, nines),
         })
@@ -372,11 +374,11 @@ fn cumulated(latency: &Latency, nines: u32) -> Vec<(f64, f64)> {
     let mut points = Vec::new();
     let mut sum = 0;
     for (ns, count) in &latency.buckets {
-        let before = sum as f64 / samples as f64;
         sum += count;
-        // The one that goes over the end is drawn to it, and is the last.
-        points.push(((sum as f64 / samples as f64).min(end), *ns));
-        if before >= end {
+        let share = sum as f64 / samples as f64;
+        points.push((share.min(end), *ns));
+        // The bucket that goes over the end is drawn to it.
+        if share >= end {
             break;
         }
     }
@@ -431,7 +433,7 @@ fn ticks(body: &mut String, report: &Report, rows: &[(String, &LatencyRow)]) {
         dots_of(&unit, SIZES, &names, &all, |ticks| match ticks {
             ..1e4 => format!("{ticks:.0}"),
             ..1e6 => format!("{:.0} k", ticks / 1e3),
-            _ => format!("{} M", short(ticks / 1e6)),
+            _ => format!("{} M", short(ticks / 1e6).trim_end_matches(".0")),
         })
     );
 }
@@ -460,7 +462,7 @@ pub(super) fn loss(body: &mut String, report: &Report) {
         .enumerate()
         .map(|(number, (name, points))| Curve {
             name,
-            colour: number % 8,
+            colour: KINDS[number % KINDS.len()],
             dashed: false,
             points: points
                 .iter()
@@ -545,13 +547,13 @@ pub(super) fn scaling(body: &mut String, report: &Report) {
         };
         curves.push(Curve {
             name: &labels[number],
-            colour: number % 8,
+            colour: KINDS[number % KINDS.len()],
             dashed: false,
             points: points(&|_, pps| pps / unit),
         });
         curves.push(Curve {
             name: "ideal",
-            colour: number % 8,
+            colour: KINDS[number % KINDS.len()],
             dashed: true,
             points: points(&|cores, _| f64::from(cores) * each),
         });

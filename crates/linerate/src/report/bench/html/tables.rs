@@ -14,14 +14,19 @@ const NONE: &str = "–";
 /// A table that can be wider than the page; cells are HTML.
 fn table(body: &mut String, headings: &[&str], rows: impl Iterator<Item = Vec<String>>) {
     body.push_str("<div class=\"scroll\"><table><tr>");
-    for heading in headings {
-        let _ = write!(body, "<th>{heading}</th>");
+    // Loads are words.
+    let class = |column: usize| match headings.get(column) {
+        Some(&"load") => " class=\"words\"",
+        _ => "",
+    };
+    for (column, heading) in headings.iter().enumerate() {
+        let _ = write!(body, "<th{}>{heading}</th>", class(column));
     }
     body.push_str("</tr>");
     for row in rows {
         body.push_str("<tr>");
-        for cell in row {
-            let _ = write!(body, "<td>{cell}</td>");
+        for (column, cell) in row.iter().enumerate() {
+            let _ = write!(body, "<td{}>{cell}</td>", class(column));
         }
         body.push_str("</tr>");
     }
@@ -233,7 +238,10 @@ pub(super) fn bursts(body: &mut String, report: &Report) {
                 figure(row.overload_pps),
                 figure(row.then_pps),
                 figure(row.over.lost as f64),
-                format!("<b>{}</b>", duration(row.recovery_ns)),
+                match row.over.lost {
+                    0 => NONE.into(),
+                    _ => format!("<b>{}</b>", duration(row.recovery_ns)),
+                },
                 duration(row.resolution_ns),
             ]
         });

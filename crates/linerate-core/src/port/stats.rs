@@ -8,6 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Counter(AtomicU64);
 
 impl Counter {
+    /// One that has counted nothing.
+    pub const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
     /// Adds; only the one writer may.
     #[inline(always)]
     pub fn add(&self, count: u64) {
@@ -138,6 +143,8 @@ pub struct PortStats {
     pub rx_drops: Vec<(&'static str, u64)>,
     /// Drops on transmit by reason, those that happened.
     pub tx_drops: Vec<(&'static str, u64)>,
+    /// What the `faulty` middleware did to packets, by kind, those that happened; losses are among the drops too.
+    pub faults: Vec<(&'static str, u64)>,
 }
 
 impl PortStats {
@@ -164,6 +171,7 @@ impl PortStats {
             segmented: total(tx, |queue| &queue.segmented),
             rx_drops: drops(rx),
             tx_drops: drops(tx),
+            faults: Vec::new(),
         }
     }
 

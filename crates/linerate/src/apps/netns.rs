@@ -6,6 +6,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -60,8 +61,13 @@ impl Space {
         Ok(Self(File::open("/proc/thread-self/ns/net")?))
     }
 
-    /// Moves the calling thread, and all that it will start, into it.
+    /// Moves the calling thread, and all that it will start, into it; nothing where it is in it.
     pub(crate) fn enter(&self) -> Result<(), Error> {
+        let here = fs::metadata("/proc/thread-self/ns/net")?;
+        let there = self.0.metadata()?;
+        if (here.dev(), here.ino()) == (there.dev(), there.ino()) {
+            return Ok(());
+        }
         move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))
             .map_err(|error| refused(&error.to_string()))
     }

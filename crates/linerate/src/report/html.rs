@@ -9,10 +9,10 @@ const STYLE: &str = "
 --c0:#6aa2ff;--c1:#f2ab4d;--c2:#f0717b;--c3:#77828e;--c4:#aab4be;--c5:#3fc7b0;--c6:#b795f0;--c7:#d8b75e}}
 body{margin:0 auto;max-width:60rem;padding:2rem 1.25rem 4rem;background:var(--bg);color:var(--fg);
 font:16px/1.5 system-ui,sans-serif;overflow-wrap:break-word}
-h1{font-size:1.7rem;margin:0;line-height:1.2}h2{font-size:1.15rem;margin:2.6rem 0 .2rem}h3{font-size:1rem;margin:1.4rem 0 .2rem}
+*{box-sizing:border-box}h1{font-size:1.7rem;margin:0;line-height:1.2}h2{font-size:1.15rem;margin:2.6rem 0 .2rem}h3{font-size:1rem;margin:1.4rem 0 .2rem}
 p{margin:.3rem 0}.dim,.note{color:var(--dim)}
-.note{font-size:.88rem}.facts{display:flex;flex-wrap:wrap;gap:.8rem;margin:1.4rem 0}
-.facts div{background:var(--card);border:1px solid var(--line);border-radius:.5rem;padding:.6rem 1rem;min-width:8.5rem}
+.note{font-size:.88rem}.facts{display:grid;grid-template-columns:repeat(auto-fill,minmax(9.2rem,1fr));gap:.8rem;margin:1.4rem 0}
+.facts div{background:var(--card);border:1px solid var(--line);border-radius:.5rem;padding:.6rem 1rem}
 .facts b{display:block;font-size:1.5rem;font-weight:600}.facts span{color:var(--dim);font-size:.85rem}
 .chart{container-type:inline-size}svg{width:100%;height:auto;margin-top:.6rem;display:block}.small{display:none}
 @container (max-width:34rem){.small{display:block}.big{display:none}}
@@ -29,7 +29,7 @@ text{font:12px system-ui,sans-serif;fill:var(--fg)}
 .d0{color:var(--c0)}.d1{color:var(--c1)}.d2{color:var(--c2)}.d3{color:var(--c3)}.d4{color:var(--c4)}.d5{color:var(--c5)}.d6{color:var(--c6)}.d7{color:var(--c7)}
 .scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.88rem;margin:.8rem 0;font-variant-numeric:tabular-nums}
 th{font-weight:500;color:var(--dim)}td,th{padding:.28rem .7rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap;vertical-align:top}
-td:first-child,th:first-child{text-align:left;padding-left:0}
+td.words,th.words{text-align:left}td:first-child,th:first-child{text-align:left;padding-left:0}
 .wide{white-space:normal!important;text-align:left!important;min-width:14rem}
 .l0{stroke:var(--c0)}.l1{stroke:var(--c1)}.l2{stroke:var(--c2)}.l3{stroke:var(--c3)}.l4{stroke:var(--c4)}.l5{stroke:var(--c5)}
 .l6{stroke:var(--c6)}.l7{stroke:var(--c7)}

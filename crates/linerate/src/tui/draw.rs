@@ -42,7 +42,7 @@ pub(super) fn draw(snapshot: Option<&Snapshot>, ui: &Ui, buffer: &mut Buffer) ->
         return Drawn::default();
     }
     let row = |y: u16, height: u16| Rect { y, height, ..area };
-    let note = note_lines(ui, area.width);
+    let note = note_lines(snapshot, ui, area.width);
     let prompt = area.bottom() - 1;
     let note_top = prompt - note.len() as u16;
     let bar = note_top - 1;
@@ -252,7 +252,7 @@ fn candidates(ui: &Ui, body: Rect, buffer: &mut Buffer) {
     }
 }
 
-fn note_lines(ui: &Ui, width: u16) -> Vec<Cell> {
+fn note_lines(snapshot: Option<&Snapshot>, ui: &Ui, width: u16) -> Vec<Cell> {
     let note = &ui.note;
     let width = usize::from(width);
     let mut lines = Vec::new();
@@ -263,6 +263,7 @@ fn note_lines(ui: &Ui, width: u16) -> Vec<Cell> {
                 .map(|line| Cell::new(line, tone)),
         );
     };
+    let invalid = snapshot.map_or(&[][..], |snapshot| &snapshot.invalid);
     match (note.is_error, note.text.as_str()) {
         (true, text) => {
             add(&format!("error: {text}"), Tone::Bad);
@@ -271,6 +272,12 @@ fn note_lines(ui: &Ui, width: u16) -> Vec<Cell> {
             }
         }
         (false, "") if ui.pending > 0 => add("...", Tone::Dim),
+        (false, "") if !invalid.is_empty() => {
+            add(
+                &format!("!this run is invalid: {}", invalid.join("; ")),
+                Tone::Bad,
+            );
+        }
         (false, "") => add(
             "-- ? help  Tab next page  arrows scroll  : command  q leave",
             Tone::Dim,

@@ -23,7 +23,6 @@ pub(super) enum Heard {
     Answer(Result<Reply, Problem>),
     Completion(Completion),
     Help(Result<Reply, Problem>),
-    History(Vec<String>),
     /// Nothing more.
     Gone(Problem),
 }
@@ -61,7 +60,6 @@ enum Question {
     Command,
     Completion,
     Help,
-    History,
     Subscription,
 }
 
@@ -77,8 +75,6 @@ fn converse(
     open.push((id, Question::Subscription));
     let id = client.send(Request::command("help"))?;
     open.push((id, Question::Help));
-    let id = client.send(method("history", Value::Null))?;
-    open.push((id, Question::History));
     loop {
         loop {
             match asked.try_recv() {
@@ -91,6 +87,8 @@ fn converse(
                     let id = client.send(method("complete", params))?;
                     open.push((id, Question::Completion));
                 }
+                // That is the screen's own.
+                Ok(Ask::SaveTheme) => {}
                 Ok(Ask::Leave) | Err(mpsc::TryRecvError::Disconnected) => return Ok(()),
                 Err(mpsc::TryRecvError::Empty) => break,
             }
@@ -105,11 +103,10 @@ fn converse(
                 match open.swap_remove(at).1 {
                     Question::Command => Heard::Answer(result.and_then(read)),
                     Question::Help => Heard::Help(result.and_then(read)),
-                    // Without completion or history one types a little more.
+                    // Without completion one types a little more.
                     Question::Completion => {
                         Heard::Completion(result.and_then(read).unwrap_or_default())
                     }
-                    Question::History => Heard::History(result.and_then(read).unwrap_or_default()),
                     Question::Subscription => {
                         result?;
                         continue;
@@ -138,4 +135,84 @@ fn read<T: DeserializeOwned>(value: Value) -> Result<T, Problem> {
             "use the same version of linerate on both sides",
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::UnixStream;
+    use std::thread::JoinHandle;
+
+    use super::*;
+    use crate::apps::pktgen::Wire;
+
+    /// Long enough for any machine.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// A session of few words: it answers each request once, tells one snapshot to who subscribes, and
+    /// goes at `quit`.
+    fn session(stream: UnixStream) -> JoinHandle<Vec<String>> {
+        std::thread::spawn(move || {
+            let mut out = stream.try_clone().unwrap();
+            let mut asked = Vec::new();
+            for line in BufReader::new(stream).lines() {
+                let request: Request = serde_json::from_str(&line.unwrap()).unwrap();
+                let what = request.command.or(request.method).unwrap();
+                // The other side may have gone; then there is nothing more to read either.
+                let mut say = |value: Value| drop(writeln!(out, "{value}"));
+                let id = request.id;
+                match what.as_str() {
+                    "quit" => break,
+                    "fly" => {
+                        say(json!({ "id": id, "ok": false, "error": { "problem": "no wings" } }))
+                    }
+                    "complete" => say(json!({ "id": id, "ok": true, "result": {
+                        "begins": 0, "candidates": [{ "text": "start", "help": "to send" }] } })),
+                    _ => say(json!({ "id": id, "ok": true, "result": { "text": what } })),
+                }
+                if what == "subscribe" {
+                    let snapshot = Snapshot::default();
+                    say(json!({ "id": id, "event": "snapshot", "skipped": 0, "result": snapshot }));
+                }
+                asked.push(what);
+            }
+            asked
+        })
+    }
+
+    fn next(link: &Link) -> Heard {
+        link.heard.recv_timeout(PATIENCE).unwrap()
+    }
+
+    #[test]
+    fn answers_come_back_as_what_they_answer_and_the_end_is_told() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let session = session(theirs);
+        let link = Link::start(Client::over(Wire::Unix(ours)).unwrap()).unwrap();
+        assert!(matches!(next(&link), Heard::Snapshot(_)));
+        assert!(matches!(next(&link), Heard::Help(Ok(reply)) if reply.text == "help"));
+        link.ask(Ask::Command("stop".into()));
+        assert!(matches!(next(&link), Heard::Answer(Ok(reply)) if reply.text == "stop"));
+        link.ask(Ask::Command("fly".into()));
+        assert!(
+            matches!(next(&link), Heard::Answer(Err(problem)) if problem.problem == "no wings")
+        );
+        link.ask(Ask::Complete("s".into(), 1));
+        assert!(matches!(next(&link), Heard::Completion(found) if found.candidates.len() == 1));
+        link.ask(Ask::Command("quit".into()));
+        assert!(matches!(next(&link), Heard::Gone(_)));
+        let asked = session.join().unwrap();
+        assert_eq!(asked, ["subscribe", "help", "stop", "fly", "complete"]);
+    }
+
+    #[test]
+    fn a_screen_that_leaves_ends_its_connection() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let session = session(theirs);
+        let link = Link::start(Client::over(Wire::Unix(ours)).unwrap()).unwrap();
+        assert!(matches!(next(&link), Heard::Snapshot(_)));
+        drop(link);
+        // It sees the end of what we say, and ends.
+        session.join().unwrap();
+    }
 }

@@ -11,16 +11,18 @@ mod link;
 mod number;
 mod pages;
 mod sheet;
+mod terminal;
 mod theme;
 mod ui;
 
 #[cfg(test)]
 mod tests;
 
+use std::fs;
 use std::io::{self, IsTerminal};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 
 use crate::apps::pktgen::{Client, Problem, Snapshot};
@@ -28,7 +30,8 @@ use crate::apps::runtime::Interrupts;
 use crate::error::Error;
 
 use link::{Heard, Link};
-use theme::Theme;
+use terminal::Screened;
+use theme::{Palette, Theme};
 use ui::{Ask, Ui};
 
 /// Longest that a key or a signal waits.
@@ -48,8 +51,19 @@ pub(crate) fn run(client: Client, interrupts: &Interrupts) -> Result<Option<Snap
     }
     let variable = |name: &str| std::env::var(name).ok();
     let mut ui = Ui::new(Theme::of_terminal(variable), !is_utf8(variable));
+    // NO_COLOR is stronger than what was saved.
+    if let (false, Some(path)) = (ui.theme.palette == Palette::Mono, theme_path()) {
+        match fs::read_to_string(&path) {
+            Ok(text) if !ui.theme.obey(&text) => ui.problem(&Problem::new(
+                format!("{}: not all of it is a theme", path.display()),
+                "choose colours and `theme save` them again",
+            )),
+            // Nobody needs one.
+            _ => {}
+        }
+    }
     let link = Link::start(client)?;
-    let terminal = Restored::init()?;
+    let terminal = Screened::begin()?;
     let mut screen = Screen {
         terminal,
         link,
@@ -65,31 +79,8 @@ pub(crate) fn run(client: Client, interrupts: &Interrupts) -> Result<Option<Snap
     Ok(snapshot)
 }
 
-/// The terminal, given back as it was when dropped; a panic gives it back too.
-struct Restored(DefaultTerminal);
-
-impl Restored {
-    fn init() -> io::Result<Self> {
-        match ratatui::try_init() {
-            Ok(terminal) => Ok(Self(terminal)),
-            Err(error) => {
-                ratatui::restore();
-                Err(error)
-            }
-        }
-    }
-}
-
-impl Drop for Restored {
-    fn drop(&mut self) {
-        // The cursor is hidden while nothing is typed. There is nobody to tell that it cannot be shown.
-        let _ = self.0.show_cursor();
-        ratatui::restore();
-    }
-}
-
 struct Screen {
-    terminal: Restored,
+    terminal: Screened,
     link: Link,
     snapshot: Option<Snapshot>,
 }
@@ -111,12 +102,17 @@ impl Screen {
             while event::poll(pause)? {
                 changed = true;
                 pause = Duration::ZERO;
-                if let Some(ask) = self.event(event::read()?, ui)? {
-                    if ask == Ask::Leave {
-                        return Ok(());
-                    }
-                    self.link.ask(ask);
+                match self.event(event::read()?, ui)? {
+                    None => {}
+                    Some(Ask::Leave) => return Ok(()),
+                    Some(Ask::SaveTheme) => save_theme(ui),
+                    Some(ask) => self.link.ask(ask),
                 }
+            }
+            while let Some(text) = self.terminal.panicked() {
+                changed = true;
+                let fix = "save what is needed and leave; it is printed again then";
+                ui.problem(&Problem::new(text.replace('\n', " "), fix));
             }
             while let Ok(heard) = self.link.heard.try_recv() {
                 changed = true;
@@ -134,13 +130,16 @@ impl Screen {
                 if key.code == KeyCode::Char('l')
                     && key.modifiers.contains(KeyModifiers::CONTROL) =>
             {
-                self.terminal.0.clear()?;
+                self.terminal.terminal.clear()?;
             }
             Event::Key(key) => {
                 let none = Snapshot::default();
                 return Ok(ui.key(key, self.snapshot.as_ref().unwrap_or(&none)));
             }
-            Event::Paste(text) if ui.typing => ui.line.insert(&text),
+            Event::Paste(text) => {
+                ui.typing = true;
+                ui.line.insert(&text);
+            }
             _ => {}
         }
         Ok(None)
@@ -161,7 +160,6 @@ impl Screen {
                     Err(problem) => vec![problem.problem],
                 };
             }
-            Heard::History(lines) => ui.line.remember(lines),
             Heard::Gone(Problem { problem, fix, .. }) => {
                 return Err(Error::Usage { problem, fix });
             }
@@ -171,7 +169,7 @@ impl Screen {
 
     fn picture(&mut self, ui: &mut Ui) -> io::Result<()> {
         let mut seen = None;
-        self.terminal.0.draw(|frame| {
+        self.terminal.terminal.draw(|frame| {
             let drawn = draw::draw(self.snapshot.as_ref(), ui, frame.buffer_mut());
             if let Some(cursor) = drawn.cursor {
                 frame.set_cursor_position(cursor);
@@ -180,6 +178,31 @@ impl Screen {
         })?;
         ui.seen = seen.unwrap_or_default();
         Ok(())
+    }
+}
+
+/// `$XDG_CONFIG_HOME/linerate/theme`, or below `~/.config`; none without a home.
+fn theme_path() -> Option<PathBuf> {
+    let absolute = |name: &str| {
+        let path = PathBuf::from(std::env::var_os(name)?);
+        path.is_absolute().then_some(path)
+    };
+    let folder = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")))?;
+    Some(folder.join("linerate/theme"))
+}
+
+fn save_theme(ui: &mut Ui) {
+    let Some(path) = theme_path() else {
+        let problem = "there is no home to keep the theme in";
+        return ui.problem(&Problem::new(problem, "set HOME or XDG_CONFIG_HOME"));
+    };
+    let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
+    match folder.and_then(|()| fs::write(&path, ui.theme.commands())) {
+        Ok(()) => ui.tell(&format!("kept in {}", path.display())),
+        Err(error) => ui.problem(&Problem::new(
+            format!("{}: {error}", path.display()),
+            "make room there, or permit it",
+        )),
     }
 }
 

@@ -130,6 +130,41 @@ impl Theme {
         Self::new(palette, true_colour)
     }
 
+    /// As commands that make this theme again.
+    pub(super) fn commands(&self) -> String {
+        let mut text = format!("theme {}\n", self.palette);
+        for (tone, style) in &self.changed {
+            let found = Tone::ALL.iter().find(|(other, _)| other == tone);
+            let name = found.map_or("", |(_, name)| name);
+            text.push_str(&format!("theme {name} {}\n", words_of(*style)));
+        }
+        text
+    }
+
+    /// Takes over what [`commands`](Self::commands) wrote; false where a line is something else.
+    pub(super) fn obey(&mut self, text: &str) -> bool {
+        text.lines().all(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match words[..] {
+                ["theme", palette] if palette.parse::<Palette>().is_ok() => {
+                    palette
+                        .parse()
+                        .into_iter()
+                        .for_each(|palette| self.choose(palette));
+                    true
+                }
+                ["theme", item, ref style @ ..] => match (Tone::named(item), style_of(style)) {
+                    (Some(tone), Ok(style)) => {
+                        self.change(tone, style);
+                        true
+                    }
+                    _ => false,
+                },
+                _ => words.is_empty(),
+            }
+        })
+    }
+
     /// Another palette; what was changed is forgotten.
     pub(super) fn choose(&mut self, palette: Palette) {
         *self = Self::new(palette, self.true_colour);
@@ -224,6 +259,43 @@ impl Theme {
     }
 }
 
+/// A style as it is typed: `yellow on blue bold`. The error is the word that is no part of one.
+pub(super) fn style_of<'a>(words: &[&'a str]) -> Result<Style, &'a str> {
+    let mut style = Style::new();
+    let mut ground = false;
+    if words.is_empty() {
+        return Err("");
+    }
+    for word in words {
+        match (*word, word.parse::<Color>()) {
+            ("on", _) => ground = true,
+            ("bold", _) => style = style.add_modifier(Modifier::BOLD),
+            ("underlined", _) => style = style.add_modifier(Modifier::UNDERLINED),
+            ("reversed", _) => style = style.add_modifier(Modifier::REVERSED),
+            (_, Ok(colour)) if std::mem::take(&mut ground) => style = style.bg(colour),
+            (_, Ok(colour)) => style = style.fg(colour),
+            (word, Err(_)) => return Err(word),
+        }
+    }
+    Ok(style)
+}
+
+/// What [`style_of`] reads.
+fn words_of(style: Style) -> String {
+    let mut words: Vec<String> = style.fg.iter().map(Color::to_string).collect();
+    words.extend(style.bg.iter().map(|colour| format!("on {colour}")));
+    for (modifier, word) in [
+        (Modifier::BOLD, "bold"),
+        (Modifier::UNDERLINED, "underlined"),
+        (Modifier::REVERSED, "reversed"),
+    ] {
+        if style.add_modifier.contains(modifier) {
+            words.push(word.into());
+        }
+    }
+    words.join(" ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -288,5 +360,22 @@ mod tests {
         assert_eq!(theme.style(Tone::Label).bg, Some(Color::Black));
         theme.choose(Palette::Light);
         assert_eq!(theme.style(Tone::Label).fg, Some(Color::Blue));
+    }
+
+    #[test]
+    fn a_theme_that_is_saved_is_the_same_when_read() {
+        let mut theme = Theme::new(Palette::Safe, false);
+        for (item, text) in [
+            ("label", "magenta on #102030 bold"),
+            ("bad", "lightred underlined"),
+        ] {
+            let words: Vec<&str> = text.split(' ').collect();
+            theme.change(Tone::named(item).unwrap(), style_of(&words).unwrap());
+        }
+        let mut read = Theme::new(Palette::Light, false);
+        assert!(read.obey(&theme.commands()), "{}", theme.commands());
+        assert_eq!(read, theme);
+        assert!(!read.obey("start all"));
+        assert!(!read.obey("theme label mauve"));
     }
 }

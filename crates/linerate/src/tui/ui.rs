@@ -2,12 +2,11 @@
 //! and an answer go in, an [`Ask`] comes out.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use ratatui::style::{Color, Modifier, Style};
 
 use super::grid::{Seen, View};
 use super::line::Line;
 use super::pages::{Extra, Page};
-use super::theme::{Palette, Theme, Tone};
+use super::theme::{Palette, Theme, Tone, style_of};
 use crate::apps::pktgen::{Candidate, Completion, Problem, Reply, ScreenAction, Snapshot};
 
 /// What the session is to be asked.
@@ -16,6 +15,8 @@ pub(super) enum Ask {
     Command(String),
     /// How the line may go on at this byte.
     Complete(String, usize),
+    /// Keep the colours for the next time.
+    SaveTheme,
     /// Nothing more: the screen is left.
     Leave,
 }
@@ -194,11 +195,16 @@ impl Ui {
     fn command(&mut self, text: &str) -> Option<Ask> {
         let words: Vec<&str> = text.split_whitespace().collect();
         match words[..] {
+            ["theme", "save"] => return Some(Ask::SaveTheme),
             ["theme", item, ref style @ ..] if Tone::named(item).is_some() => {
                 let tone = Tone::named(item)?;
                 match style_of(style) {
                     Ok(style) => self.theme.change(tone, style),
-                    Err(problem) => self.problem(&problem),
+                    Err(word) => self.problem(&Problem::new(
+                        format!("`{word}` is no colour"),
+                        "write COLOUR [on COLOUR] [bold]; a colour is black, red, green, yellow, blue, magenta, \
+                         cyan, gray, white, one of them with light in front, or #rrggbb",
+                    )),
                 }
                 None
             }
@@ -215,8 +221,7 @@ impl Ui {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
             KeyCode::Char('q') if !control => {
-                let sending = snapshot.ports.iter().any(|port| port.state == "sending");
-                if !sending || leaving {
+                if !snapshot.sending || leaving {
                     return Some(Ask::Leave);
                 }
                 self.leaving = true;
@@ -378,31 +383,4 @@ impl Ui {
             is_error: true,
         };
     }
-}
-
-/// `yellow on blue bold`.
-fn style_of(words: &[&str]) -> Result<Style, Problem> {
-    let bad = |word: &str| {
-        Problem::new(
-            format!("`{word}` is no colour"),
-            "write COLOUR [on COLOUR] [bold]; a colour is black, red, green, yellow, blue, magenta, cyan, gray, \
-             white, one of them with light in front, or #rrggbb",
-        )
-    };
-    let mut style = Style::new();
-    let mut ground = false;
-    if words.is_empty() {
-        return Err(bad(""));
-    }
-    for word in words {
-        match (*word, word.parse::<Color>()) {
-            ("on", _) => ground = true,
-            ("bold", _) => style = style.add_modifier(Modifier::BOLD),
-            ("underlined", _) => style = style.add_modifier(Modifier::UNDERLINED),
-            (_, Ok(colour)) if std::mem::take(&mut ground) => style = style.bg(colour),
-            (_, Ok(colour)) => style = style.fg(colour),
-            (word, Err(_)) => return Err(bad(word)),
-        }
-    }
-    Ok(style)
 }

@@ -8,11 +8,11 @@
 use std::time::Instant;
 
 use linerate_core::env::Clock;
-use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig};
+use linerate_core::packet::{Burst, Packet, Pool, PoolCache, PoolConfig};
 use linerate_core::port::RxQueue;
 
 use super::{Row, Run, Sample};
-use crate::apps::pktgen::engine::{Books, Boundaries, Label, Receiver, SIGNATURE_BYTES};
+use crate::apps::pktgen::engine::{Books, Boundaries, Checks, Label, Receiver, SIGNATURE_BYTES};
 use crate::error::Error;
 
 pub(super) const ROWS: &[Row] = &[
@@ -43,35 +43,29 @@ const FRAME: [u8; 60] = {
     frame
 };
 
-/// Test frames of many streams in turns, in order, from 1000 to 2023 ticks old.
+/// Test frames of `1 << bits` streams in turns, in order, from 1000 to 2023 ticks old.
 struct Source {
     pool: Pool,
     clock: Clock,
-    next: Vec<u64>,
-    at: usize,
+    bits: u32,
     came: u64,
 }
 
 impl RxQueue for Source {
     fn rx_burst(&mut self, burst: &mut Burst, cache: &mut PoolCache) -> usize {
         let count = cache.take(&self.pool, burst, Burst::CAPACITY);
-        let now = self.clock.now();
-        for packet in burst.iter_mut() {
+        let (before, bits, first) = (self.clock.now() - 1000, self.bits, self.came);
+        self.came += count as u64;
+        let mask = (1 << bits) - 1;
+        for (packet, number) in burst.iter_mut().zip(first..) {
             if packet.len() != FRAME.len() {
-                packet.set_data(&FRAME);
+                first_time(packet);
             }
-            let sequence = &mut self.next[self.at];
             let label = Label {
-                stream: self.at as u16,
-                sequence: *sequence,
-                stamp: now - 1000 - (self.came * 37 & 1023),
+                stream: (number & mask) as u16,
+                sequence: number >> bits,
+                stamp: before - (number * 37 & 1023),
             };
-            *sequence += 1;
-            self.came += 1;
-            self.at += 1;
-            if self.at == self.next.len() {
-                self.at = 0;
-            }
             let tail: Option<&mut [u8; SIGNATURE_BYTES]> = packet.data_mut().last_chunk_mut();
             label.write(tail.expect("a frame of 60 bytes"));
         }
@@ -83,6 +77,11 @@ impl RxQueue for Source {
     }
 }
 
+#[cold]
+fn first_time(packet: &mut Packet) {
+    assert!(packet.set_data(&FRAME), "a slot takes the shortest frame");
+}
+
 /// Mpps through a receiver of `streams` streams.
 fn receive(row: &'static str, run: Run, streams: usize) -> Result<Sample, Error> {
     let pool = Pool::new(&PoolConfig::new("bench", 16_384))?;
@@ -90,8 +89,7 @@ fn receive(row: &'static str, run: Run, streams: usize) -> Result<Sample, Error>
     let source = move |pool: &Pool, clock| Source {
         pool: pool.clone(),
         clock,
-        next: vec![0; streams],
-        at: 0,
+        bits: streams.ilog2(),
         came: 0,
     };
     let (mpps, source_ns) = run.pinned(move |run| {
@@ -104,7 +102,7 @@ fn receive(row: &'static str, run: Run, streams: usize) -> Result<Sample, Error>
             cache.free(&mut burst);
             came as u64
         });
-        let books = Books::new(Boundaries::new(streams).into());
+        let books = Books::new(Boundaries::new(streams).into(), Checks::default());
         let mut receiver = Receiver::new(Box::new(source(&pool, clock)), books, clock);
         let mut turn = || receiver.turn(&mut cache) as u64;
         rate(run.duration / 10, &mut turn);

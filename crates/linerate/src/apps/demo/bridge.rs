@@ -241,6 +241,7 @@ impl Bench {
             burst: Burst::CAPACITY,
             pool_slots: None,
             sleep: true,
+            spin: false,
         };
         rig.start(&outs, &[&lcore], &options, |egress: &mut Egress| {
             L2fwd::<true>::new(&routes, egress)

@@ -14,4 +14,3 @@ pub(crate) mod units;
 
 pub(crate) use control::*;
 pub(crate) use snapshot::*;
-pub(crate) use units::L1_BYTES;

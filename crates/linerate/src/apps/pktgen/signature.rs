@@ -43,8 +43,8 @@ impl Label {
     /// differ by some ticks).
     #[inline(always)]
     pub(crate) fn age(&self, now: u64) -> u64 {
-        let age = now.wrapping_sub(self.stamp) & STAMP_MASK;
-        if age >> (STAMP_BITS - 1) == 0 { age } else { 0 }
+        let age = now.wrapping_sub(self.stamp) << (64 - STAMP_BITS);
+        (age as i64 >> (64 - STAMP_BITS)).max(0) as u64
     }
 
     /// Writes the signature.
@@ -80,12 +80,13 @@ impl Label {
 #[inline(always)]
 fn check(sequence: u64, last: u64) -> u16 {
     let (sum, carry) = sequence.overflowing_add(last);
-    let sum = u128::from(sum) + u128::from(carry) + u128::from(MAGIC);
-    // 2^64, 2^32 and 2^16 are all 1 in one's complement.
-    let sum = (sum as u64 & 0xffff_ffff) + (sum >> 32) as u64;
-    let sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    !(((sum & 0xffff) + (sum >> 16)) as u16)
+    let sum = sum + u64::from(carry);
+    // 2^64, 2^32 and 2^16 are all 1 in one's complement: the halves add up, with the carry that the
+    // lower half of the same sum hands to the upper one.
+    let sum = (sum.wrapping_add(sum.rotate_left(32)) >> 32) as u32;
+    let sum = sum.wrapping_add(sum.rotate_left(16)) >> 16;
+    let sum = sum + u32::from(MAGIC);
+    !((sum + (sum >> 16)) as u16)
 }
 
 #[cfg(test)]

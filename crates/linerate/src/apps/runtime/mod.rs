@@ -84,6 +84,8 @@ pub(crate) struct Options {
     pub(crate) pool_slots: Option<u32>,
     /// Whether idle lcores sleep.
     pub(crate) sleep: bool,
+    /// Whether idle lcores never give their CPU away: for CPUs that are theirs alone.
+    pub(crate) spin: bool,
 }
 
 /// Opened ports, and the drivers that know the rings among them.
@@ -149,9 +151,16 @@ impl Rig {
             let stage = stage(&mut egress);
             let (mut worker, handle) = Worker::new(&lcore.name, stage, egress, self.clock)?;
             worker.set_burst(options.burst);
-            worker.set_idle(Idle {
+            let idle = Idle {
                 sleep: options.sleep,
                 ..Idle::default()
+            };
+            worker.set_idle(match options.spin {
+                true => Idle {
+                    polls: u32::MAX,
+                    ..idle
+                },
+                false => idle,
             });
             workers.push((worker, handle));
         }

@@ -80,3 +80,50 @@ impl Drop for Output {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder =
+            std::env::temp_dir().join(format!("linerate-output-{}-{name}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn what_stood_there_stays_until_the_new_one_is_whole() {
+        let folder = folder("stays");
+        let path = folder.join("report.json");
+        fs::write(&path, "old").unwrap();
+        drop(Output::reserve(&path).unwrap());
+        let output = Output::reserve(&path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        output.write("new").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        // Nothing else is left.
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_known_before() {
+        let folder = folder("cannot");
+        for path in [folder.join("absent/report.json"), folder.clone()] {
+            let error = Output::reserve(&path).err().expect("it cannot be written");
+            assert!(
+                error.to_string().contains(&path.display().to_string()),
+                "{error}"
+            );
+        }
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_device_is_written_and_not_replaced() {
+        let path = Path::new("/dev/null");
+        Output::reserve(path).unwrap().write("gone").unwrap();
+        assert!(!fs::metadata(path).unwrap().is_file());
+    }
+}

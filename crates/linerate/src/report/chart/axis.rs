@@ -41,7 +41,8 @@ impl Axis {
         Self::between(low, high.max(low + step), step, spell)
     }
 
-    fn between(low: f64, high: f64, step: f64, spell: impl Fn(f64) -> String) -> Self {
+    /// From one value to another, in steps.
+    pub(crate) fn between(low: f64, high: f64, step: f64, spell: impl Fn(f64) -> String) -> Self {
         let count = ((high - low) / step).round() as usize;
         let ticks = (0..=count).map(|number| low + number as f64 * step);
         Self {

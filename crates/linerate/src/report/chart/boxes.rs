@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::{Axis, both, plain, short};
+use super::{Axis, both, legend, plain, short};
 
 /// Values of one box.
 pub(crate) struct Spread {
@@ -34,8 +34,13 @@ impl Spread {
     }
 }
 
-/// Boxes by name.
-pub(crate) fn boxes(unit: &str, below: &str, spreads: &[Spread]) -> String {
+/// Boxes by name; `colours` says what each colour is.
+pub(crate) fn boxes(
+    unit: &str,
+    below: &str,
+    spreads: &[Spread],
+    colours: &[(&str, usize)],
+) -> String {
     let names: Vec<String> = spreads.iter().map(|spread| spread.name.clone()).collect();
     let x = Axis::categories(&names);
     let y = Axis::around(
@@ -44,7 +49,11 @@ pub(crate) fn boxes(unit: &str, below: &str, spreads: &[Spread]) -> String {
             .flat_map(|spread| spread.values.iter().copied()),
         plain,
     );
-    both(unit, "", |canvas| {
+    let colours: Vec<_> = colours
+        .iter()
+        .map(|(name, colour)| (*name, *colour, false))
+        .collect();
+    both(unit, &legend(&colours), |canvas| {
         canvas.axes(unit, below, &x, &y);
         let slot = canvas.x(1.0 / names.len().max(1) as f64) - canvas.x(0.0);
         let half = (slot * 0.3).min(26.0);

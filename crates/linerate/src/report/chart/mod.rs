@@ -251,7 +251,7 @@ mod tests {
         );
         assert_eq!(svg.matches("<polyline").count(), 2 * 2);
         let spread = Spread::of("64", 0, vec![1.0, 2.0, 4.0]);
-        let svg = boxes("%", "size", &[spread]);
+        let svg = boxes("%", "size", &[spread], &[]);
         assert_eq!(svg.matches("<circle").count(), 2 * 3);
     }
 
@@ -269,7 +269,7 @@ mod tests {
                 &[],
                 plain,
             ),
-            boxes("a", "b", &[]),
+            boxes("a", "b", &[], &[]),
         ];
         for svg in all {
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");

@@ -1,6 +1,7 @@
 //! Pages of what changes from frame to frame: ranges, lists, random fields, and captures replayed.
 //! They read the streams' one-line form, so that they show what a user would write.
 
+use crate::apps::pktgen::stream::KEYS;
 use crate::apps::pktgen::{Snapshot, StreamView};
 use crate::tui::grid::{Cell, Column, Grid};
 use crate::tui::theme::Tone;
@@ -15,33 +16,32 @@ enum Written<'a> {
     List(Vec<&'a str>),
     /// Of what.
     Random(&'a str),
-    Pcap(&'a str),
 }
 
-/// Keys whose values are names, rates or files, whatever signs they hold.
-const NOT_FIELDS: [&str; 4] = ["name", "rate", "port", "payload"];
-
 fn written<'a>(key: &str, value: &'a str) -> Written<'a> {
-    if key.starts_with("pcap") || key == "replay" {
-        return Written::Pcap(value);
+    let varies = KEYS.iter().any(|row| row.key == key && row.row.is_some());
+    if key == "weight" || key == "size" && value.starts_with("imix") {
+        let mix = value.strip_prefix("imix:").unwrap_or(value);
+        return Written::List(mix.split(',').collect());
     }
-    if NOT_FIELDS.contains(&key) {
+    if !varies && key != "size" {
         return Written::Fixed;
     }
     if let Some(of) = value.strip_prefix("random") {
         let of = of.strip_prefix(':').unwrap_or(of);
         return Written::Random(if of.is_empty() { "all" } else { of });
     }
-    if value.contains(',') || value.starts_with("imix") {
+    if value.contains(',') {
         return Written::List(value.split(',').collect());
     }
-    match (value.split_once('-'), value.split_once('/')) {
-        (Some((first, rest)), _) if !first.is_empty() => {
+    match (value.split_once('-'), value.contains('/')) {
+        (Some((first, rest)), _) => {
             let (last, step) = rest.split_once('/').unwrap_or((rest, "1"));
             Written::Range(first, last, step)
         }
-        (_, Some(_)) => Written::Range(value, "", "1"),
-        _ => Written::Fixed,
+        // The hosts of a prefix.
+        (None, true) => Written::Range(value, "", "1"),
+        (None, false) => Written::Fixed,
     }
 }
 
@@ -51,41 +51,28 @@ fn words(stream: &StreamView) -> impl Iterator<Item = (&str, &str)> {
     words.filter_map(|word| word.split_once('='))
 }
 
-/// A page with a line for each value that `keep` makes cells of.
-fn page<'a>(
-    snapshot: &'a Snapshot,
-    columns: Vec<Column>,
-    none: &'static str,
-    keep: impl Fn(&'a StreamView, &'a str, Written<'a>) -> Option<Vec<Cell>>,
-) -> Grid<'a> {
-    let mut lines: Vec<Vec<Cell>> = Vec::new();
-    for stream in &snapshot.streams {
-        for (key, value) in words(stream) {
-            if let Some(cells) = keep(stream, key, written(key, value)) {
-                let mut line = vec![
-                    Cell::plain(stream.id.to_string()),
-                    Cell::plain(stream.port.to_string()),
-                    Cell::new(stream.name.clone(), Tone::Label),
-                    Cell::new(key, Tone::Label),
-                ];
-                line.extend(cells);
-                lines.push(line);
-            }
-        }
+/// The cells that say of which stream a line is.
+fn of_stream(stream: &StreamView) -> Vec<Cell> {
+    vec![
+        Cell::plain(stream.id.to_string()),
+        Cell::plain(stream.port.to_string()),
+        Cell::new(stream.name.clone(), Tone::Label),
+    ]
+}
+
+fn table<'a>(columns: Vec<Column>, lines: Vec<Vec<Cell>>, none: &str) -> Grid<'a> {
+    if lines.is_empty() {
+        return super::text::lines(vec![String::new(), none.into()], "", 80);
     }
     let mut all = vec![
         Column::right("#", 5),
         Column::right("port", 4),
         Column::left("stream", 12),
-        Column::left("field", 12),
     ];
     all.extend(columns);
-    if lines.is_empty() {
-        return super::text::lines(vec![none.into()], "", 80);
-    }
     Grid {
         columns: all,
-        pinned: 4,
+        pinned: 3,
         total: false,
         across: "columns",
         down: "fields",
@@ -94,24 +81,46 @@ fn page<'a>(
     }
 }
 
+/// A page with a line for each field whose value `keep` makes cells of.
+fn page<'a>(
+    snapshot: &'a Snapshot,
+    columns: Vec<Column>,
+    none: &str,
+    keep: impl Fn(Written<'a>) -> Option<Vec<Cell>>,
+) -> Grid<'a> {
+    let mut lines = Vec::new();
+    for stream in &snapshot.streams {
+        for (key, value) in words(stream) {
+            if let Some(cells) = keep(written(key, value)) {
+                let mut line = of_stream(stream);
+                line.push(Cell::new(key, Tone::Label));
+                line.extend(cells);
+                lines.push(line);
+            }
+        }
+    }
+    let mut all = vec![Column::left("field", 12)];
+    all.extend(columns);
+    table(all, lines, none)
+}
+
 pub(super) fn range(snapshot: &Snapshot) -> Grid<'_> {
     let columns = vec![
         Column::left("first", 17),
         Column::left("last", 17),
         Column::left("step", 6),
     ];
-    let none =
-        "No stream has a field that goes over a range. For one: set 0 dst 198.18.0.1-198.18.0.9";
-    page(snapshot, columns, none, |_, _, written| match written {
+    let none = "No stream has a field that goes over a range. For one: set 0 dport 1000-1999";
+    page(snapshot, columns, none, |written| match written {
         Written::Range(first, last, step) => Some([first, last, step].map(Cell::plain).into()),
         _ => None,
     })
 }
 
 pub(super) fn seq(snapshot: &Snapshot) -> Grid<'_> {
-    let columns = vec![Column::right("values", 6), Column::left("in turn", 32)];
-    let none = "No stream has a field that takes values in turn. For one: set 0 size 64,570,1518";
-    page(snapshot, columns, none, |_, _, written| match written {
+    let columns = vec![Column::right("values", 6), Column::left("in turn", 24)];
+    let none = "No stream has a field that takes values in turn. For one: set 0 size imix";
+    page(snapshot, columns, none, |written| match written {
         Written::List(values) => Some(vec![
             Cell::plain(values.len().to_string()),
             Cell::plain(values.join(", ")),
@@ -122,8 +131,8 @@ pub(super) fn seq(snapshot: &Snapshot) -> Grid<'_> {
 
 pub(super) fn random(snapshot: &Snapshot) -> Grid<'_> {
     let columns = vec![Column::left("of", 24), Column::left("seed", 18)];
-    let none = "No stream has a random field. For one: set 0 src_port random:1024-65535";
-    page(snapshot, columns, none, |_, _, written| match written {
+    let none = "No stream has a random field. For one: set 0 sport random";
+    page(snapshot, columns, none, |written| match written {
         Written::Random(of) => Some(vec![
             Cell::plain(of),
             Cell::plain(format!("{:#x}", snapshot.seed)),
@@ -133,12 +142,35 @@ pub(super) fn random(snapshot: &Snapshot) -> Grid<'_> {
 }
 
 pub(super) fn pcap(snapshot: &Snapshot) -> Grid<'_> {
-    let columns = vec![Column::left("value", 40)];
+    let columns = vec![
+        Column::right("speed", 8),
+        Column::right("loop", 8),
+        Column::right("sent", 15),
+        Column::left("capture", 16),
+    ];
+    let value = |stream: &StreamView, wanted: &str| {
+        let mut words = words(stream);
+        let found = words.find(|(key, _)| *key == wanted);
+        found.map(|(_, value)| value.to_owned())
+    };
+    let lines = snapshot.streams.iter().filter_map(|stream| {
+        let file = value(stream, "pcap")?;
+        let mut line = of_stream(stream);
+        // The defaults, as the key's help says them.
+        let speed = value(stream, "speed").unwrap_or_else(|| match value(stream, "rate") {
+            Some(_) => "by rate".into(),
+            None => "1".into(),
+        });
+        line.push(Cell::plain(speed));
+        line.push(Cell::plain(
+            value(stream, "loop").unwrap_or_else(|| "1".into()),
+        ));
+        line.push(Cell::plain(crate::tui::number::grouped(stream.tally.sent)));
+        line.push(Cell::plain(file));
+        Some(line)
+    });
     let none = "No stream replays a capture. For one: set 0 pcap FILE";
-    page(snapshot, columns, none, |_, _, written| match written {
-        Written::Pcap(value) => Some(vec![Cell::plain(value)]),
-        _ => None,
-    })
+    table(columns, lines.collect(), none)
 }
 
 #[cfg(test)]
@@ -150,7 +182,7 @@ mod tests {
         for (key, value, wanted) in [
             ("size", "64", Written::Fixed),
             (
-                "dst_port",
+                "dport",
                 "1024-65535/3",
                 Written::Range("1024", "65535", "3"),
             ),
@@ -164,11 +196,17 @@ mod tests {
                 "64,570,1518",
                 Written::List(vec!["64", "570", "1518"]),
             ),
+            (
+                "size",
+                "imix:64*28,570*16",
+                Written::List(vec!["64*28", "570*16"]),
+            ),
+            ("size", "imix", Written::List(vec!["imix"])),
             ("src", "random", Written::Random("all")),
             ("src", "random:2001:2::/48", Written::Random("2001:2::/48")),
             ("rate", "9.9Gbit/s-L1", Written::Fixed),
             ("name", "a-b", Written::Fixed),
-            ("pcap", "a-b,c.pcap", Written::Pcap("a-b,c.pcap")),
+            ("pcap", "a-b,c.pcap", Written::Fixed),
         ] {
             assert_eq!(written(key, value), wanted, "{key}={value}");
         }

@@ -7,18 +7,15 @@ use ratatui::layout::Rect;
 use super::latency_of_all;
 use crate::apps::pktgen::{Latency, Snapshot};
 use crate::tui::grid::Grid;
-use crate::tui::number::{Figure, grouped, micros, scaled, time};
+use crate::tui::number::{Figure, Form, grouped, micros, time};
 use crate::tui::sheet::{Sheet, Total};
 use crate::tui::theme::{Theme, Tone};
-
-/// Rows of the table: as many as it has, so that the histogram stays in its place.
-pub(in crate::tui) const ROWS: u16 = 10;
 
 pub(super) fn page(snapshot: &Snapshot, chosen: usize) -> Grid<'_> {
     let mut sheet = Sheet::new(&snapshot.ports);
     let all = latency_of_all(snapshot.ports.iter().map(|port| &port.latency));
     sheet.count("Samples", |port| port.latency.samples);
-    let rows: [(&str, fn(&Latency) -> f64); 9] = [
+    let rows: [(&str, fn(&Latency) -> f64); 10] = [
         ("Latency min us", |latency| latency.min_ns),
         ("        mean us", |latency| latency.mean_ns),
         ("        p50 us", |latency| latency.p50_ns),
@@ -28,6 +25,7 @@ pub(super) fn page(snapshot: &Snapshot, chosen: usize) -> Grid<'_> {
         ("        p99.99 us", |latency| latency.p9999_ns),
         ("        max us", |latency| latency.max_ns),
         ("Jitter us", |latency| latency.jitter_ns),
+        ("Change max us", |latency| latency.ipdv_max_ns),
     ];
     for (label, of) in rows {
         let figure = |latency: &Latency| match latency.samples {
@@ -44,9 +42,7 @@ pub(super) fn page(snapshot: &Snapshot, chosen: usize) -> Grid<'_> {
         true => format!("> {} {}", port.number, port.name),
         false => format!("{} {}", port.number, port.name),
     });
-    if let Some(last) = grid.columns.last_mut() {
-        last.head.text = "all ports".into();
-    }
+    super::total_is_all(&mut grid);
     for (column, port) in grid.columns.iter_mut().skip(1).zip(&snapshot.ports) {
         if chosen == Some(port.number) {
             column.head.tone = Tone::Input;
@@ -132,11 +128,10 @@ pub(in crate::tui) fn histogram(
     for power in (0..=decades as usize).step_by(step) {
         let up = (share(10u64.pow(power as u32)) * f64::from(plot.height)) as u16;
         let y = plot.bottom() - 1 - up.min(plot.height - 1);
-        let text = format!(
-            "{:>6} ",
-            scaled(10f64.powi(power as i32)).replace(".00", "")
-        );
-        buffer.set_string(area.x, y, text, style(Tone::Dim));
+        // 1, 10, 100, 1k and so on.
+        let letter = ["", "k", "M", "G", "T", "P", "E"][power / 3 % 7];
+        let text = format!("{}{letter}", 10u32.pow(power as u32 % 3));
+        buffer.set_string(area.x, y, format!("{text:>6}"), style(Tone::Dim));
     }
     let line = format!("+{}", "-".repeat(plot.width.into()));
     buffer.set_string(plot.x - 1, plot.bottom(), line, style(Tone::Dim));
@@ -161,9 +156,7 @@ fn percentiles(latency: &Latency, scale: &Scale, plot: Rect, buffer: &mut Buffer
         ("p99.9", latency.p999_ns),
         ("max", latency.max_ns),
     ] {
-        let Some(value) = Some(micros(ns).print(crate::tui::number::Form::Grouped)) else {
-            continue;
-        };
+        let value = micros(ns).print(Form::Grouped);
         let text = format!("^{name} {value} us");
         let x = plot.x + scale.column(ns);
         // Written to the left of its mark where there is no room to the right.

@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 
 use super::{latency_of_all, word_of_state};
-use crate::apps::pktgen::{Latency, LcoreView, PortView, SIZE_CLASSES, Snapshot, Traffic};
+use crate::apps::pktgen::{Latency, LcoreView, PortView, SIZE_CLASSES, Snapshot, Traffic, units};
 use crate::tui::grid::{Cell, Grid};
 use crate::tui::number::{Figure, bits, decimal, grouped, micros, speed};
 use crate::tui::sheet::{Sheet, Total};
 use crate::tui::theme::Tone;
 
 /// Bytes of preamble, delimiter and gap for each frame.
-const L1_BYTES: u64 = crate::apps::pktgen::L1_BYTES as u64;
+const L1_BYTES: u64 = units::L1_BYTES as u64;
 
 pub(super) fn page(snapshot: &Snapshot) -> Grid<'_> {
     let mut sheet = Sheet::new(&snapshot.ports);
@@ -150,7 +150,9 @@ fn test_rows(sheet: &mut Sheet<'_>, snapshot: &Snapshot) {
     });
     sheet.fault("Unsent Pkts", |port| port.unsent);
     sheet.count("Test Pkts Rx", |port| port.tally.received);
+    sheet.count("Earlier Pkts Rx", |port| port.earlier);
     sheet.count("Foreign Pkts Rx", |port| port.foreign);
+    checked_rows(sheet);
     sheet.fault("Lost Pkts", |port| port.tally.lost);
     let (lost, sent) = snapshot.ports.iter().fold((0, 0), |(lost, sent), port| {
         (lost + port.tally.lost, sent + port.tally.sent)
@@ -190,6 +192,18 @@ fn test_rows(sheet: &mut Sheet<'_>, snapshot: &Snapshot) {
         }
     };
     sheet.figures("Pacing us p50/p99", Tone::Plain, Total::Nothing, spread);
+}
+
+/// What only some receivers look at.
+pub(super) fn checked_rows(sheet: &mut Sheet<'_>) {
+    let figure = |count: Option<u64>| vec![count.map_or(Figure::None, Figure::Count)];
+    sheet.figures("Corrupt Pkts Rx", Tone::Bad, Total::Sum, |port| {
+        figure(port.corrupt)
+    });
+    // The same flow may come in on several ports.
+    sheet.figures("Flows Rx", Tone::Plain, Total::Nothing, |port| {
+        figure(port.flows)
+    });
 }
 
 /// What it costs.
@@ -303,6 +317,9 @@ pub(in crate::tui) fn summary(snapshot: &Snapshot, width: usize) -> Vec<Cell> {
             _ => format!("p99 {} us", decimal(latency.p99_ns / 1e3, 1)),
         }),
     ];
+    if !snapshot.invalid.is_empty() {
+        parts.insert(0, Cell::new("!INVALID", Tone::Bad));
+    }
     let long = |parts: &[Cell]| parts.iter().map(|part| part.text.len() + 2).sum::<usize>();
     while parts.len() > 1 && long(&parts) > width + 2 {
         parts.pop();

@@ -104,6 +104,13 @@ pub(super) fn grid<'a>(
     }
 }
 
+/// Heads the last column by what it is where it is not a sum of rates.
+fn total_is_all(grid: &mut Grid<'_>) {
+    if let Some(total) = grid.columns.last_mut() {
+        total.head.text = "all ports".into();
+    }
+}
+
 /// A port's state, and the reason where there is one.
 fn word_of_state(port: &PortView) -> String {
     match port.state_reason.as_str() {
@@ -129,6 +136,7 @@ pub(super) fn latency_of_all<'a>(each: impl Iterator<Item = &'a Latency>) -> Lat
             _ => all.min_ns.min(latency.min_ns),
         };
         all.max_ns = all.max_ns.max(latency.max_ns);
+        all.ipdv_max_ns = all.ipdv_max_ns.max(latency.ipdv_max_ns);
         all.samples += latency.samples;
         sum += latency.mean_ns * latency.samples as f64;
         jitter += latency.jitter_ns * latency.samples as f64;

@@ -1,6 +1,6 @@
 //! Pages with a column for each port: where frames went, and what drivers say.
 
-use super::main::drop_rows;
+use super::main::{checked_rows, drop_rows};
 use super::word_of_state;
 use crate::apps::pktgen::{PortView, Snapshot};
 use crate::tui::grid::Grid;
@@ -24,7 +24,9 @@ pub(super) fn path(snapshot: &Snapshot) -> Grid<'_> {
     sheet.count("  No pool slot", queues(|queue| queue.no_slot));
     sheet.count("Received Pkts", |port| port.rx.packets);
     sheet.count("  Test Pkts", |port| port.tally.received);
+    sheet.count("  Earlier Pkts", |port| port.earlier);
     sheet.count("  Foreign Pkts", |port| port.foreign);
+    checked_rows(&mut sheet);
     sheet.heading("of test frames that should have come");
     sheet.count("Sent to here", |port| port.tally.sent);
     sheet.fault("Lost Pkts", |port| port.tally.lost);
@@ -32,7 +34,9 @@ pub(super) fn path(snapshot: &Snapshot) -> Grid<'_> {
     sheet.fault("Duplicate Pkts", |port| port.tally.duplicates);
     sheet.heading("dropped, by reason");
     drop_rows(&mut sheet, &snapshot.ports);
-    sheet.grid("Port", head)
+    let mut grid = sheet.grid("Port", head);
+    super::total_is_all(&mut grid);
+    grid
 }
 
 /// What the drivers say of their ports.

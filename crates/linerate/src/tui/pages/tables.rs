@@ -207,18 +207,19 @@ pub(super) fn queues(snapshot: &Snapshot) -> Grid<'_> {
 }
 
 /// Columns of the bar of a core's busy share.
-const BAR: usize = 8;
+const BAR: usize = 6;
 
 pub(super) fn lcores(snapshot: &Snapshot) -> Grid<'_> {
     let columns = vec![
-        Column::left("lcore", 12),
+        Column::left("lcore", 9),
         Column::right("CPU", 4),
         Column::right("busy %", 6),
         Column::left("", BAR as u16 + 2),
+        Column::right("asleep %", 8),
         Column::right("taken", 8),
         Column::right("longest us", 10),
+        Column::left("work", 20),
         Column::right("in all ms", 9),
-        Column::left("work", 12),
     ];
     Grid {
         columns,
@@ -240,10 +241,11 @@ pub(super) fn lcores(snapshot: &Snapshot) -> Grid<'_> {
                 Cell::plain(lcore.cpu.map_or("any".into(), |cpu| cpu.to_string())),
                 Cell::plain(decimal(lcore.busy_share * 100.0, 1)),
                 Cell::new(bar, Tone::Bar),
+                Cell::plain(decimal(lcore.asleep_share * 100.0, 1)),
                 taken,
                 Cell::plain(decimal(lcore.longest_gap_ns as f64 / 1e3, 1)),
-                Cell::plain(decimal(lcore.gaps_ns as f64 / 1e6, 1)),
                 Cell::plain(lcore.work.clone()),
+                Cell::plain(decimal(lcore.gaps_ns as f64 / 1e6, 1)),
             ]
         }),
     }

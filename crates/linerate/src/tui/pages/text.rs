@@ -78,4 +78,8 @@ const KEYS: &[&str] = &[
     "  ~                   text goes on: scroll to it with Left and Right",
     "  L1, L2              bits with preamble and gap (20 bytes a frame), and without; both with FCS",
     "  MB, Mbit            millions of bytes, and of bits",
+    "  S, V in flags       the port has several streams; one of them is tagged",
+    "  taken               times that the CPU was taken away from an lcore for longer than 20 us",
+    "  earlier             test frames that were sent before the last `clear`",
+    "  unsent              frames that were due and did not go: the generator was too slow, or the port refused them",
 ];

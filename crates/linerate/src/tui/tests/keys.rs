@@ -128,9 +128,7 @@ fn q_asks_while_sending_and_control_c_does_not() {
     let control_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
     stage.type_in("start");
     assert_eq!(stage.ui.key(control_c, &stage.snapshot), Some(Ask::Leave));
-    for port in &mut stage.snapshot.ports {
-        port.state = "idle".into();
-    }
+    stage.snapshot.sending = false;
     stage.press(KeyCode::Esc);
     assert_eq!(stage.press(KeyCode::Char('q')), Some(Ask::Leave));
 }

@@ -78,10 +78,11 @@ impl Stage {
             .find(|line| line.starts_with(label))
             .unwrap_or_else(|| panic!("no row {label:?} in\n{}", lines.join("\n")));
         let letters: Vec<char> = line.chars().skip(18).collect();
-        let cells = letters
-            .chunks(20)
-            .map(|cell| cell.iter().collect::<String>());
-        cells.map(|cell| cell.trim().to_owned()).collect()
+        // The total is wider than a port.
+        let ports = (self.ui.seen.columns * 20).min(letters.len());
+        let (ports, total) = letters.split_at(ports);
+        let text = |cell: &[char]| cell.iter().collect::<String>().trim().to_owned();
+        ports.chunks(20).chain([total]).map(text).collect()
     }
 
     /// Compares with `screens/NAME.txt`.

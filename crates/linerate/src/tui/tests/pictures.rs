@@ -111,7 +111,10 @@ fn sums_on_a_page_agree() {
             of("Total Rx Pkts".into()),
             "port {port}"
         );
-        let whose = of("Test Pkts Rx".into()) + of("Foreign Pkts Rx".into());
+        let whose = ["Test Pkts Rx", "Earlier Pkts Rx", "Foreign Pkts Rx"]
+            .map(|label| of(label.into()))
+            .iter()
+            .sum::<f64>();
         assert_eq!(whose, of("Total Rx Pkts".into()));
     }
 }
@@ -202,7 +205,7 @@ fn an_idle_session_shows_dashes_and_no_zero_latency() {
         ports: (0..2).map(port).collect(),
         ..Snapshot::default()
     };
-    let mut stage = Stage::new(snapshot, 80, 60);
+    let mut stage = Stage::new(snapshot, 80, 80);
     assert_eq!(stage.row("Link State")[0], "UP unknown speed");
     assert_eq!(stage.row("        p99 us"), ["-", "-", "-"]);
     assert_eq!(stage.row("Lost ppm"), ["-", "-", "-"]);
@@ -211,6 +214,19 @@ fn an_idle_session_shows_dashes_and_no_zero_latency() {
     stage.draw();
     let text = stage.lines().join("\n");
     assert!(text.contains("no latency is known"), "{text}");
+}
+
+#[test]
+fn a_run_that_is_invalid_says_so_and_why() {
+    let mut snapshot = talk::snapshot();
+    snapshot.invalid = vec!["port 3: the device is gone".into()];
+    let stage = Stage::new(snapshot, 80, 24);
+    let lines = stage.lines();
+    assert!(lines[1].starts_with("!INVALID  Tx"), "{}", lines[1]);
+    assert_eq!(
+        lines[22],
+        "!this run is invalid: port 3: the device is gone"
+    );
 }
 
 #[test]

@@ -70,7 +70,7 @@ fn latency(samples: u64) -> Latency {
         p9999_ns: percentile(0.9999),
         max_ns: 2_090_111.0,
         jitter_ns: 1512.0,
-        ipdv_max_ns: 2_089_000.0,
+        ipdv_max_ns: 2_077_800.0,
         buckets: buckets.clone(),
     }
 }
@@ -157,6 +157,7 @@ pub(in crate::tui) fn snapshot() -> Snapshot {
         epoch: 1,
         since_clear_ns: 723_000_000_000,
         interval_ns: 200_000_000,
+        sending: true,
         clock: "tsc".into(),
         clock_mhz: 2600.0,
         seed: 0x5eed,
@@ -168,10 +169,10 @@ pub(in crate::tui) fn snapshot() -> Snapshot {
                 cpu: Some(number + 1),
                 work: format!("rx {number}.0, tx {number}.0"),
                 busy_share: 0.11 * f64::from(number + 1),
+                asleep_share: 0.02,
                 gaps: u64::from(number % 3),
                 longest_gap_ns: u64::from(number % 3) * 61_000,
                 gaps_ns: u64::from(number % 3) * 91_000,
-                ..Default::default()
             })
             .collect(),
         log: vec![
@@ -197,7 +198,7 @@ pub(in crate::tui) fn stream(id: u16) -> StreamView {
         port: id % 8,
         enabled: id != 3,
         line: format!(
-            "name=s{id} port={} size=740 dst_port=1024-65535/3 src=random:198.18.0.0/16 ttl=64,128",
+            "udp name=s{id} port={} size=740 dport=1024-65535/3 src=random:198.18.0.0/16 ttl=64,128",
             id % 8
         ),
         template: port(id % 8).template,

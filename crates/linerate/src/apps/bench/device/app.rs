@@ -47,13 +47,14 @@ pub(super) fn l2fwd(asked: &Asked, cpus: Cpus, clock: Clock) -> Result<Setup, Er
         pool_slots: None,
         // On a CPU of its own it polls, as it would in earnest; a shared one it leaves to the generator.
         sleep: shared,
+        spin: !shared,
     };
     let routes = [1, 0].map(|out: u16| Route {
         out,
         src: inner_mac(out.into()),
         dst: outer_mac(out.into()),
     });
-    let mut start = |drivers: &mut Drivers| {
+    let start = |drivers: &mut Drivers| {
         let rig = Rig::open_among(drivers, &specs, clock)?;
         let lcores: Vec<&Placement> = lcores.iter().collect();
         rig.start(&[1, 0], &lcores, &options, |egress: &mut Egress| {

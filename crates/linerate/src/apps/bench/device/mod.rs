@@ -11,6 +11,7 @@ mod linux;
 mod program;
 mod stolen;
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests;
 mod wire;
 
@@ -64,9 +65,12 @@ impl Kind {
         row.map_or("", |(name, _)| name)
     }
 
-    /// Whether it forwards by IP address, and so looks at addresses.
-    pub(crate) fn routes(self) -> bool {
-        matches!(self, Self::Forward | Self::Nftables | Self::L3fwd)
+    /// The kind of port that suits it: the fastest that reaches it.
+    pub(crate) fn usual_wire(self) -> Wire {
+        Wire::of(match self {
+            Self::None | Self::L2fwd => "ring",
+            _ => "af_packet",
+        })
     }
 
     /// Whether it is the kernel or another program, and so needs interfaces rather than rings.
@@ -108,7 +112,7 @@ pub(crate) struct Asked {
     pub(crate) cores: usize,
     /// Filter rules ([`Kind::Nftables`]), none of which match.
     pub(crate) rules: u32,
-    /// Destination networks for each direction ([`Kind::routes`]).
+    /// Destination networks for each direction (devices that route).
     pub(crate) nets: u16,
     /// The speed that the ports are taken to have; without one they have no line rate.
     pub(crate) speed_bps: Option<f64>,
@@ -249,10 +253,10 @@ impl Setup {
         }
     }
 
-    /// Moves the calling thread to where the generator's interfaces are: before ports are opened, and before
-    /// they are asked how they are.
-    pub(crate) fn enter(&self) -> Result<(), Error> {
-        self.space.as_ref().map_or(Ok(()), Space::enter)
+    /// Moves the calling thread to where the generator's interfaces are, at `home` where it has no space of
+    /// its own: before ports are opened, and before they are asked how they are.
+    pub(crate) fn enter(&self, home: &Space) -> Result<(), Error> {
+        self.space.as_ref().unwrap_or(home).enter()
     }
 
     /// Whether frames pass through the kernel, so that a lcore's time in a system call is no gap.

@@ -15,9 +15,10 @@ const START: Duration = Duration::from_secs(30);
 const STOP: Duration = Duration::from_secs(5);
 
 /// Runs the arguments, and ends them when standard input does: the pipe to us, which closes even if we are
-/// killed. Ends by itself when the program does.
-const KEEPER: &str = "exec 3<&0; \"$@\" </dev/null & program=$!; \
-    (cat <&3 >/dev/null; kill -INT $program; sleep 3; kill -KILL $program) 2>/dev/null & \
+/// killed. Ends by itself when the program does, which has that input too, for some end when they have none,
+/// and whose output comes by the line.
+const KEEPER: &str = "exec 3<&0; stdbuf -oL \"$@\" <&3 & program=$!; \
+    (cat <&3 >/dev/null; kill -TERM $program; sleep 3; kill -KILL $program) 2>/dev/null & \
     exec 3<&-; wait $program";
 
 /// A program at work.
@@ -44,13 +45,11 @@ impl Program {
                 fix: fix.into(),
             });
         }
-        let log =
-            std::env::temp_dir().join(format!("linerate-{program}-{}.log", std::process::id()));
+        let (log, output) = log_of(program)?;
         let failed = |source| Error::File {
             path: log.clone(),
             source,
         };
-        let output = File::create(&log).map_err(failed)?;
         let also = output.try_clone().map_err(failed)?;
         let mut command = Command::new("sh");
         command
@@ -118,6 +117,20 @@ impl Drop for Program {
         let _ = self.keeper.kill();
         let _ = self.keeper.wait();
         let _ = std::fs::remove_file(&self.log);
+    }
+}
+
+/// A fresh file for what a program says.
+fn log_of(program: &str) -> Result<(PathBuf, File), Error> {
+    let mut number = 0;
+    loop {
+        let name = format!("linerate-{program}-{}-{number}.log", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        match File::create_new(&path) {
+            Ok(file) => return Ok((path, file)),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => number += 1,
+            Err(source) => return Err(Error::File { path, source }),
+        }
     }
 }
 

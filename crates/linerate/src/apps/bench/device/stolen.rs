@@ -154,7 +154,7 @@ mod tests {
         let cpu = linerate_core::env::allowed_cpus()
             .expect("the mask is readable")
             .as_slice()[0];
-        let name = "stolen-test-a-long-name".to_string();
+        let name = "stolen-test".to_string();
         let watch = Watch::begin(vec![name.clone()], Vec::new(), true);
         let spin = || {
             let end = std::time::Instant::now() + std::time::Duration::from_millis(60);

@@ -9,8 +9,8 @@ use super::{Asked, Cpus, Setup, Side};
 use crate::apps::netns::{self, Space};
 use crate::error::Error;
 
-/// Frames that each ring of a wire holds: at 10 Mpps 0.8 ms, so that short losses of a CPU lose no frame.
-const RING: u32 = 8192;
+/// Frames that a ring to the device holds: at 10 Mpps 1.6 ms, so that short losses of a CPU lose no frame.
+const RING: usize = 16_384;
 
 /// A kind of port without its target: `ring`, `af_packet`, `af_xdp`, with options that all ports of the
 /// wire's generator side get: `af_xdp,ring=4096`.
@@ -42,6 +42,14 @@ impl std::str::FromStr for Wire {
 }
 
 impl Wire {
+    /// A kind without options.
+    pub(crate) fn of(kind: &str) -> Self {
+        Self {
+            kind: kind.into(),
+            options: String::new(),
+        }
+    }
+
     /// Whether it is memory of this process.
     pub(crate) fn is_ring(&self) -> bool {
         self.kind == "ring"
@@ -52,23 +60,37 @@ impl Wire {
         &self.kind
     }
 
-    /// The generator's port on `target`.
-    fn outer(&self, target: &str) -> String {
-        let size = match self.is_ring() && !self.options.contains(",size=") {
-            true => format!(",size={RING}"),
-            false => String::new(),
-        };
-        format!("{}:{target}{size}{}", self.kind, self.options)
+    /// Frames that a ring to the device holds, unless the options say otherwise.
+    fn ring(&self) -> usize {
+        let mut options = self.options.split(',');
+        let size = options.find_map(|option| option.strip_prefix("size="));
+        size.and_then(|size| size.parse().ok()).unwrap_or(RING)
     }
 
-    /// The device's port on `target`. Both ends of a ring say how large it is.
-    fn inner(&self, target: &str) -> String {
-        let outer = self.outer(target);
-        let size = outer.split(',').find(|option| option.starts_with("size="));
-        match size.filter(|_| self.is_ring()) {
-            Some(size) => format!("{}:{target},{size}", self.kind),
-            None => format!("{}:{target}", self.kind),
+    /// The generator's port on `target`, its ring as large as `inner` says where that is there first.
+    fn outer(&self, target: &str) -> String {
+        let mut spec = format!("{}:{target}", self.kind);
+        for option in self.options.split(',').filter(|option| !option.is_empty()) {
+            if !self.is_ring() || !option.starts_with("size=") {
+                spec += &format!(",{option}");
+            }
         }
+        spec
+    }
+
+    /// The device's port on `target`. Its ring to the generator is larger than the one to it: all that
+    /// waited there while the device had no CPU comes out at once, and none of that is the device's loss.
+    fn inner(&self, target: &str) -> String {
+        match (self.is_ring(), self.ring()) {
+            (true, size) => format!("ring:{target},size={},back={size}", size * 2),
+            (false, _) => format!("{}:{target}", self.kind),
+        }
+    }
+
+    /// Slots that the generator needs for frames under way.
+    pub(crate) fn slots(&self, directions: u32) -> Option<u32> {
+        self.is_ring()
+            .then(|| 3 * self.ring() as u32 * directions.max(1) + 8192)
     }
 }
 
@@ -151,12 +173,12 @@ pub(super) fn describe(setup: &mut Setup, asked: &Asked) {
 /// The generator's ports joined to each other by one wire of the same kind: what it can do at most.
 pub(super) fn loopback(asked: &Asked, cpus: Cpus) -> Result<Setup, Error> {
     let name = "no device: the generator's ports joined to each other";
-    let target = |pair: usize| match asked.wire.is_ring() {
-        true => "x".into(),
-        false => format!("g{pair}"),
+    let spec = |pair: usize| match asked.wire.is_ring() {
+        true => format!("{},size={}", asked.wire.outer("x"), asked.wire.ring()),
+        false => asked.wire.outer(&format!("g{pair}")),
     };
     let sides = (0..2).map(|pair| Side {
-        spec: asked.wire.outer(&target(pair)),
+        spec: spec(pair),
         dst_mac: Some(outer_mac(1 - pair)),
     });
     let mut setup = Setup::new(asked, cpus, name.into(), sides.collect());
@@ -183,12 +205,15 @@ mod tests {
     #[test]
     fn options_go_to_the_generators_side_and_unknown_kinds_are_named() {
         let wire: Wire = "ring,faulty=loss:0.01".parse().unwrap();
-        assert_eq!(wire.outer("g0"), "ring:g0,size=8192,faulty=loss:0.01");
-        assert_eq!(wire.inner("g0"), "ring:g0,size=8192");
+        assert_eq!(wire.outer("g0"), "ring:g0,faulty=loss:0.01");
+        assert_eq!(wire.inner("g0"), "ring:g0,size=32768,back=16384");
         let wire: Wire = "ring,size=64".parse().unwrap();
-        assert_eq!(wire.outer("g1"), "ring:g1,size=64");
-        assert_eq!(wire.inner("g1"), "ring:g1,size=64");
-        assert_eq!("af_xdp".parse::<Wire>().unwrap().outer("g0"), "af_xdp:g0");
+        assert_eq!(wire.outer("g1"), "ring:g1");
+        assert_eq!(wire.inner("g1"), "ring:g1,size=128,back=64");
+        assert_eq!(wire.slots(1), Some(3 * 64 + 8192));
+        let wire: Wire = "af_xdp,ring=512".parse().unwrap();
+        assert_eq!(wire.outer("g0"), "af_xdp:g0,ring=512");
+        assert_eq!(wire.inner("d0"), "af_xdp:d0");
         assert!("pci".parse::<Wire>().unwrap_err().contains("--port"));
     }
 }

@@ -1,7 +1,7 @@
 //! System recovery (RFC 2544 26.5): how long frames are lost after an overload is halved.
 
 use super::Tester;
-use super::runner::Runner;
+use super::runner::{Runner, lost};
 use crate::error::Error;
 use crate::report::bench::Recovery;
 
@@ -24,7 +24,11 @@ pub(super) fn recovery(
         frame_bytes: size,
         overload_pps,
         then_pps,
-        recovery_ns: found.recovery_ns,
+        // Where the overload lost nothing there is nothing to recover from.
+        recovery_ns: match lost(&found.over) {
+            0 => 0.0,
+            _ => found.recovery_ns,
+        },
         resolution_ns: found.resolution_ns,
         over: found.over,
         then: found.then,

@@ -35,11 +35,9 @@ pub(crate) fn verdict(report: &Report, settings: &Settings) -> Verdict {
     }
     for baseline in &report.baselines {
         for row in &baseline.throughput {
-            found.spread(
-                &format!("{}, {} B", baseline.name, row.frame_bytes),
-                row,
-                settings,
-            );
+            // It widens the interval of the ratio; the device's own figures are as good as before.
+            let what = format!("{}, {} B", baseline.name, row.frame_bytes);
+            found.verdict.reasons.extend(spread(&what, row, settings));
         }
     }
     found.loss(report);
@@ -106,7 +104,9 @@ impl Findings {
         }
         self.offered(&what, &row.quoted);
         self.disturbed(&what, &row.quoted);
-        self.spread(&what, row, settings);
+        if let Some(reason) = spread(&what, row, settings) {
+            self.add(VerdictWord::Noisy, reason);
+        }
         self.generator(&what, row, report);
         if stayed_disturbed(&row.trials) {
             self.add(
@@ -153,36 +153,6 @@ impl Findings {
             self.add(
                 VerdictWord::SharedMachine,
                 format!("{what}: the result is disturbed: {why}."),
-            );
-        }
-    }
-
-    fn spread(&mut self, what: &str, row: &Throughput, settings: &Settings) {
-        let mut repeats = row.repeats.clone();
-        repeats.sort_by(f64::total_cmp);
-        // Of many repeats, one outlier in ten on each side is to be expected.
-        let spare = repeats.len() / 10;
-        let (Some(low), Some(high)) = (
-            repeats.get(spare),
-            repeats
-                .len()
-                .checked_sub(spare + 1)
-                .and_then(|at| repeats.get(at)),
-        ) else {
-            return;
-        };
-        let spread = (high - low) / repeats[repeats.len() / 2].max(f64::MIN_POSITIVE);
-        if spread > settings.noise {
-            self.add(
-                VerdictWord::Noisy,
-                format!(
-                    "{what}: {} searches gave {} to {}, {:.1} % apart, more than {:.1} %.",
-                    repeats.len(),
-                    spell_pps(*low),
-                    spell_pps(*high),
-                    spread * 100.0,
-                    settings.noise * 100.0
-                ),
             );
         }
     }
@@ -287,6 +257,27 @@ impl Findings {
             ));
         }
     }
+}
+
+/// What to say of repeated results that differ too much.
+fn spread(what: &str, row: &Throughput, settings: &Settings) -> Option<String> {
+    let mut repeats = row.repeats.clone();
+    repeats.sort_by(f64::total_cmp);
+    // Of many repeats, one outlier in ten on each side is to be expected.
+    let spare = repeats.len() / 10;
+    let low = repeats.get(spare)?;
+    let high = repeats.get(repeats.len().checked_sub(spare + 1)?)?;
+    let spread = (high - low) / repeats[repeats.len() / 2].max(f64::MIN_POSITIVE);
+    (spread > settings.noise).then(|| {
+        format!(
+            "{what}: {} searches gave {} to {}, {:.1} % apart, more than {:.1} %.",
+            repeats.len(),
+            spell_pps(*low),
+            spell_pps(*high),
+            spread * 100.0,
+            settings.noise * 100.0
+        )
+    })
 }
 
 /// Whether a trial's last attempt was disturbed too, and lost frames: it drew a bound.

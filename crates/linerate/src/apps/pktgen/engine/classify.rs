@@ -1,6 +1,7 @@
 //! What a received frame is, for the counts of a port: its size class, whom it is for, and whether it
 //! is one of the protocols that are shown apart. Tags are seen through.
 
+use linerate_core::packet::{Burst, Packet};
 use linerate_wire::ethernet::EtherType;
 use linerate_wire::ipv4::Ipv4;
 use linerate_wire::ipv6::Ipv6;
@@ -8,14 +9,43 @@ use linerate_wire::{protocol, vlan};
 
 use crate::apps::pktgen::units::{FCS_BYTES, LEAST_FRAME, MOST_FRAME};
 
-/// Index into `SIZE_CLASSES` of a frame of `len` bytes in memory. By bytes alone, as RFC 2819 has it: a
-/// tagged frame of 1522 bytes is in the last class. Runts are in the first.
+/// Least sizes of all `SIZE_CLASSES` but the first. By bytes alone, as RFC 2819 has it: a tagged frame of
+/// 1522 bytes is in the last class.
+const CLASS_FROM: [u16; 6] = [
+    LEAST_FRAME as u16 + 1,
+    128,
+    256,
+    512,
+    1024,
+    MOST_FRAME as u16 + 1,
+];
+
+/// How many of `frames` are in each of `SIZE_CLASSES`. `lengths` are the low 16 bits of their lengths in
+/// memory, and 0 beyond; `any` is all the lengths or-ed.
 #[inline(always)]
-pub(super) fn size_class(len: usize) -> usize {
-    let size = len + FCS_BYTES;
-    // Octaves from 64 on; the classes' ends are off the octaves' at 64 itself and at 1518.
-    let octave = (usize::BITS - 1 - (size | 32).leading_zeros()) as usize - 5;
-    octave.min(5) - usize::from(size == LEAST_FRAME) + usize::from(size > MOST_FRAME)
+pub(super) fn size_classes(
+    frames: &[Packet],
+    lengths: &mut [u16; Burst::CAPACITY],
+    any: usize,
+) -> [u64; 7] {
+    if any > usize::from(u16::MAX) {
+        // Longer than any class's bound, so as long as 16 bits say.
+        for (length, frame) in lengths.iter_mut().zip(frames) {
+            *length = frame.len().min(usize::from(u16::MAX)) as u16;
+        }
+    }
+    // A loop over 64 short words without a branch is some vector operations.
+    let from = CLASS_FROM.map(|size| {
+        let least = size - FCS_BYTES as u16;
+        let above = |sum: u16, &len: &u16| sum + u16::from(len >= least);
+        u64::from(lengths.iter().fold(0, above))
+    });
+    let count = frames.len() as u64;
+    let mut classes = [count, from[0], from[1], from[2], from[3], from[4], from[5]];
+    for (class, above) in from.into_iter().enumerate() {
+        classes[class] -= above;
+    }
+    classes
 }
 
 /// Whether a frame of `len` bytes in memory is shorter than Ethernet allows.
@@ -25,19 +55,21 @@ pub(super) fn is_runt(len: usize) -> bool {
 }
 
 /// Whether a look at fixed offsets shows that a frame is of no interest but for its size: unicast,
-/// untagged, TCP or UDP, or IPv4 and not ICMP. Most test frames are; the others get [`Kind::of`].
+/// untagged, no runt, TCP or UDP, or IPv4 and not ICMP. Most test frames are; the others get [`Kind::of`].
 #[inline(always)]
 pub(super) fn is_plain(frame: &[u8]) -> bool {
-    let Some(head) = frame.first_chunk::<24>() else {
+    let Some(head) = frame.first_chunk::<{ LEAST_FRAME - FCS_BYTES }>() else {
         return false;
     };
-    let ethertype = EtherType(u16::from_be_bytes([head[12], head[13]]));
-    let icmp_free = match ethertype {
-        EtherType::IPV4 => head[23] != protocol::ICMP,
-        EtherType::IPV6 => head[20] == protocol::UDP || head[20] == protocol::TCP,
-        _ => false,
+    // Compared as it lies there.
+    let ethertype = u16::from_ne_bytes([head[12], head[13]]);
+    let is_known = if ethertype == EtherType::IPV4.0.to_be() {
+        head[23] != protocol::ICMP
+    } else {
+        ethertype == EtherType::IPV6.0.to_be()
+            && (head[20] == protocol::UDP || head[20] == protocol::TCP)
     };
-    icmp_free && head[0] & 1 == 0
+    is_known && head[0] & 1 == 0
 }
 
 /// What a frame is beyond its size.

@@ -12,9 +12,12 @@ use linerate_core::packet::{Burst, Packet, PoolCache};
 use linerate_core::port::{Counter, RxQueue, SleepOn};
 use linerate_core::run::{HistogramSnapshot, bucket_count};
 
-use super::classify::{Cast, Kind, is_plain, is_runt, size_class};
+use super::checks::{Checks, Found};
+use super::classify::{Cast, Kind, is_plain, is_runt, size_classes};
+use super::help::Helper;
 use super::track::{
-    Arrival, Boundaries, FINE_BITS, FINE_BUCKETS, StreamReceived, StreamStats, Windows,
+    Arrival, Boundaries, FINE_BITS, FINE_BUCKETS, FOREIGN, Seen, StreamReceived, StreamStats,
+    Windows,
 };
 use crate::apps::pktgen::SIZE_CLASSES;
 use crate::apps::pktgen::signature::Label;
@@ -22,6 +25,8 @@ use crate::apps::pktgen::units::FCS_BYTES;
 
 /// Frames ahead whose bytes are asked for.
 const AHEAD: usize = 8;
+/// Streams whose counters stay in the near caches by themselves.
+const IN_CACHE: usize = 256;
 
 /// Counters of a receive queue, all since the same moment:
 /// `packets = sum of sizes = sum over streams of received() + earlier, and foreign`.
@@ -41,13 +46,15 @@ pub(crate) struct ReceiverStats {
     pub(crate) foreign: Counter,
     /// Ticks in turns that received something.
     pub(crate) busy_ticks: Counter,
+    /// Of what is looked at only where it is asked for.
+    pub(crate) found: Found,
     /// Fine buckets of all test frames' latencies.
     ages: Box<[Counter]>,
     streams: StreamStats,
 }
 
 impl ReceiverStats {
-    fn new(streams: usize) -> Self {
+    fn new(streams: usize, checks: Checks) -> Self {
         const _: () = assert!(FINE_BUCKETS == bucket_count(FINE_BITS, 47));
         Self {
             packets: Counter::default(),
@@ -60,6 +67,7 @@ impl ReceiverStats {
             icmp: Counter::default(),
             foreign: Counter::default(),
             busy_ticks: Counter::default(),
+            found: Found::new(checks),
             ages: (0..FINE_BUCKETS).map(|_| Counter::default()).collect(),
             streams: StreamStats::new(streams),
         }
@@ -80,6 +88,11 @@ impl ReceiverStats {
         self.streams.latency(usize::from(id))
     }
 
+    /// Test frames that were sent before counting began, of all streams.
+    pub(crate) fn earlier(&self) -> u64 {
+        self.streams.earlier()
+    }
+
     /// Latencies of all test frames in ticks, within 0.8 %.
     pub(crate) fn latency(&self) -> HistogramSnapshot {
         let counts = self.ages.iter().map(Counter::read).collect();
@@ -96,17 +109,19 @@ pub(crate) struct Books {
     boundaries: Arc<Boundaries>,
     /// Version of the boundaries as followed.
     followed: u64,
+    checks: Checks,
 }
 
 impl Books {
     /// Empty ones, of about 5.3 KiB for each stream, and up to 8 KiB more with few streams.
-    pub(crate) fn new(boundaries: Arc<Boundaries>) -> Self {
+    pub(crate) fn new(boundaries: Arc<Boundaries>, checks: Checks) -> Self {
         Self {
-            stats: Arc::new(ReceiverStats::new(boundaries.streams())),
+            stats: Arc::new(ReceiverStats::new(boundaries.streams(), checks)),
             windows: Windows::new(boundaries.streams()),
             boundaries,
             // None yet: the first turn looks.
             followed: u64::MAX,
+            checks,
         }
     }
 }
@@ -115,12 +130,22 @@ impl Books {
 pub(crate) struct Receiver {
     rx: Box<dyn RxQueue>,
     clock: Clock,
+    /// Labels of a burst.
+    seen: Box<[Seen; Burst::CAPACITY]>,
+    /// Where the port has addresses: who answers for them.
+    pub(crate) helper: Option<Helper>,
     pub(crate) books: Books,
 }
 
 impl Receiver {
     pub(crate) fn new(rx: Box<dyn RxQueue>, books: Books, clock: Clock) -> Self {
-        Self { rx, clock, books }
+        Self {
+            rx,
+            clock,
+            seen: Box::new([FOREIGN; Burst::CAPACITY]),
+            helper: None,
+            books,
+        }
     }
 
     /// Goes on with fresh books, all counts 0, and returns the old ones, to be freed elsewhere.
@@ -161,77 +186,83 @@ impl Receiver {
             return 0;
         }
         let now = self.clock.now();
-        let mut labels = Labels::new();
-        let first = self.look(burst.as_packets(), &mut labels);
-        self.check(&labels, now, first);
+        let helpable = if self.books.stats.streams.len() > IN_CACHE {
+            self.look::<true>(burst.as_packets(), now)
+        } else {
+            self.look::<false>(burst.as_packets(), now)
+        };
+        self.check(came, now);
+        if self.books.checks != Checks::default() {
+            let found = &self.books.stats.found;
+            found.look(burst.as_packets(), self.books.checks);
+        }
+        if let (Some(helper), true) = (&mut self.helper, helpable != 0) {
+            helper.help(&mut burst, helpable, now, cache);
+        }
         cache.free(&mut burst);
         self.books.stats.busy_ticks.add(self.clock.now() - now);
         came
     }
 
-    /// Classifies and counts frames, and gathers the labels of those of known streams. Returns how many
-    /// had none.
-    #[inline]
-    fn look(&self, packets: &[Packet], labels: &mut Labels) -> u64 {
+    /// Classifies and counts frames, and gathers their labels. Returns which ones a responder should see,
+    /// a bit each. With `MANY`, what the books will write is asked for.
+    #[inline(always)]
+    fn look<const MANY: bool>(&mut self, frames: &[Packet], now: u64) -> u64 {
         let stats = &*self.books.stats;
-        let streams = stats.streams.len();
-        let (mut bytes, mut odd) = (0, 0u64);
-        let mut sizes = [0u64; 8];
-        for (index, packet) in packets.iter().enumerate() {
-            if let Some(ahead) = packets.get(index + AHEAD) {
-                prefetch_read(ahead.data().as_ptr());
+        let streams = stats.streams.hot();
+        let (mut bytes, mut any, mut odd) = (0, 0, 0u64);
+        let mut lengths = [0; Burst::CAPACITY];
+        let count = frames.len().min(Burst::CAPACITY);
+        for index in 0..count {
+            if index + AHEAD < count {
+                prefetch_read(frames[index + AHEAD].data().as_ptr());
             }
-            let frame = packet.data();
+            let frame = frames[index].data();
             bytes += frame.len();
-            sizes[size_class(frame.len()) & 7] += 1;
-            let plain = is_plain(frame) & !is_runt(frame.len());
-            odd |= u64::from(!plain) << (index % 64);
-            if let Some(label) = Label::read(frame)
-                && usize::from(label.stream) < streams
-            {
-                labels.push(label);
+            any |= frame.len();
+            lengths[index] = frame.len() as u16;
+            if !is_plain(frame) {
+                mark(&mut odd, index);
             }
+            let seen = Label::read(frame).map_or(FOREIGN, |label| Seen::new(&label));
+            if MANY && let Some(hot) = streams.get(seen.stream()) {
+                hot.prefetch(seen.age(now));
+            }
+            self.seen[index] = seen;
         }
-        stats.packets.add(packets.len() as u64);
-        stats.bytes.add((bytes + packets.len() * FCS_BYTES) as u64);
+        stats.packets.add(frames.len() as u64);
+        stats.bytes.add((bytes + frames.len() * FCS_BYTES) as u64);
+        let sizes = size_classes(frames, &mut lengths, any);
         for (total, count) in stats.sizes.iter().zip(sizes) {
-            if count > 0 {
-                total.add(count);
-            }
+            total.add(count);
         }
+        let mut helpable = 0;
         while odd != 0 {
             let index = odd.trailing_zeros() as usize;
             odd &= odd - 1;
-            self.look_closer(packets[index].data());
+            let is_test = self.seen[index].stream() < stats.streams.len();
+            if look_closer(stats, frames[index].data()) && !is_test {
+                helpable |= 1 << index;
+            }
         }
-        (packets.len() - labels.len) as u64
+        helpable
     }
 
-    /// Counts what a frame is that is not plain.
-    fn look_closer(&self, frame: &[u8]) {
+    /// Takes the labels of `count` frames into the books of their streams.
+    #[inline(always)]
+    fn check(&mut self, count: usize, now: u64) {
         let stats = &*self.books.stats;
-        stats.runts.add(u64::from(is_runt(frame.len())));
-        match Cast::of(frame) {
-            Cast::Unicast => {}
-            Cast::Multicast => stats.multicast.add(1),
-            Cast::Broadcast => stats.broadcast.add(1),
-        }
-        match Kind::of(frame) {
-            Kind::Arp => stats.arp.add(1),
-            Kind::Icmp { .. } => stats.icmp.add(1),
-            Kind::Other => {}
-        }
-    }
-
-    /// Takes test frames into the books of their streams.
-    #[inline]
-    fn check(&mut self, labels: &Labels, now: u64, mut foreign: u64) {
-        let stats = &*self.books.stats;
-        for label in &labels.labels[..labels.len] {
-            let (stream, age) = (usize::from(label.stream), label.age(now));
-            if !stats.streams.in_order(stream, label.sequence) {
+        let (streams, ages) = (stats.streams.hot(), &*stats.ages);
+        let mut foreign = 0u64;
+        for seen in &self.seen[..count.min(Burst::CAPACITY)] {
+            let (stream, age) = (seen.stream(), seen.age(now));
+            let Some(hot) = streams.get(stream) else {
+                foreign += 1;
+                continue;
+            };
+            if !hot.in_order(seen.sequence) {
                 let windows = &mut self.books.windows;
-                match windows.arrive(&stats.streams, stream, label.sequence, age) {
+                match windows.arrive(&stats.streams, stream, seen.sequence, age) {
                     Arrival::Ours => {}
                     Arrival::Stray => {
                         foreign += 1;
@@ -239,11 +270,11 @@ impl Receiver {
                     }
                     Arrival::Confirms { age } => {
                         foreign = foreign.wrapping_sub(1);
-                        stats.ages[stats.streams.age(stream, age)].add(1);
+                        ages[hot.age(age)].add(1);
                     }
                 }
             }
-            stats.ages[stats.streams.age(stream, age)].add(1);
+            ages[hot.age(age)].add(1);
         }
         if foreign != 0 {
             stats.foreign.add(foreign);
@@ -251,31 +282,33 @@ impl Receiver {
     }
 }
 
-/// Labels of a burst's test frames.
-struct Labels {
-    labels: [Label; Burst::CAPACITY],
-    len: usize,
+/// Out of line, so that frames that are plain cost a jump not taken.
+#[cold]
+#[inline(never)]
+fn mark(odd: &mut u64, index: usize) {
+    *odd |= 1 << (index % 64);
 }
 
-impl Labels {
-    #[inline(always)]
-    fn new() -> Self {
-        let label = Label {
-            stream: 0,
-            sequence: 0,
-            stamp: 0,
-        };
-        Self {
-            labels: [label; Burst::CAPACITY],
-            len: 0,
-        }
+/// Counts what a frame is that is not plain. Returns whether a responder should see it.
+fn look_closer(stats: &ReceiverStats, frame: &[u8]) -> bool {
+    stats.runts.add(u64::from(is_runt(frame.len())));
+    match Cast::of(frame) {
+        Cast::Unicast => {}
+        Cast::Multicast => stats.multicast.add(1),
+        Cast::Broadcast => stats.broadcast.add(1),
     }
-
-    #[inline(always)]
-    fn push(&mut self, label: Label) {
-        if let Some(place) = self.labels.get_mut(self.len) {
-            *place = label;
-            self.len += 1;
+    match Kind::of(frame) {
+        Kind::Arp => {
+            stats.arp.add(1);
+            true
         }
+        Kind::Icmp { helps } => {
+            stats.icmp.add(1);
+            helps
+        }
+        Kind::Other => false,
     }
 }
+
+#[cfg(test)]
+mod tests;

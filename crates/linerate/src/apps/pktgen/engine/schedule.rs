@@ -14,8 +14,11 @@ use std::time::Duration;
 pub(crate) struct Pace {
     /// Frames a second; none for as many as go.
     pub(crate) pps: Option<f64>,
-    /// Frames that leave together. The gap after a burst keeps to `pps`.
+    /// Frames that leave together; the gap after a burst keeps to `pps`, unless `gap` says how long it is.
     pub(crate) burst: u32,
+    /// From the end of a burst to the next. The frames of a burst then follow at `pps`, each opening an
+    /// interval, or leave together where that is none.
+    pub(crate) gap: Option<Duration>,
     /// Exponentially distributed gaps (a Poisson process), from this seed; none for constant ones.
     pub(crate) poisson: Option<u64>,
     /// From the start to the first frame.
@@ -28,9 +31,15 @@ impl Pace {
         Self {
             pps,
             burst: 1,
+            gap: None,
             poisson: None,
             delay: Duration::ZERO,
         }
+    }
+
+    /// Whether its frames have no intended times.
+    pub(crate) fn is_max(&self) -> bool {
+        self.pps.is_none() && self.gap.is_none()
     }
 }
 
@@ -47,9 +56,9 @@ pub(super) struct Window {
 impl Window {
     /// The first tick after it.
     pub(super) fn until(&self) -> u64 {
-        self.lasts.map_or(u64::MAX, |lasts| {
-            self.from.saturating_add(self.ticks(lasts))
-        })
+        let ticks = |lasts: Duration| (lasts.as_secs_f64() * self.ticks_per_second) as u64;
+        let until = |lasts| self.from.saturating_add(ticks(lasts));
+        self.lasts.map_or(u64::MAX, until)
     }
 
     /// What is left of it at tick `at`, and never more than it.
@@ -78,6 +87,8 @@ pub(super) struct Beat {
     due: u128,
     /// From burst to burst, likewise; with Poisson gaps their mean.
     period: u128,
+    /// From frame to frame within a burst, likewise.
+    spacing: u128,
     burst: u32,
     /// Frames of the present burst that have gone.
     gone: u32,
@@ -117,8 +128,20 @@ impl Cues {
             pass_began: 0,
         }
     }
+
+    /// Goes past whole passes that end before `horizon`, with at most `most` frames; returns how many.
+    /// The present frame keeps its place in the pass.
+    fn leap(&mut self, horizon: u64, most: u64) -> u64 {
+        let frames = self.offsets.len() as u64;
+        let passes = horizon.saturating_sub(self.pass_began) / self.length.max(1);
+        let passes = passes.saturating_sub(1).min(most / frames.max(1));
+        self.pass_began += passes * self.length;
+        passes * frames
+    }
 }
 
+/// Gaps of a Poisson process that are drawn to be skipped.
+const MOST_DRAWN: u128 = 1 << 20;
 const FRACTION_BITS: u32 = 64;
 const ONE: f64 = 18_446_744_073_709_551_616.0;
 
@@ -129,26 +152,28 @@ impl Beat {
         let from = window.from.saturating_add(delay);
         let burst = pace.burst.max(1);
         let pps = pace.pps.unwrap_or(f64::INFINITY);
-        let kind = match (pace.pps, pace.poisson) {
-            (None, _) => Kind::Max,
-            (_, None) => Kind::Even,
-            (_, Some(seed)) => Kind::Poisson(Random(seed)),
-        };
-        let left = match (&kind, lasts) {
-            (Kind::Even, Some(lasts)) => whole_frames(pps, lasts),
-            _ if pps > 0.0 => u64::MAX,
-            _ => 0,
+        let kind = match pace.poisson {
+            _ if pace.is_max() => Kind::Max,
+            Some(seed) if pace.gap.is_none() => Kind::Poisson(Random(seed)),
+            _ => Kind::Even,
         };
         // What is even is counted, so that no rounding of ticks adds or takes a frame.
-        let until = match kind {
-            Kind::Even => u64::MAX,
-            _ => window.until(),
+        let (left, until) = match (&kind, pace.gap, lasts) {
+            (Kind::Even, None, Some(lasts)) => (whole_frames(pps, lasts), u64::MAX),
+            _ if pps > 0.0 => (u64::MAX, window.until()),
+            _ => (0, 0),
         };
+        let interval = window.ticks_per_second / pps * ONE;
+        let period = interval * f64::from(burst);
+        let gap = pace
+            .gap
+            .map(|gap| gap.as_secs_f64() * window.ticks_per_second * ONE);
         let mut beat = Self {
             kind,
             leaves: from,
             due: u128::from(from) << FRACTION_BITS,
-            period: (window.ticks_per_second * f64::from(burst) / pps * ONE) as u128,
+            period: ((period + gap.unwrap_or(0.0)) as u128).max(1),
+            spacing: gap.map_or(0, |_| interval as u128),
             burst,
             gone: 0,
             left,
@@ -171,7 +196,8 @@ impl Beat {
             kind: Kind::Cues(cues),
             leaves,
             due: 0,
-            period: 0,
+            period: 1,
+            spacing: 0,
             burst: 1,
             gone: 0,
             until: window.until(),
@@ -197,7 +223,15 @@ impl Beat {
         if self.gone == self.burst {
             self.gone = 0;
             self.next_burst();
+        } else if self.spacing > 0 {
+            self.set_leaves();
         }
+    }
+
+    #[inline(always)]
+    fn set_leaves(&mut self) {
+        let due = self.due + u128::from(self.gone) * self.spacing;
+        self.leaves = (due >> FRACTION_BITS) as u64;
     }
 
     #[inline]
@@ -224,16 +258,30 @@ impl Beat {
         if self.next().is_none_or(|leaves| leaves > horizon) {
             return 0;
         }
+        // No clock gets beyond the half, and nothing overflows.
+        let horizon = horizon.min(self.until - 1).min(u64::MAX >> 1);
+        let end = (u128::from(horizon) + 1) << FRACTION_BITS;
+        let bursts = (end - 1).saturating_sub(self.due) / self.period;
         if self.is_even() {
-            // No clock gets there, and nothing overflows.
-            let end = (u128::from(horizon.min(u64::MAX >> 1)) + 1) << FRACTION_BITS;
-            let bursts = (end - 1).saturating_sub(self.due) / self.period.max(1);
-            let frames = (bursts + 1).saturating_mul(self.burst.into()) - u128::from(self.gone);
+            let last = end - 1 - (self.due + bursts * self.period);
+            let of_last = (last.checked_div(self.spacing)).map_or(u128::MAX, |whole| whole + 1);
+            let frames = bursts.saturating_mul(self.burst.into()) - u128::from(self.gone)
+                + of_last.min(self.burst.into());
             let frames = frames.min(most.min(self.left).into()) as u64;
             self.leap(frames);
             return frames;
         }
         let mut skipped = 0;
+        match &mut self.kind {
+            Kind::Cues(cues) => skipped = cues.leap(horizon, most),
+            // Too many to draw them all: so many are as likely as any number.
+            Kind::Poisson(_) if bursts > MOST_DRAWN => {
+                skipped = (bursts as u64).saturating_mul(self.burst.into()).min(most);
+                self.due += bursts * self.period;
+                self.set_leaves();
+            }
+            _ => {}
+        }
         while skipped < most && self.next().is_some_and(|leaves| leaves <= horizon) {
             self.advance();
             skipped += 1;
@@ -252,7 +300,7 @@ impl Beat {
         self.left -= frames;
         self.due += u128::from(gone / u64::from(self.burst)) * self.period;
         self.gone = (gone % u64::from(self.burst)) as u32;
-        self.leaves = (self.due >> FRACTION_BITS) as u64;
+        self.set_leaves();
     }
 
     /// No frame is intended any more.

@@ -33,7 +33,7 @@ use slots::Slots;
 use std::sync::Arc;
 
 pub(crate) use books::{SenderStats, StreamSent};
-pub(crate) use lane::Lane;
+pub(crate) use lane::{Content, Lane};
 
 /// After this long a frame that is still waiting is given up, unless told otherwise.
 pub(crate) const GIVE_UP_AFTER: Duration = Duration::from_millis(10);
@@ -133,19 +133,42 @@ impl Sender {
         }
     }
 
-    /// Puts another lane in the place of one, at tick `now`: the sequence numbers and the counters go on.
-    /// A new rate begins with the frame that is due next.
+    /// Adds a lane; where the sender runs, it begins at tick `now`. Returns its index.
     ///
     /// # Errors
-    /// As [`Sender::start`]; then the old lane has ended, and the new one has not begun.
-    pub(crate) fn replace(&mut self, index: usize, mut lane: Lane, now: u64) -> Result<(), Error> {
-        let old = &mut self.lanes[index];
-        let from = old.beat.as_ref().and_then(Beat::next);
-        lane.succeed(old);
+    /// As [`Sender::start`]; then it was not added.
+    pub(crate) fn add(&mut self, mut lane: Lane, now: u64) -> Result<usize, Error> {
+        if self.running {
+            lane.begin(&self.window.rest(now));
+        }
+        self.lanes.push(lane);
+        self.reorder().inspect_err(|_| drop(self.lanes.pop()))?;
+        Ok(self.lanes.len() - 1)
+    }
+
+    /// Changes a lane at tick `now`: its content, its pace or its count. Sequence numbers and counters go
+    /// on, and a new rate begins with the frame that is due next.
+    ///
+    /// # Errors
+    /// As [`Sender::start`]; then the lane has ended.
+    pub(crate) fn update(
+        &mut self,
+        index: usize,
+        now: u64,
+        change: impl FnOnce(&mut Lane),
+    ) -> Result<(), Error> {
+        let lane = &mut self.lanes[index];
+        let from = lane.beat.as_ref().and_then(Beat::next);
+        lane.pause();
+        change(lane);
         if self.running {
             lane.go_on(&self.window.rest(from.unwrap_or(now).min(now)));
         }
-        *old = lane;
+        self.reorder().inspect_err(|_| self.lanes[index].left = 0)
+    }
+
+    /// Puts lanes that came or changed in their places.
+    fn reorder(&mut self) -> Result<(), Error> {
         if self.running {
             self.share_out()?;
             self.queue_up();
@@ -213,9 +236,8 @@ impl Sender {
             if leaves > now || self.slots.room() == 0 {
                 break;
             }
-            // Frames that are not written yet come before any of the schedule that is skipped.
             let overdue = now.saturating_sub(self.limit);
-            if leaves < overdue && self.slots.are_written() {
+            if leaves < overdue {
                 self.skip(index, overdue - 1, SKIPPED_A_TURN);
             }
             // Alone, a lane may go on; among others it gives way after each frame.
@@ -368,45 +390,32 @@ impl Sender {
         went
     }
 
-    /// Gives up the waiting frames that are overdue. Those behind them move up, sequence numbers too.
+    /// Gives up the waiting frames that are overdue.
     fn give_up(&mut self, now: u64) {
-        let overdue = now.saturating_sub(self.limit);
-        let late = self.slots.late(overdue);
+        let late = self.slots.late(now.saturating_sub(self.limit));
         if late != 0 {
             self.abandon(late);
         }
     }
 
-    /// Takes the slots out whose bits are set.
+    /// Takes the slots out whose bits are set. The others are written anew, since they come next now.
     #[cold]
     fn abandon(&mut self, late: u64) {
-        let slots = &self.slots;
+        let slots = &mut self.slots;
         for &lane in &slots.lane[..slots.written] {
             self.lanes[lane as usize].next -= 1;
         }
+        slots.written = 0;
+        // Rare enough for the pool's list of strays.
+        self.burst = Burst::new();
         for at in (0..slots.len).filter(|at| late >> at & 1 == 1) {
             let lane = &mut self.lanes[slots.lane[at] as usize];
             if slots.is_timed(at) {
                 lane.stats.unsent.add(1);
-            }
-            if at >= slots.written {
                 lane.skip(1);
             }
         }
-        let mut at = 0;
-        let mut given_up = Burst::new();
-        self.burst.sift(&mut given_up, |_| {
-            at += 1;
-            late >> (at - 1) & 1 == 0
-        });
-        // Rare enough for the pool's list of strays.
-        drop(given_up);
-        self.slots.retain(!late);
-        let slots = &self.slots;
-        for (at, packet) in self.burst.iter_mut().enumerate() {
-            let lane = &mut self.lanes[slots.lane[at] as usize];
-            lane.renumber(packet, slots.stamp[at]);
-        }
+        slots.retain(!late);
     }
 
     /// Goes past frames that were intended at `horizon` or before: they are unsent.
@@ -493,11 +502,7 @@ impl Sender {
 
     /// The order of the lanes without a rate of their own.
     fn share_out(&mut self) -> Result<(), Error> {
-        let weight = |lane: &Lane| match lane.shares() && lane.left > 0 {
-            true => lane.weight,
-            false => 0,
-        };
-        let weights: Vec<u32> = self.lanes.iter().map(weight).collect();
+        let weights: Vec<u32> = self.lanes.iter().map(Lane::share).collect();
         let order = weave(&weights).ok_or_else(|| Error::Usage {
             problem: "the streams' weights are too uneven to share a rate".into(),
             fix: format!(

@@ -23,10 +23,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use linerate_core::arch::prefetch_read;
 use linerate_core::port::Counter;
 use linerate_core::run::{HistogramSnapshot, bucket_count, bucket_of, bucket_upper};
 
 use crate::apps::pktgen::Tally;
+use crate::apps::pktgen::signature::Label;
 
 /// Bits of a latency in ticks: half of the 48 bits of a stamp are the future.
 const AGE_BITS: u32 = 47;
@@ -43,6 +45,43 @@ const JUMP: u64 = 1 << 24;
 /// A boundary where the stream's sender is elsewhere: counting begins with the first frame that comes.
 pub(crate) const ANYWHERE: u64 = u64::MAX;
 const NONE: u64 = u64::MAX;
+/// Streams that a label can tell apart, but for the number that says that there is no label.
+pub(crate) const MOST_STREAMS: usize = u16::MAX as usize;
+
+/// A test frame's label, packed, or [`FOREIGN`].
+#[derive(Clone, Copy)]
+pub(super) struct Seen {
+    pub(super) sequence: u64,
+    /// Stream number and 48 bits of the send time, as in the label itself.
+    pub(super) last: u64,
+}
+
+/// A frame without a label: of a stream that no session has.
+pub(super) const FOREIGN: Seen = Seen {
+    sequence: 0,
+    last: u64::MAX,
+};
+
+impl Seen {
+    #[inline(always)]
+    pub(super) fn new(label: &Label) -> Self {
+        Self {
+            sequence: label.sequence,
+            last: u64::from(label.stream) << 48 | label.stamp,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn stream(&self) -> usize {
+        (self.last >> 48) as usize
+    }
+
+    /// As [`Label::age`].
+    #[inline(always)]
+    pub(super) fn age(&self, now: u64) -> u64 {
+        ((now.wrapping_sub(self.last) << 16) as i64 >> 16).max(0) as u64
+    }
+}
 
 /// Sequence numbers back from the highest within which a stream's duplicates are told from late
 /// frames in any case: 65,536 up to 64 streams, fewer with more, 1024 at least; a bit of memory each.
@@ -60,8 +99,9 @@ pub(crate) struct Boundaries {
 }
 
 impl Boundaries {
-    /// For streams numbered below `streams`; all begin with 0.
+    /// For streams numbered below `streams`, [`MOST_STREAMS`] at most; all begin with 0.
     pub(crate) fn new(streams: usize) -> Self {
+        let streams = streams.min(MOST_STREAMS);
         Self {
             version: AtomicU64::new(0),
             first: (0..streams).map(|_| AtomicU64::new(0)).collect(),
@@ -70,6 +110,7 @@ impl Boundaries {
 
     /// The same for `streams` of them, as many or more, for fresh books: new ones begin with 0.
     pub(crate) fn grown(&self, streams: usize) -> Self {
+        let streams = streams.min(MOST_STREAMS);
         let first = (0..streams).map(|stream| AtomicU64::new(self.first(stream)));
         Self {
             version: AtomicU64::new(self.version() + 1),
@@ -103,22 +144,23 @@ impl Boundaries {
     }
 }
 
-/// Written with each frame: one cache line.
-#[derive(Default)]
+/// Written with each frame: a cache line, and a count of the latencies behind it.
 #[repr(align(64))]
-struct Hot {
+pub(super) struct Hot {
     /// One more than the highest number that came.
     next: Counter,
     /// Numbers within the window that have not come.
     holes: Counter,
     age_sum: Counter,
     age_min: Counter,
-    age_max: Counter,
+    /// The largest less the smallest.
+    age_span: Counter,
     last_age: Counter,
     /// RFC 3550 A.8: 16 times the jitter.
     jitter16: Counter,
     /// Most by which two successive frames' latencies differed.
     ipdv_max: Counter,
+    ages: [Counter; COARSE_BUCKETS],
 }
 
 /// Written when something is out of order.
@@ -138,20 +180,13 @@ struct Cold {
 pub(crate) struct StreamStats {
     hot: Box<[Hot]>,
     cold: Box<[Cold]>,
-    /// [`COARSE_BUCKETS`] of each stream.
-    ages: Box<[Counter]>,
 }
 
 impl StreamStats {
     pub(super) fn new(streams: usize) -> Self {
         let hot = (0..streams).map(|_| Hot::new()).collect();
         let cold = (0..streams).map(|_| Cold::default()).collect();
-        let ages = (0..streams * COARSE_BUCKETS).map(|_| Counter::default());
-        Self {
-            hot,
-            cold,
-            ages: ages.collect(),
-        }
+        Self { hot, cold }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -188,76 +223,122 @@ impl StreamStats {
         let Some(hot) = self.hot.get(stream) else {
             return HistogramSnapshot::default();
         };
-        let ages = &self.ages[stream * COARSE_BUCKETS..][..COARSE_BUCKETS];
         // A coarse bucket ends where its last fine one does. Above 128 ticks they are those of 4 bits.
         let mut counts = vec![0; bucket_count(FINE_BITS - COARSE_SHIFT, AGE_BITS)];
-        for (index, count) in ages.iter().enumerate() {
+        for (index, count) in hot.ages.iter().enumerate() {
             let last = bucket_upper(FINE_BITS, ((index + 1) << COARSE_SHIFT) - 1);
             counts[bucket_of::<{ FINE_BITS - COARSE_SHIFT }>(last)] += count.read();
         }
-        let (min, max) = (hot.age_min.read(), hot.age_max.read());
+        let (min, max) = hot.ages();
         let bits = FINE_BITS - COARSE_SHIFT;
         HistogramSnapshot::of_counts(bits, counts, min, max, hot.age_sum.read())
+    }
+
+    pub(super) fn earlier(&self) -> u64 {
+        self.cold.iter().map(|cold| cold.earlier.read()).sum()
     }
 
     /// Extremes and sum of all streams' latencies, in ticks: what a port's histogram lacks.
     pub(super) fn age_extremes(&self) -> (u64, u64, u64) {
         let start = (u64::MAX, 0, 0u64);
         self.hot.iter().fold(start, |(min, max, sum), hot| {
+            let (least, most) = hot.ages();
             (
-                min.min(hot.age_min.read()),
-                max.max(hot.age_max.read()),
+                min.min(least),
+                max.max(most),
                 sum.wrapping_add(hot.age_sum.read()),
             )
         })
     }
 
-    /// Takes one frame's latency; returns its fine bucket.
+    /// What is written with each frame, by stream: apart, so that a loop need not find it anew after each
+    /// write.
     #[inline(always)]
-    pub(super) fn age(&self, stream: usize, age: u64) -> usize {
-        let hot = &self.hot[stream];
-        hot.age_sum.add(age);
-        let last = hot.last_age.read();
-        hot.last_age.set(age);
-        if last != NONE {
-            // RFC 3550 A.8, in integers.
-            let difference = age.abs_diff(last);
-            let jitter16 = hot.jitter16.read();
-            hot.jitter16
-                .add(difference.wrapping_sub((jitter16 + 8) >> 4));
-            if difference > hot.ipdv_max.read() {
-                hot.ipdv_max.set(difference);
-            }
-        }
-        if age < hot.age_min.read() {
-            hot.age_min.set(age);
-        }
-        if age > hot.age_max.read() {
-            hot.age_max.set(age);
-        }
-        let fine = bucket_of::<FINE_BITS>(age);
-        self.ages[stream * COARSE_BUCKETS + (fine >> COARSE_SHIFT)].add(1);
-        fine
-    }
-
-    /// Whether `sequence` is the one expected and no earlier one is missing: then it is taken.
-    #[inline(always)]
-    pub(super) fn in_order(&self, stream: usize, sequence: u64) -> bool {
-        let hot = &self.hot[stream];
-        let ordered = hot.next.read() == sequence && hot.holes.read() == 0;
-        if ordered {
-            hot.next.set(sequence.wrapping_add(1));
-        }
-        ordered
+    pub(super) fn hot(&self) -> &[Hot] {
+        &self.hot
     }
 }
 
 impl Hot {
     fn new() -> Self {
-        let hot = Self::default();
+        let hot = Self {
+            next: Counter::default(),
+            holes: Counter::default(),
+            age_sum: Counter::default(),
+            age_min: Counter::default(),
+            age_span: Counter::default(),
+            last_age: Counter::default(),
+            jitter16: Counter::default(),
+            ipdv_max: Counter::default(),
+            ages: [const { Counter::new() }; COARSE_BUCKETS],
+        };
         hot.age_min.set(u64::MAX);
         hot.last_age.set(NONE);
         hot
+    }
+
+    /// The smallest and the largest latency.
+    fn ages(&self) -> (u64, u64) {
+        match self.last_age.read() {
+            NONE => (u64::MAX, 0),
+            _ => (
+                self.age_min.read(),
+                self.age_min.read() + self.age_span.read(),
+            ),
+        }
+    }
+
+    /// Whether `sequence` is the one expected and no earlier one is missing: then it is taken.
+    #[inline(always)]
+    pub(super) fn in_order(&self, sequence: u64) -> bool {
+        let ordered = self.next.read() == sequence && self.holes.read() == 0;
+        if ordered {
+            self.next.set(sequence.wrapping_add(1));
+        }
+        ordered
+    }
+
+    /// Asks for the lines that a frame of this latency writes.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, age: u64) {
+        let bucket = bucket_of::<FINE_BITS>(age) >> COARSE_SHIFT;
+        prefetch_read(self);
+        prefetch_read(self.ages.as_ptr().wrapping_add(bucket));
+    }
+
+    /// Takes one frame's latency; returns its fine bucket.
+    #[inline(always)]
+    pub(super) fn age(&self, age: u64) -> usize {
+        let fine = bucket_of::<FINE_BITS>(age);
+        self.ages[fine >> COARSE_SHIFT].add(1);
+        self.spread(age);
+        fine
+    }
+
+    #[inline(always)]
+    fn spread(&self, age: u64) {
+        self.age_sum.add(age);
+        let last = self.last_age.read();
+        self.last_age.set(age);
+        if last == NONE {
+            (self.age_min.set(age), self.age_span.set(0));
+            return;
+        }
+        // RFC 3550 A.8, in integers.
+        let difference = age.abs_diff(last);
+        let jitter16 = self.jitter16.read();
+        self.jitter16
+            .set(jitter16 + difference - ((jitter16 + 8) >> 4));
+        if difference > self.ipdv_max.read() {
+            self.ipdv_max.set(difference);
+        }
+        // Below the smallest wraps to a large one.
+        let min = self.age_min.read();
+        if age.wrapping_sub(min) > self.age_span.read() {
+            let max = age.max(min + self.age_span.read());
+            self.age_min.set(min.min(age));
+            self.age_span.set(max - min.min(age));
+        }
     }
 }
 
@@ -296,7 +377,8 @@ impl Windows {
         }
     }
 
-    /// Takes a frame that [`StreamStats::in_order`] did not.
+    /// Takes a frame that [`Hot::in_order`] did not.
+    #[inline(never)]
     pub(super) fn arrive(
         &mut self,
         stats: &StreamStats,

@@ -374,13 +374,15 @@ fn check_queues(text: &str, ports: &[PortShape], queues: &[(u16, u16)]) -> Resul
     for ((number, port), &(rx, tx)) in (0..).zip(ports).zip(queues) {
         let name = &port.name;
         let ways = [
-            ("receives from", "receive", rx, port.max_rx),
-            ("sends to", "transmit", tx, port.max_tx),
+            ("receive from", "receive", rx, port.max_rx),
+            ("send to", "transmit", tx, port.max_tx),
         ];
         for (verb, way, lcores, most) in ways {
             if lcores == 0 {
                 return Err(Error::Usage {
-                    problem: format!("map `{text}`: no lcore {verb} port {number} (`{name}`)"),
+                    problem: format!(
+                        "map `{text}`: there is no lcore to {verb} port {number} (`{name}`)"
+                    ),
                     fix: format!("add it, such as `[1:2].{number}`, or leave the port out"),
                 });
             }
@@ -433,3 +435,7 @@ fn unknown_port(part: &str, port: u32, ports: &[PortShape]) -> Error {
         fix,
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

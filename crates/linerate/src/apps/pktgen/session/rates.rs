@@ -152,3 +152,6 @@ impl Meter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -300,15 +300,14 @@ pub(super) fn lane(spec: &StreamSpec, stream: Stream, seed: u64, shard: &Shard) 
         count,
         weight,
     } = shard.order;
-    let mut lane = Lane::new(stream, pps, count, shard.sent.clone())
-        .weight(weight)
-        .enabled(is_enabled)
-        .burst(spec.burst.unwrap_or(1));
+    let mut lane = Lane::new(stream, pps, count, shard.sent.clone());
+    lane.weight = weight;
+    lane.enabled = is_enabled;
+    lane.pace.burst = spec.burst.unwrap_or(1);
+    lane.pace.gap = spec.gap;
+    lane.pace.delay = spec.delay.unwrap_or_default();
     if spec.pacing == Some(Pacing::Poisson) {
-        lane = lane.poisson(spec.seed.unwrap_or(seed) ^ u64::from(shard.wire));
-    }
-    if let Some(delay) = spec.delay {
-        lane = lane.delay(delay);
+        lane.pace.poisson = Some(spec.seed.unwrap_or(seed) ^ u64::from(shard.wire));
     }
     lane
 }

@@ -338,6 +338,7 @@ impl Session {
             foreign: sum(|receiver| receiver.foreign),
             rx_drops: drops(&stats.rx_drops, &state.base.rx_drops),
             tx_drops: drops(&stats.tx_drops, &state.base.tx_drops),
+            faults: drops(&stats.faults, &state.base.faults),
             rate: self.rate(asked.rate, state.asked_pps, &mine),
             asked_pps: state.asked_pps,
             unsent: mine.iter().map(|stream| counts.sent(stream).unsent).sum(),

@@ -105,13 +105,47 @@ fn bursts_leave_together_and_keep_the_rate() {
 }
 
 #[test]
+fn a_gap_lies_between_the_end_of_a_burst_and_the_next() {
+    let gap = Duration::from_millis(10);
+    let pace = |pps| Pace {
+        burst: 3,
+        gap: Some(gap),
+        ..Pace::even(pps)
+    };
+    let window = window(Some(Duration::from_millis(100)));
+    let ms = |ms: f64| 1000.0 + HZ / 1000.0 * ms;
+    // At 1000 pps a burst of 3 takes 3 ms: 0 1 2, 13 14 15, 26 ...
+    let spaced = times(Beat::new(&pace(Some(1000.0)), &window));
+    assert_eq!(spaced.len(), 24);
+    for (number, leaves) in spaced.into_iter().enumerate() {
+        let wanted = ms((number / 3 * 13 + number % 3) as f64);
+        assert!((leaves as f64 - wanted).abs() <= 1.0, "frame {number}");
+    }
+    // As many as go leave together.
+    let together = times(Beat::new(&pace(None), &window));
+    assert_eq!(together.len(), 30);
+    for (number, leaves) in together.into_iter().enumerate() {
+        assert!((leaves as f64 - ms((number / 3 * 10) as f64)).abs() <= 1.0);
+    }
+}
+
+#[test]
 fn leaps_and_steps_agree() {
-    for burst in [1, 7] {
+    let (us, cues) = (
+        Duration::from_micros,
+        Cues::new([0, 5, 5, 999].into(), 5000),
+    );
+    let window = window(Some(Duration::from_secs(1)));
+    let beats = [(1, None), (7, None), (7, Some(us(100))), (1, Some(us(3)))].map(|(burst, gap)| {
         let pace = Pace {
             burst,
+            gap,
             ..Pace::even(Some(123_456.7))
         };
-        let mut stepped = Beat::new(&pace, &window(Some(Duration::from_secs(1))));
+        Beat::new(&pace, &window)
+    });
+    for beat in beats.into_iter().chain([Beat::cued(cues, us(7), &window)]) {
+        let mut stepped = beat;
         let mut leapt = stepped.clone();
         for horizon in (0..2_700_000_000u64).step_by(7_654_321) {
             let mut steps = 0;

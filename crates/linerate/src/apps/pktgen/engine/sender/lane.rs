@@ -1,31 +1,88 @@
 //! One stream in a sender's hands: what to send, how fast, how many.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use linerate_core::packet::Packet;
 
 use super::StreamSent;
+use crate::apps::pktgen::TemplateView;
+use crate::apps::pktgen::engine::Replay;
 use crate::apps::pktgen::engine::schedule::{Beat, Pace, Window};
-use crate::apps::pktgen::signature::{Label, SIGNATURE_BYTES};
 use crate::apps::pktgen::stream::Stream;
 use crate::apps::pktgen::units::FCS_BYTES;
 
-/// One stream in a sender's hands: what to send, how fast, how many.
+/// Where frames come from.
+pub(crate) enum Content {
+    /// A template and what varies in it.
+    Stream(Stream),
+    /// A capture file.
+    Replay(Replay),
+}
+
+impl From<Stream> for Content {
+    fn from(stream: Stream) -> Self {
+        Self::Stream(stream)
+    }
+}
+
+impl From<Replay> for Content {
+    fn from(replay: Replay) -> Self {
+        Self::Replay(replay)
+    }
+}
+
+impl Content {
+    /// The number in its frames' signatures.
+    pub(crate) fn id(&self) -> u16 {
+        match self {
+            Self::Stream(stream) => stream.id(),
+            Self::Replay(replay) => replay.id(),
+        }
+    }
+
+    /// Longest frame in memory.
+    pub(crate) fn max_len(&self) -> usize {
+        match self {
+            Self::Stream(stream) => stream.max_len(),
+            Self::Replay(replay) => replay.max_len(),
+        }
+    }
+
+    /// Mean size of its frames, FCS included.
+    pub(crate) fn mean_frame_bytes(&self) -> f64 {
+        match self {
+            Self::Stream(stream) => stream.mean_frame_bytes(),
+            Self::Replay(replay) => replay.mean_frame_bytes(),
+        }
+    }
+
+    /// What the display shows.
+    pub(crate) fn view(&self) -> TemplateView {
+        match self {
+            Self::Stream(stream) => stream.view(),
+            Self::Replay(replay) => replay.view(),
+        }
+    }
+}
+
+/// One stream in a sender's hands. What is public may be set before the start, and by
+/// [`Sender::update`](super::Sender::update) at any time.
 pub(crate) struct Lane {
-    stream: Stream,
-    /// Without a rate the lane shares the port's with others.
-    pace: Pace,
-    pub(super) weight: u32,
+    pub(crate) content: Content,
+    /// A lane that goes as fast as it can shares the port's rate with others like it. Delays, bursts and
+    /// gaps are of lanes with a rate or a gap of their own.
+    pub(crate) pace: Pace,
+    /// How often the lane comes among those that share the port's rate.
+    pub(crate) weight: u32,
     /// Frames in all; none for ever.
-    count: Option<u64>,
-    enabled: bool,
-    pub(super) stats: Arc<StreamSent>,
+    pub(crate) count: Option<u64>,
+    pub(crate) enabled: bool,
+    pub(crate) stats: Arc<StreamSent>,
     /// The next sequence number.
     pub(super) next: u64,
     /// Frames still to be intended.
     pub(super) left: u64,
-    /// Frames that were intended since the start, before the lane took another's place.
+    /// Frames that were intended since the start, before the last update.
     drawn: u64,
     /// Its own, while it runs.
     pub(super) beat: Option<Beat>,
@@ -36,15 +93,13 @@ pub(crate) struct Lane {
 impl Lane {
     /// `pps`: frames a second; none to share the port's rate. `count`: frames in all; none for ever.
     pub(crate) fn new(
-        stream: Stream,
+        content: impl Into<Content>,
         pps: Option<f64>,
         count: Option<u64>,
         stats: Arc<StreamSent>,
     ) -> Self {
-        let longest = stream.max_len() + FCS_BYTES;
-        let all_alike = stream.mean_frame_bytes() == longest as f64;
         Self {
-            stream,
+            content: content.into(),
             pace: Pace::even(pps),
             weight: 1,
             count,
@@ -54,43 +109,29 @@ impl Lane {
             left: 0,
             drawn: 0,
             beat: None,
-            frame_bytes: all_alike.then_some(longest as u32),
+            frame_bytes: None,
         }
     }
 
-    /// How often the lane comes among those that share the port's rate.
-    pub(crate) fn weight(mut self, weight: u32) -> Self {
-        self.weight = weight;
-        self
+    /// Sends what `other` would from now on; its own numbers and counters go on.
+    pub(crate) fn become_like(&mut self, other: Self) {
+        self.content = other.content;
+        (self.pace, self.weight) = (other.pace, other.weight);
+        (self.count, self.enabled) = (other.count, other.enabled);
     }
 
-    /// Sends `frames` back to back at a time, and keeps to the rate by the gap between such bursts.
-    pub(crate) fn burst(mut self, frames: u32) -> Self {
-        self.pace.burst = frames.max(1);
-        self
+    /// Whether it has a rate or times of its own.
+    fn has_own_times(&self) -> bool {
+        let cued = matches!(&self.content, Content::Replay(replay) if replay.keeps_time());
+        cued || !self.pace.is_max()
     }
 
-    /// Gaps of a Poisson process instead of equal ones.
-    pub(crate) fn poisson(mut self, seed: u64) -> Self {
-        self.pace.poisson = Some(seed);
-        self
-    }
-
-    /// Begins so long after the port. Not for lanes that share a rate.
-    pub(crate) fn delay(mut self, delay: Duration) -> Self {
-        self.pace.delay = delay;
-        self
-    }
-
-    /// A disabled lane sends nothing.
-    pub(crate) fn enabled(mut self, enabled: bool) -> Self {
-        self.enabled = enabled;
-        self
-    }
-
-    /// Whether it has no rate of its own.
-    pub(super) fn shares(&self) -> bool {
-        self.pace.pps.is_none()
+    /// Its share of the rate that it has in common with others.
+    pub(super) fn share(&self) -> u32 {
+        match self.left > 0 && !self.has_own_times() {
+            true => self.weight,
+            false => 0,
+        }
     }
 
     /// Gets ready for the frames of a window, from the first on.
@@ -99,30 +140,55 @@ impl Lane {
         self.go_on(window);
     }
 
-    /// Gets ready for the frames of the rest of a window.
-    pub(super) fn go_on(&mut self, window: &Window) {
-        self.left = match self.enabled {
-            true => self.count.unwrap_or(u64::MAX).saturating_sub(self.drawn),
-            false => 0,
-        };
-        let own = self.enabled && !self.shares();
-        self.beat = own.then(|| Beat::new(&self.pace, window));
+    /// Remembers what was sent, before an update.
+    pub(super) fn pause(&mut self) {
+        if self.enabled {
+            self.drawn = self.total() - self.left;
+        }
     }
 
-    /// Takes the place of another lane: numbers and counters go on.
-    pub(super) fn succeed(&mut self, old: &Self) {
-        self.next = old.next;
-        self.stats = old.stats.clone();
-        self.drawn = match old.enabled {
-            true => old.count.unwrap_or(u64::MAX) - old.left,
-            false => old.drawn,
+    /// Gets ready for the frames of the rest of a window. A recording begins again.
+    pub(super) fn go_on(&mut self, window: &Window) {
+        let longest = self.content.max_len() + FCS_BYTES;
+        let all_alike = self.content.mean_frame_bytes() == longest as f64;
+        self.frame_bytes = all_alike.then_some(longest as u32);
+        self.left = match self.enabled {
+            true => self.total().saturating_sub(self.drawn),
+            false => 0,
         };
+        self.beat = None;
+        let cues = match &mut self.content {
+            Content::Replay(replay) => {
+                replay.begin(self.next);
+                replay.cues(window.ticks_per_second)
+            }
+            Content::Stream(_) => None,
+        };
+        if self.enabled && self.has_own_times() {
+            self.beat = Some(match cues {
+                Some(cues) => Beat::cued(cues, self.pace.delay, window),
+                None => Beat::new(&self.pace, window),
+            });
+        }
+    }
+
+    /// Frames in all.
+    fn total(&self) -> u64 {
+        let of_content = match &self.content {
+            Content::Replay(replay) => replay.count(),
+            Content::Stream(_) => None,
+        };
+        let most = self.count.unwrap_or(u64::MAX);
+        of_content.map_or(most, |count| most.min(count))
     }
 
     /// Writes its next frames.
     #[inline(always)]
     pub(super) fn write(&mut self, packets: &mut [Packet], stamps: &[u64], bytes: &mut [u32]) {
-        self.stream.write(packets, stamps, self.next);
+        match &mut self.content {
+            Content::Stream(stream) => stream.write(packets, stamps, self.next),
+            Content::Replay(replay) => replay.write(packets, stamps, self.next),
+        }
         self.next += packets.len() as u64;
         match self.frame_bytes {
             Some(same) => bytes.fill(same),
@@ -142,22 +208,9 @@ impl Lane {
     }
 
     /// Goes past frames of a recording that are not sent.
-    pub(super) fn skip(&mut self, _frames: u64) {}
-
-    /// Gives the next sequence number to a frame that was written with another one.
-    pub(super) fn renumber(&mut self, packet: &mut Packet, stamp: u64) {
-        let sequence = self.next;
-        self.next += 1;
-        let tail: Option<&mut [u8; SIGNATURE_BYTES]> = packet.data_mut().last_chunk_mut();
-        let Some(tail) = tail else { return };
-        let is_ours = |label: &Label| label.stream == self.stream.id();
-        if let Some(label) = Label::read(tail).filter(is_ours) {
-            let label = Label {
-                sequence,
-                stamp,
-                ..label
-            };
-            label.write(tail);
+    pub(super) fn skip(&mut self, frames: u64) {
+        if let Content::Replay(replay) = &mut self.content {
+            replay.skip(frames);
         }
     }
 }

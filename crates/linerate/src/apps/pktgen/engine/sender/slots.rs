@@ -38,11 +38,6 @@ impl Slots {
     }
 
     #[inline(always)]
-    pub(super) fn are_written(&self) -> bool {
-        self.written == self.len
-    }
-
-    #[inline(always)]
     pub(super) fn push(&mut self, lane: u32, stamp: u64, timed: bool) {
         let at = self.len;
         self.lane[at] = lane;
@@ -110,14 +105,12 @@ impl Slots {
         self.written -= count;
     }
 
-    /// Keeps those whose bits are set.
+    /// Keeps those whose bits are set; none is written yet.
     pub(super) fn retain(&mut self, keep: u64) {
-        let (len, written, timed) = (self.len, self.written, self.timed);
-        (self.len, self.written, self.timed) = (0, 0, 0);
+        let (len, timed) = (self.len, self.timed);
+        (self.len, self.timed) = (0, 0);
         for at in (0..len).filter(|at| keep >> at & 1 == 1) {
-            self.bytes[self.len] = self.bytes[at];
             self.push(self.lane[at], self.stamp[at], timed >> at & 1 == 1);
-            self.written += usize::from(at < written);
         }
     }
 }

@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use linerate_core::packet::{PoolConfig, Pools};
+use linerate_core::port::pcapng::{Direction, PcapngWriter, Record};
 use linerate_wire::ethernet::MacAddr;
 
 use super::*;
+use crate::apps::pktgen::engine::{MOST_BYTES, Recording, Replay};
 use crate::apps::pktgen::signature::Label;
 use crate::apps::pktgen::stream::{Stream, StreamSpec};
 
@@ -89,11 +91,12 @@ impl Rig {
         }
     }
 
-    fn add(&mut self, pps: Option<f64>, count: Option<u64>, make: impl Fn(Lane) -> Lane) {
+    fn add(&mut self, pps: Option<f64>, count: Option<u64>, set: impl Fn(&mut Lane)) {
         let (id, stats) = (self.sent.len() as u16, Arc::<StreamSent>::default());
         self.sent.push(stats.clone());
-        let lane = Lane::new(stream(id), pps, count, stats);
-        self.sender.lanes.push(make(lane));
+        let mut lane = Lane::new(stream(id), pps, count, stats);
+        set(&mut lane);
+        self.sender.lanes.push(lane);
     }
 
     /// One lane of `pps`.
@@ -133,9 +136,7 @@ impl Rig {
     }
 }
 
-fn same(lane: Lane) -> Lane {
-    lane
-}
+fn same(_: &mut Lane) {}
 
 #[test]
 fn a_second_at_an_odd_rate_sends_exactly_its_frames_at_their_times() {
@@ -297,7 +298,7 @@ fn counts_end_lanes_and_then_the_sender() {
     let mut rig = Rig::empty(1024);
     rig.add(Some(1e6), Some(10), same);
     rig.add(None, Some(1000), same);
-    rig.add(None, Some(7), |lane| lane.weight(3));
+    rig.add(None, Some(7), |lane| lane.weight = 3);
     rig.start(None);
     assert!(!rig.is_done());
     rig.run(0, MS, 1000);
@@ -318,9 +319,9 @@ fn shared_rates_are_divided_by_weight_exactly_and_interleaved() {
     for pace in [Pace::even(Some(1.2e6)), Pace::even(None)] {
         let mut rig = Rig::empty(1024);
         for weight in [28, 16, 4, 0] {
-            rig.add(None, None, |lane| lane.weight(weight));
+            rig.add(None, None, |lane| lane.weight = weight);
         }
-        rig.add(None, None, |lane| lane.enabled(false));
+        rig.add(None, None, |lane| lane.enabled = false);
         rig.sender.share(pace, 0);
         rig.start(Duration::from_millis(10));
         let mut now = 0;
@@ -376,7 +377,7 @@ fn five_thousand_streams_that_share_a_rate_get_the_same() {
 fn bursts_go_back_to_back() {
     let mut rig = Rig::empty(1024);
     rig.add(Some(32_000.0), None, |lane| {
-        lane.burst(32).delay(Duration::from_millis(1))
+        (lane.pace.burst, lane.pace.delay) = (32, Duration::from_millis(1));
     });
     rig.start(Duration::from_millis(11));
     let mut bursts = Vec::new();
@@ -444,15 +445,15 @@ fn a_rate_beyond_reach_shows_as_unsent() {
 }
 
 #[test]
-fn a_lane_is_replaced_while_it_runs() {
+fn a_lane_is_changed_while_it_runs() {
     let mut rig = Rig::new(&[Some(1e6), Some(10_000.0)]);
     rig.start(Duration::from_millis(10));
     rig.run(0, 4 * MS, 1000);
-    let lane = Lane::new(stream(0), Some(500_000.0), None, Arc::default());
-    rig.sender.replace(0, lane, 4 * MS).unwrap();
+    let slower = |lane: &mut Lane| lane.pace.pps = Some(500_000.0);
+    rig.sender.update(0, 4 * MS, slower).unwrap();
     rig.run(4 * MS, 8 * MS, 1000);
-    let off = Lane::new(stream(0), Some(1.0), None, Arc::default()).enabled(false);
-    rig.sender.replace(0, off, 8 * MS).unwrap();
+    let off = |lane: &mut Lane| lane.enabled = false;
+    rig.sender.update(0, 8 * MS, off).unwrap();
     rig.run(8 * MS, 12 * MS, 1000);
     assert!(rig.is_done());
     // 4 ms at 1 Mpps, 4 ms at 0.5 Mpps, and none; the other lane does not notice.
@@ -478,8 +479,8 @@ fn a_count_is_kept_when_the_rate_changes() {
     rig.add(Some(1e6), Some(1000), same);
     rig.start(None);
     rig.run(0, 300 * US, 1000);
-    let lane = Lane::new(stream(0), None, Some(1000), Arc::default());
-    rig.sender.replace(0, lane, 300 * US).unwrap();
+    let faster = |lane: &mut Lane| lane.pace.pps = None;
+    rig.sender.update(0, 300 * US, faster).unwrap();
     rig.run(300 * US, MS, 1000);
     assert!(rig.is_done());
     assert_eq!(rig.books(0), (1000, 1000, 0));
@@ -508,4 +509,102 @@ fn a_stop_leaves_what_is_due_unsent_and_what_is_not_due_unintended() {
     rig.sender.stop(150 * US);
     assert_eq!(rig.books(0), (0, 151, 151));
     assert!(rig.is_done());
+}
+
+/// A recording of frames of 60 bytes, so many ns apart.
+fn recording(gaps_ns: &[u64]) -> Arc<Recording> {
+    let path = std::env::temp_dir().join(format!(
+        "linerate-sender-{}-{}.pcapng",
+        std::process::id(),
+        gaps_ns.len()
+    ));
+    let mut writer = PcapngWriter::new(std::fs::File::create(&path).unwrap(), "test");
+    let interface = writer.add_interface("test", 0).unwrap();
+    let mut timestamp_ns = 1_000_000_000;
+    for (number, gap) in (0u8..).zip([0].iter().chain(gaps_ns)) {
+        timestamp_ns += gap;
+        let record = Record {
+            interface,
+            timestamp_ns,
+            direction: Direction::Inbound,
+            frame: &[number; 60],
+            comment: "",
+        };
+        writer.write(&record).unwrap();
+    }
+    writer.finish().unwrap();
+    let loaded = Recording::load(&path, MOST_BYTES, 1514);
+    std::fs::remove_file(&path).unwrap();
+    Arc::new(loaded.unwrap())
+}
+
+#[test]
+fn a_recording_is_sent_at_its_times_beside_other_streams() {
+    let gaps = [100, 900, 1_000_000, 5, 5_000];
+    for (speed, passes) in [(1.0, Some(2)), (4.0, Some(1))] {
+        let mut rig = Rig::one(10_000.0);
+        let stats = Arc::<StreamSent>::default();
+        let replay = Replay::new(recording(&gaps), 7, true, Some(speed), passes).unwrap();
+        let lane = Lane::new(replay, None, None, stats.clone());
+        rig.sender.add(lane, 0).unwrap();
+        rig.start(Duration::from_millis(3));
+        rig.run(0, 14 * MS, 50);
+        assert!(rig.is_done());
+        assert_eq!(rig.books(0), (30, 30, 0));
+        let frames = 6 * passes.unwrap();
+        assert_eq!(books(&stats), (frames, frames, 0));
+        let mut wanted = 0.0;
+        let own = rig.taken().into_iter().filter(|label| label.stream == 7);
+        for (number, label) in (0usize..).zip(own) {
+            if number > 0 {
+                // Between two passes lies the mean gap.
+                let gap = gaps.get((number - 1) % 6).copied().unwrap_or(1_006_005 / 5);
+                wanted += gap as f64 / speed;
+            }
+            assert_eq!(label.sequence, number as u64);
+            assert!(
+                (label.stamp as f64 - wanted).abs() <= 3.0,
+                "{number}: {label:?}"
+            );
+        }
+    }
+}
+
+/// What a queue took of frames without signatures: their first bytes.
+struct First(Arc<Mutex<Vec<u8>>>, bool);
+
+impl TxQueue for First {
+    fn tx_burst(&mut self, burst: &mut Burst, cache: &mut PoolCache) -> usize {
+        // Takes nothing each second time.
+        self.1 = !self.1;
+        let count = if self.1 { burst.len().min(2) } else { 0 };
+        let first = burst.iter().take(count).map(|packet| packet.data()[0]);
+        self.0.lock().unwrap().extend(first);
+        cache.free_front(burst, count);
+        count
+    }
+}
+
+#[test]
+fn recorded_frames_that_are_overdue_are_left_out_and_the_others_keep_their_order() {
+    let mut rig = Rig::empty(1024);
+    let taken = Arc::new(Mutex::new(Vec::new()));
+    rig.sender.tx = Box::new(First(taken.clone(), true));
+    let stats = Arc::<StreamSent>::default();
+    let gaps = [1000; 99];
+    let replay = Replay::new(recording(&gaps), 7, false, Some(1.0), Some(1)).unwrap();
+    rig.sender
+        .lanes
+        .push(Lane::new(replay, None, None, stats.clone()));
+    rig.sender.give_up_after(Duration::from_micros(10));
+    rig.start(None);
+    // The CPU is away from frame 40 to frame 70: those of the last 10 us may go,
+    // but the queue refuses the first.
+    rig.run(0, 40 * US, 500);
+    rig.run(70 * US, 200 * US, 500);
+    assert!(rig.is_done());
+    let wanted: Vec<u8> = (0..40).chain(61..100).collect();
+    let taken = taken.lock().unwrap().clone();
+    assert_eq!(taken, wanted);
+    assert_eq!(books(&stats), (79, 100, 21));
 }

@@ -30,10 +30,9 @@ impl Registry {
         self.0
             .retain(|_, wire| wire.taken.iter().any(|end| end.strong_count() > 0));
         let first = !self.0.contains_key(name);
-        let default = self
-            .0
-            .get(name)
-            .map_or((1024, None, 1), |wire| (wire.size, Some(wire.back), wire.queues));
+        let default = self.0.get(name).map_or((1024, None, 1), |wire| {
+            (wire.size, Some(wire.back), wire.queues)
+        });
         let size = spec.number("size", default.0, 1..=MAX_CAPACITY)?;
         let back = spec.number("back", default.1.unwrap_or(size), 1..=MAX_CAPACITY)?;
         let queues = spec.number("queues", default.2, 1..=u16::MAX)?;

@@ -1,13 +1,14 @@
 //! Streams and ports that change while they run: what is asked is checked first, then the senders are
 //! told, each between two frames. Numbers and counters go on.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::streams::{self, Load, Loads, OpenStream, Order, Shard, weight};
 use super::{Session, room_for};
-use crate::apps::pktgen::engine::{Pace, StreamSent};
-use crate::apps::pktgen::stream::{Stream, StreamSpec};
-use crate::apps::pktgen::units::parse_speed;
+use crate::apps::pktgen::engine::{Content, MOST_BYTES, Pace, Recording, StreamSent};
+use crate::apps::pktgen::stream::StreamSpec;
+use crate::apps::pktgen::units::{FCS_BYTES, parse_speed};
 use crate::error::Error;
 
 /// The keys of a port that can change while it is open.
@@ -74,14 +75,17 @@ impl Session {
 
     /// Shards of a stream with new numbers, and their streams. Nothing has changed yet.
     fn new_shards(
-        &self,
+        &mut self,
         spec: &StreamSpec,
         port: u16,
         index: usize,
         count: usize,
-    ) -> Result<(Vec<Shard>, Vec<Stream>), Error> {
+    ) -> Result<(Vec<Shard>, Vec<Content>), Error> {
         let tx_queues = self.ports[usize::from(port)].senders.len() as u16;
-        let queues = streams::queues_of(index, count, tx_queues);
+        let mut queues = streams::queues_of(index, count, tx_queues);
+        if streams::is_of_one_queue(spec) {
+            queues.truncate(1);
+        }
         if self.next_wire.checked_add(queues.len() as u16).is_none() {
             return Err(too_many_streams());
         }
@@ -101,12 +105,29 @@ impl Session {
         Ok((shards, compiled))
     }
 
-    fn compile(&self, spec: &StreamSpec, port: u16, wire: u16) -> Result<Stream, Error> {
-        streams::compile(spec, wire, self.macs(port), self.seed, &self.limits(port))
+    fn compile(&mut self, spec: &StreamSpec, port: u16, wire: u16) -> Result<Content, Error> {
+        let limits = self.limits(port);
+        let recording = match &spec.pcap {
+            None => None,
+            Some(path) => Some(self.recording(path, limits.max_frame_bytes - FCS_BYTES)?),
+        };
+        let macs = self.macs(port);
+        streams::compile(spec, recording.as_ref(), wire, macs, self.seed, &limits)
+    }
+
+    /// A capture file, read once; again after [`set_stream`](Self::set_stream) has named it.
+    fn recording(&mut self, path: &str, longest_bytes: usize) -> Result<Arc<Recording>, Error> {
+        if let Some(known) = self.recordings.get(path) {
+            return Ok(known.clone());
+        }
+        let loaded = Recording::load(Path::new(path), MOST_BYTES, longest_bytes)?;
+        let loaded = Arc::new(loaded);
+        self.recordings.insert(path.into(), loaded.clone());
+        Ok(loaded)
     }
 
     /// Gives the last shards of a stream, one for each of `compiled`, disabled lanes at their senders.
-    fn install_shards(&mut self, stream: usize, compiled: Vec<Stream>) {
+    fn install_shards(&mut self, stream: usize, compiled: Vec<Content>) {
         let OpenStream { spec, shards, .. } = &mut self.streams[stream];
         let first = shards.len() - compiled.len();
         for (shard, compiled) in shards[first..].iter_mut().zip(compiled) {
@@ -143,6 +164,9 @@ impl Session {
         let index = self.stream_index(id)?;
         let mut spec = self.streams[index].spec.clone();
         spec.set(key, value).map_err(streams::usage)?;
+        if key == "pcap" {
+            self.recordings.remove(value);
+        }
         let to = self.port_by_name(spec.port.as_deref().unwrap_or("0"))?;
         let from = self.streams[index].port;
         if to != from {
@@ -308,7 +332,7 @@ impl Session {
                     count,
                     weight: stream.spec.weight.unwrap_or(1),
                 };
-                if load.is_some() && pps.is_none() {
+                if load.is_some() && streams::shares(&stream.spec, pps) {
                     let queue = usize::from(stream.shards[shard].queue);
                     weights[queue] += weight(&stream.spec) / parts as f64;
                 }
@@ -326,7 +350,8 @@ impl Session {
     fn tell(&mut self, index: usize, shard: usize, order: Order) -> Result<(), Error> {
         let stream = &self.streams[index];
         let (wire, port) = (stream.shards[shard].wire, stream.shards[shard].port);
-        let compiled = self.compile(&stream.spec, port, wire)?;
+        let spec = stream.spec.clone();
+        let compiled = self.compile(&spec, port, wire)?;
         let stream = &mut self.streams[index];
         let shard = &mut stream.shards[shard];
         shard.order = order;

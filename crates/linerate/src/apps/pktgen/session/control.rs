@@ -65,6 +65,7 @@ impl Session {
             )
         });
         let places = self.senders_of(&ports);
+        let sent_before: Vec<u64> = ports.iter().map(|&port| self.sent_by(port)).collect();
         let started = self.ask_all(|lcore| {
             let mine = places[lcore].clone();
             move |engine: &mut Engine| {
@@ -76,9 +77,15 @@ impl Session {
             self.stop(&ports);
             return Err(error);
         }
-        for &port in &ports {
-            self.ports[usize::from(port)].activity = Activity::Sending { at, until };
-            self.start_pace(port);
+        for (&port, packets) in ports.iter().zip(sent_before) {
+            let state = &mut self.ports[usize::from(port)];
+            state.activity = Activity::Sending { at, until };
+            state.pace = Some(Pace {
+                from: at,
+                until,
+                packets,
+                error_ppm: None,
+            });
         }
         let time = duration.map_or("until stopped".into(), |time| format!("for {time:?}"));
         self.log

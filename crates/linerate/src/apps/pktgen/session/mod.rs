@@ -15,7 +15,7 @@ mod sample;
 mod streams;
 mod views;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
@@ -23,13 +23,15 @@ use std::time::Duration;
 use linerate_core::env::{
     Clock, Lcore, LcoreHandle, Plan, PortPlace, Role, Topology, allowed_cpus,
 };
-use linerate_core::packet::{PoolCache, Pools};
+use linerate_core::packet::{Pool, PoolCache, PoolConfig, Pools, SlotClass};
 use linerate_core::port::{PortConfig, PortStats, Queues};
 use linerate_core::run::HistogramSnapshot;
 use linerate_drivers::Drivers;
 use linerate_wire::ethernet::MacAddr;
 
-use super::engine::{Books as ReceiverBooks, Boundaries, Engine, EngineHandle, Receiver, Sender};
+use super::engine::{
+    Books as ReceiverBooks, Boundaries, Engine, EngineHandle, Receiver, Recording, Sender,
+};
 use super::snapshot::Snapshot;
 use super::stream::StreamSpec;
 use super::units::FCS_BYTES;
@@ -55,9 +57,12 @@ pub(crate) struct Session {
     seed: u64,
     rig: Rig,
     pools: Pools,
+    is_jumbo: bool,
     map: Map,
     ports: Vec<PortState>,
     streams: Vec<OpenStream>,
+    /// Captures that streams send, by path.
+    recordings: HashMap<String, Arc<Recording>>,
     /// With which sequence number the counting of each number on the wire begins; receivers have room for
     /// as many.
     boundaries: Arc<Boundaries>,
@@ -161,6 +166,17 @@ impl Session {
             .map(|config| u32::from(config.rx_queues) + u32::from(config.tx_queues))
             .sum();
         let pools = rig.pools(queue_count, config.pool_slots)?;
+        let room = pools.primary().room_bytes();
+        let is_long = |spec: &StreamSpec| {
+            let [src, dst] = [0, 1].map(MacAddr::local);
+            let compiled = spec.compile(0, src, dst, config.seed);
+            compiled.is_ok_and(|stream| stream.max_len() > room)
+        };
+        let is_jumbo = config.jumbo || config.streams.iter().any(is_long);
+        let pools = match is_jumbo {
+            true => with_large(pools, queue_count, config.pool_slots)?,
+            false => pools,
+        };
         let queues = rig.start_ports(&configs, &pools)?;
         let now = clock.now();
         let mut session = Self {
@@ -169,9 +185,11 @@ impl Session {
             seed: config.seed,
             rig,
             pools,
+            is_jumbo,
             map,
             ports: config.ports.into_iter().map(PortState::new).collect(),
             streams: Vec::new(),
+            recordings: HashMap::new(),
             boundaries: Arc::new(Boundaries::new(room_for(config.streams.len()))),
             lcores: Vec::new(),
             meter: Meter::new(clock.hz(), now),
@@ -225,7 +243,7 @@ impl Session {
             for &(port, queue) in &share.tx {
                 let taken = tx[usize::from(port)][usize::from(queue)].take();
                 let queue = taken.expect("the map gives each queue to one lcore");
-                let sender = Sender::new(queue, self.pools.primary().clone(), self.clock.hz());
+                let sender = Sender::new(queue, self.slots().clone(), self.clock.hz());
                 books.senders.push(sender.stats.clone());
                 engine.senders.push(sender);
             }
@@ -282,10 +300,29 @@ impl Session {
     /// What the port is to streams.
     fn limits(&self, port: u16) -> Limits {
         let info = &self.rig.ports[usize::from(port)].info;
+        let room = self.slots().room_bytes();
         Limits {
-            max_frame_bytes: info.max_frame_bytes + FCS_BYTES,
+            max_frame_bytes: info.max_frame_bytes.min(room) + FCS_BYTES,
+            longer: match room < info.max_frame_bytes {
+                true => {
+                    "make them shorter, or open the session for jumbo frames (`jumbo = true`, `-j`)"
+                }
+                false => "make them shorter, or raise the interface's MTU",
+            },
             speed_bps: self.ports[usize::from(port)].asked.speed_bps,
             hz: self.clock.hz(),
+        }
+    }
+
+    /// The pool that senders fill: of large slots in a session for jumbo frames.
+    fn slots(&self) -> &Pool {
+        match self.is_jumbo {
+            true => self
+                .pools
+                .iter()
+                .max_by_key(|pool| pool.room_bytes())
+                .unwrap_or(self.pools.primary()),
+            false => self.pools.primary(),
         }
     }
 
@@ -331,6 +368,20 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// Slots of 64 KiB for each queue of a session for jumbo frames.
+const LARGE_SLOTS: u32 = 1024;
+
+/// Pools with one of large slots among them, enough for all that queues hold.
+fn with_large(pools: Pools, queues: u32, slots: Option<u32>) -> Result<Pools, Error> {
+    let mut all: Vec<Pool> = pools.iter().cloned().collect();
+    all.retain(|pool| pool.class() == SlotClass::Small);
+    all.push(Pool::new(&PoolConfig {
+        class: SlotClass::Large,
+        ..PoolConfig::new("jumbo", slots.unwrap_or(LARGE_SLOTS * (1 + queues)))
+    })?);
+    Ok(Pools::new(all))
 }
 
 /// How many streams' books to make for so many: growing them is rare.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use linerate_wire::ethernet::MacAddr;
 
 use crate::apps::pktgen::TemplateView;
-use crate::apps::pktgen::engine::{Lane, StreamSent};
-use crate::apps::pktgen::stream::{Pacing, Stream, StreamError, StreamSpec};
+use crate::apps::pktgen::engine::{Content, Lane, Recording, Replay, StreamSent};
+use crate::apps::pktgen::stream::{Pacing, StreamError, StreamSpec};
 use crate::apps::pktgen::units::{FCS_BYTES, L1_BYTES, Rate, line_rate_pps};
 use crate::error::Error;
 
@@ -33,6 +33,11 @@ impl OpenStream {
     /// Whether it is to be sent.
     pub(super) fn is_enabled(&self) -> bool {
         self.spec.is_enabled() && !self.is_removed
+    }
+
+    /// Whether the fate of its frames is known.
+    pub(super) fn is_tested(&self) -> bool {
+        is_tested(&self.spec)
     }
 
     /// The shards that are in use; others were left behind when the stream moved to another port.
@@ -105,6 +110,8 @@ pub(super) struct Limits {
     pub(super) max_frame_bytes: usize,
     /// Line rate in bit/s, where there is one.
     pub(super) speed_bps: Option<f64>,
+    /// What to do about longer ones.
+    pub(super) longer: &'static str,
     /// Ticks a second: nobody sends more frames than that.
     pub(super) hz: f64,
 }
@@ -121,29 +128,65 @@ pub(super) fn queues_of(index: usize, streams: usize, queues: u16) -> Vec<u16> {
         .collect()
 }
 
-/// Compiles a stream for a port.
+/// Makes what a stream sends on a port: a template, or the capture that it names.
 ///
 /// # Errors
 /// What is wrong with the stream, or that its frames are too long for the port.
 pub(super) fn compile(
     spec: &StreamSpec,
+    recording: Option<&Arc<Recording>>,
     wire: u16,
     macs: (MacAddr, MacAddr),
     seed: u64,
     limits: &Limits,
-) -> Result<Stream, Error> {
-    let stream = spec.compile(wire, macs.0, macs.1, seed).map_err(usage)?;
-    let longest = stream.max_len() + FCS_BYTES;
+) -> Result<Content, Error> {
+    let content: Content = match recording {
+        Some(recording) => replay(spec, recording, wire)?.into(),
+        None => spec
+            .compile(wire, macs.0, macs.1, seed)
+            .map_err(usage)?
+            .into(),
+    };
+    let longest = content.max_len() + FCS_BYTES;
     if longest > limits.max_frame_bytes {
         return Err(Error::Usage {
             problem: format!(
                 "frames of {longest} bytes, but the port takes at most {}",
                 limits.max_frame_bytes
             ),
-            fix: "make them shorter, or raise the interface's MTU".into(),
+            fix: limits.longer.into(),
         });
     }
-    Ok(stream)
+    Ok(content)
+}
+
+/// A capture: with a rate at that rate, otherwise as captured; once, if nothing else is said.
+fn replay(spec: &StreamSpec, recording: &Arc<Recording>, wire: u16) -> Result<Replay, Error> {
+    let speed = match spec.rate {
+        Some(_) => None,
+        None => Some(spec.speed.unwrap_or(1.0)),
+    };
+    let passes = Some(spec.repeat.unwrap_or(1)).filter(|&passes| passes > 0);
+    Replay::new(recording.clone(), wire, is_tested(spec), speed, passes)
+}
+
+/// Whether frames carry a signature, so that their fate is known; captures only where it is asked for.
+pub(super) fn is_tested(spec: &StreamSpec) -> bool {
+    match spec.pcap {
+        Some(_) => spec.signature == Some(true),
+        None => spec.has_signature(),
+    }
+}
+
+/// Whether the stream keeps times that several queues could not share out.
+pub(super) fn is_of_one_queue(spec: &StreamSpec) -> bool {
+    spec.gap.is_some() || spec.pcap.is_some()
+}
+
+/// Whether it has no rate and no times of its own, and shares those of the port.
+pub(super) fn shares(spec: &StreamSpec, pps: Option<f64>) -> bool {
+    let cued = spec.pcap.is_some() && spec.rate.is_none();
+    pps.is_none() && spec.gap.is_none() && !cued
 }
 
 pub(super) fn usage(error: StreamError) -> Error {
@@ -196,19 +239,20 @@ pub(super) fn loads(
             Some(rate) => {
                 let pps = pps_of(rate, bytes, limits)
                     .map_err(|error| prefix(&format!("stream {}", stream.id), error))?;
-                (with_gap(&stream.spec, pps), true)
+                (pps, true)
             }
             None => (port_pps.map(|pps| pps * part), keeps_times(&stream.spec)),
         };
         if let (Some(pps), Some(speed)) = (pps, limits.speed_bps) {
             line_share += pps / line_rate_pps(speed, bytes);
         }
+        let mean_pps = with_gap(&stream.spec, pps);
         let count = own_count(&stream.spec).or_else(|| {
             let all = port.count.filter(|&count| count > 0)?;
             counted += 1;
             Some(all / count_shares + u64::from(counted <= all % count_shares))
         });
-        loads.pps = loads.pps.zip(pps).map(|(all, pps)| all + pps);
+        loads.pps = loads.pps.zip(mean_pps).map(|(all, pps)| all + pps);
         loads.count = loads.count.zip(count).map(|(all, count)| all + count);
         let pps = pps.filter(|_| is_own);
         if let (None, Some(own), Some(shared)) = (own_rate(&stream.spec), pps, loads.shared_pps) {
@@ -293,7 +337,7 @@ fn prefix(what: &str, error: Error) -> Error {
 }
 
 /// Makes the lane of a shard.
-pub(super) fn lane(spec: &StreamSpec, stream: Stream, seed: u64, shard: &Shard) -> Lane {
+pub(super) fn lane(spec: &StreamSpec, content: Content, seed: u64, shard: &Shard) -> Lane {
     let Order {
         is_enabled,
         pps,
@@ -309,7 +353,7 @@ pub(super) fn lane(spec: &StreamSpec, stream: Stream, seed: u64, shard: &Shard) 
         }
         (_, pps) => pps,
     };
-    let mut lane = Lane::new(stream, pps, count, shard.sent.clone())
+    let mut lane = Lane::new(content, pps, count, shard.sent.clone())
         .weight(weight)
         .enabled(is_enabled)
         .burst(burst);

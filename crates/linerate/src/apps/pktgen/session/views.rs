@@ -74,9 +74,9 @@ impl Session {
     /// Test frames since `clear`: sent, received, and received for the first time.
     pub(super) fn test_frames(&self) -> (u64, u64, u64) {
         let counts = self.counts();
-        let sent = counts.sent.values().map(|sent| sent.packets).sum();
-        let (mut received, mut unique) = (0, 0);
-        for stream in &self.streams {
+        let (mut sent, mut received, mut unique) = (0, 0, 0);
+        for stream in self.streams.iter().filter(|stream| stream.is_tested()) {
+            sent += counts.sent(stream).packets;
             let came = counts.arrivals(stream, |_| true);
             received += came.received();
             unique += came.unique;
@@ -537,7 +537,8 @@ impl Counts {
                 .tally(Some(sent.packets), is_settled);
             sum.sent += part.sent;
             sum.received += part.received;
-            sum.lost += part.lost;
+            // Of frames without a signature nobody knows.
+            sum.lost += if stream.is_tested() { part.lost } else { 0 };
             sum.reordered += part.reordered;
             sum.duplicates += part.duplicates;
         }

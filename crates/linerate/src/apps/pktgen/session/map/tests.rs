@@ -180,7 +180,7 @@ fn errors_name_the_part_and_the_reason() {
             "1.0",
             2,
             1,
-            "map `1.0`: no lcore to receive from port 1 (`ring:1`)",
+            "map `1.0`: there is no lcore to receive from port 1 (`ring:1`)",
         ),
         (
             "[1:2].[0-1:0]",

@@ -178,7 +178,7 @@ fn pages_are_whole_and_need_nothing_else() {
     for part in [
         "Throughput by frame size",
         "Per port",
-        "All 2 ports",
+        "All ports (2)",
         "From run to run",
         "by load",
         "In ticks",

@@ -178,8 +178,8 @@ pub(crate) fn plain(value: f64) -> String {
 pub(crate) fn short(value: f64) -> String {
     match value {
         0.0 => "0".into(),
-        ..1.0 => format!("{value:.2}"),
-        ..10.0 => format!("{value:.1}"),
+        ..0.995 => format!("{value:.2}"),
+        ..9.95 => format!("{value:.1}"),
         _ => format!("{value:.0}"),
     }
 }
@@ -212,8 +212,8 @@ mod tests {
             [0.05, 1.0, 2.0, 50.0]
         );
         assert_eq!(
-            [0.0, 0.234, 2.34, 23.4].map(short),
-            ["0", "0.23", "2.3", "23"]
+            [0.0, 0.234, 2.34, 9.97, 23.4].map(short),
+            ["0", "0.23", "2.3", "10", "23"]
         );
         assert_eq!(
             [640.0, 1500.0, 2.0e6, 3e9].map(duration),

@@ -108,7 +108,7 @@ fn departures(kind: Kind, settings: &Settings, report: &Report) -> Vec<String> {
         say(
             settings.latency_trial < Duration::from_secs(120) || settings.latency_repeats < 20,
             format!(
-                "Latency is from {} trials of {} s, not 20 of 120 s (RFC 2544 26.2).",
+                "Latency is from {} × {} s, not 20 × 120 s (RFC 2544 26.2).",
                 settings.latency_repeats,
                 seconds(settings.latency_trial)
             ),

@@ -31,8 +31,10 @@ use crate::error::Error;
 use crate::report::bench::Trial;
 
 pub(crate) use kinds::run;
-pub(crate) use plan::{Estimate, Progress, Silent, Step};
-pub(crate) use settings::{Goal, Kind, Settings, Waits};
+#[cfg(test)]
+pub(crate) use plan::Silent;
+pub(crate) use plan::{Estimate, Progress, Step};
+pub(crate) use settings::{Kind, Settings, Waits};
 pub(crate) use verdict::verdict;
 
 /// What a trial offers.

@@ -59,8 +59,10 @@ pub(crate) trait Progress {
 }
 
 /// Tells nobody.
+#[cfg(test)]
 pub(crate) struct Silent;
 
+#[cfg(test)]
 impl Progress for Silent {
     fn begins(&mut self, _: &Step) {}
 }

@@ -268,6 +268,38 @@ fn the_generators_limit_is_not_called_the_devices() {
 }
 
 #[test]
+fn what_the_device_refuses_is_not_the_generators_fault() {
+    // A ring that is full refuses frames: they are unsent, not lost, though the generator could.
+    let refused = |generator_pps| {
+        let mut model = Model {
+            link_bps: None,
+            generator_pps: 3e6,
+            ..Model::default()
+        };
+        let settings = quick();
+        let mut subjects = Subjects {
+            device: &mut model,
+            baselines: Vec::new(),
+        };
+        let report = base(&settings, generator_pps);
+        run(Kind::Rfc2544, &mut subjects, &settings, report, &mut Silent)
+    };
+    let report = refused(2e7);
+    assert_eq!(
+        report.verdict.word,
+        VerdictWord::Valid,
+        "{:?}",
+        report.verdict
+    );
+    let said = &report.verdict.reasons;
+    assert!(
+        said.iter().any(|reason| reason.contains("took no more")),
+        "{said:?}"
+    );
+    assert_eq!(refused(3e6).verdict.word, VerdictWord::GeneratorLimited);
+}
+
+#[test]
 fn stolen_time_is_tried_again_and_said_when_it_stays() {
     let now_and_then = Model {
         stolen_chance: 0.2,

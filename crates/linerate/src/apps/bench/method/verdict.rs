@@ -4,6 +4,7 @@
 
 use super::runner::{due, lost, spell_pps};
 use super::settings::Settings;
+use super::throughput::generator_pps;
 use crate::report::bench::{Report, Throughput, Trial, Verdict, VerdictWord};
 
 /// Offered, over asked: below it the generator did not keep its word.
@@ -162,22 +163,20 @@ impl Findings {
         if row.line_pps.is_some_and(|line| row.pps >= line * OFFERED) {
             return;
         }
-        let tested = report
-            .self_test
-            .iter()
-            .find(|test| test.frame_bytes == row.frame_bytes);
-        if let Some(most) = tested.map(|test| test.max_pps).filter(|pps| *pps > 0.0)
-            && row.pps >= most * NEAR_GENERATOR
-        {
-            return self.add(
-                VerdictWord::GeneratorLimited,
-                format!(
-                    "{what}: {} is {:.1} % of what the generator does by itself, {}.",
-                    spell_pps(row.pps),
-                    row.pps / most * 100.0,
-                    spell_pps(most)
-                ),
-            );
+        if let Some(most) = generator_pps(report, row.frame_bytes) {
+            // It can more than the device takes: what it could not send, the device refused.
+            if row.pps >= most * NEAR_GENERATOR {
+                self.add(
+                    VerdictWord::GeneratorLimited,
+                    format!(
+                        "{what}: {} is {:.1} % of what the generator does by itself, {}.",
+                        spell_pps(row.pps),
+                        row.pps / most * 100.0,
+                        spell_pps(most)
+                    ),
+                );
+            }
+            return;
         }
         let Some(upper) = row.upper_pps else {
             return self.add(
@@ -221,23 +220,33 @@ impl Findings {
                     self.disturbed(&what, &point.trial);
                 }
             }
-            let short = points
+            let mut short = points
                 .iter()
                 .filter(|point| (point.trial.sent as f64) < due(&point.trial) as f64 * OFFERED);
             let Some(least) = short
-                .map(|point| point.offered_percent)
+                .clone()
+                .map(|p| p.offered_percent)
                 .min_by(f64::total_cmp)
             else {
                 continue;
             };
-            let reason = format!(
-                "{size} B: from {least:.0} % of the load on, the generator could not offer all; what it \
-                 did not send counts as lost."
+            let generator = generator_pps(report, size);
+            let beyond = |pps: f64| generator.is_none_or(|most| pps > most * 1.01);
+            let (word, why) = match short.any(|point| beyond(point.offered_pps)) {
+                true => (VerdictWord::GeneratorLimited, "the generator could not"),
+                false => (VerdictWord::Valid, "the device took no more"),
+            };
+            let word = match report.kind.as_str() {
+                "loss" => word,
+                _ => VerdictWord::Valid,
+            };
+            self.add(
+                word,
+                format!(
+                    "{size} B: from {least:.0} % of the load on, not all was sent, because {why}; it \
+                     counts as lost."
+                ),
             );
-            match report.kind.as_str() {
-                "loss" => self.add(VerdictWord::GeneratorLimited, reason),
-                _ => self.note(reason),
-            }
         }
     }
 

@@ -167,13 +167,15 @@ pub(super) fn throughput(body: &mut String, report: &Report) {
 
 /// Gbit/s of one port and of all.
 fn ports(body: &mut String, report: &Report, sizes: &[usize], lines: &[Line]) {
+    // Where one direction is loaded, one port receives.
+    let receiving = |row: &Throughput| row.per_port_pps.iter().filter(|pps| **pps > 0.0).count();
     let ports = report
         .throughput
         .iter()
-        .map(|row| row.per_port_pps.len())
+        .map(receiving)
         .max()
-        .unwrap_or(0);
-    let ports = ports.max(report.device.directions as usize).max(1) as f64;
+        .unwrap_or(0)
+        .max(1) as f64;
     let chart = |parts: f64| {
         let value = |line: &Line, size: usize| {
             let row = line.rows.iter().find(|row| row.frame_bytes == size);
@@ -205,7 +207,7 @@ fn ports(body: &mut String, report: &Report, sizes: &[usize], lines: &[Line]) {
     };
     let _ = write!(
         body,
-        "<div class=\"pair\"><div><h3>Per port</h3>{}</div><div><h3>All {} ports</h3>{}</div></div>",
+        "<div class=\"pair\"><div><h3>Per port</h3>{}</div><div><h3>All ports ({})</h3>{}</div></div>",
         chart(ports),
         ports as u64,
         chart(1.0)

@@ -21,6 +21,7 @@ mod accounts;
 mod demo;
 mod forward;
 mod misfortune;
+mod pktgen;
 mod refusals;
 mod replay;
 mod stop;

@@ -114,18 +114,21 @@ impl Namespace {
 
     /// Frames that the kernel dropped on the way into the interfaces whose names begin so.
     pub(crate) fn rx_dropped(&self, name: &str) -> u64 {
+        self.device_count(name, 3)
+    }
+
+    /// Frames that came into the interfaces whose names begin so.
+    pub(crate) fn rx_packets(&self, name: &str) -> u64 {
+        self.device_count(name, 1)
+    }
+
+    /// Sum of a column (received bytes, packets, errors, dropped: proc_pid_net(5)) over interfaces.
+    fn device_count(&self, name: &str, column: usize) -> u64 {
         let table = self.inside(|| std::fs::read_to_string("/proc/thread-self/net/dev").unwrap());
         let rows = table.lines().filter_map(|row| row.trim().split_once(':'));
         let of_ours = rows.filter(|(interface, _)| interface.starts_with(name));
-        // Received bytes, packets, errors, dropped: proc_pid_net(5).
-        let dropped = |row: &str| {
-            row.split_whitespace()
-                .nth(3)
-                .unwrap()
-                .parse::<u64>()
-                .unwrap()
-        };
-        of_ours.map(|(_, row)| dropped(row)).sum()
+        let count = |row: &str| row.split_whitespace().nth(column)?.parse::<u64>().ok();
+        of_ours.map(|(_, row)| count(row).expect("a count")).sum()
     }
 
     /// Runs a function in it, on a thread of its own.

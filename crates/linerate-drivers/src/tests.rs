@@ -21,6 +21,16 @@ fn every_example_names_its_own_kind_and_has_legal_options() {
     }
 }
 
+/// Whatever else is wrong with it here: no driver refuses the options around it.
+#[test]
+fn every_kind_takes_the_common_options() {
+    for kind in KINDS {
+        let opened = Drivers::new().open(&format!("{}:lr-none,faulty=loss:0", kind.name));
+        let refused = matches!(opened, Err(PortError::UnknownKey { .. }));
+        assert!(!refused, "{} does not know `faulty`", kind.name);
+    }
+}
+
 #[test]
 fn errors_name_what_would_be_legal() {
     let mut drivers = Drivers::new();

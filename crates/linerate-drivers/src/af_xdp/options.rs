@@ -87,7 +87,6 @@ pub(super) struct Options {
 
 impl Options {
     pub(super) fn parse(spec: &Spec) -> Result<Self, PortError> {
-        spec.check_keys(OPTIONS)?;
         let mode = match spec.text("mode") {
             None | Some("auto") => Mode::Auto,
             Some("native") => Mode::Native,

@@ -157,10 +157,6 @@ fn errors_name_the_port_the_reason_and_the_fix() {
         &["mode", "native"],
     );
     expect(
-        error(&format!("af_xdp:{name},speed=9"), &plain, &pools),
-        &["speed", "queues, start_queue"],
-    );
-    expect(
         error(&format!("af_xdp:{name},ring=1000"), &plain, &pools),
         &["power of two"],
     );

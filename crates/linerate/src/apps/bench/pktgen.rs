@@ -46,7 +46,7 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 const FIXED: &str = "size=64";
-const VARIED: &str = "size=64";
+const VARIED: &str = "udp size=64 dst=198.19.0.1-198.19.0.254 sport=random:1024-65535 dport=1000-9999 ttl=32,64,128,255";
 
 const SLOTS: u32 = 16_384;
 

@@ -65,10 +65,11 @@ impl Kind {
         row.map_or("", |(name, _)| name)
     }
 
-    /// The kind of port that suits it: the fastest that reaches it.
+    /// The kind of port that suits it: the fastest that reaches it, and that this user may have.
     pub(crate) fn usual_wire(self) -> Wire {
         Wire::of(match self {
             Self::None | Self::L2fwd => "ring",
+            _ if may_load_programs() => "af_xdp",
             _ => "af_packet",
         })
     }
@@ -273,6 +274,13 @@ impl Setup {
     fn fact(&mut self, key: &str, value: impl ToString) {
         self.path.push((key.into(), value.to_string()));
     }
+}
+
+/// Whether XDP programs may be loaded: by root of the machine, not by one of a user name space.
+fn may_load_programs() -> bool {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let whole = map.split_whitespace().eq(["0", "0", "4294967295"]);
+    whole && rustix::process::geteuid().is_root()
 }
 
 /// Ports that the user names, with anything behind them.

@@ -11,6 +11,9 @@ mod progress;
 mod self_test;
 mod stand;
 mod tester;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
 mod when;
 
 use std::path::Path;

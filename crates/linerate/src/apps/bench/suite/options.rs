@@ -23,7 +23,8 @@ pub(crate) struct Options {
     /// What is measured: l2fwd, bridge, forward, nftables, testpmd, l3fwd, external, or none
     #[arg(long, visible_alias = "dut", value_name = "DEVICE")]
     pub(super) device: Option<String>,
-    /// Kind of the generator's ports to the device: ring, af_packet or af_xdp, with options after commas
+    /// Kind of the generator's ports to the device: ring, af_packet or af_xdp, with options after commas;
+    /// default: ring to l2fwd, af_xdp to what is outside of this process, af_packet without root
     #[arg(long, value_name = "KIND[,KEY=VALUE...]")]
     pub(super) ports: Option<String>,
     /// A port of the generator to an external device, KIND:TARGET[,key=value...]; in pairs

@@ -16,25 +16,20 @@ use crate::error::Error;
 
 /// A device and the generator.
 pub(super) struct Stand {
-    /// None only while it is opened anew.
-    session: Option<Session>,
+    pub(super) session: Session,
     frame_bytes: usize,
     // After the session, whose ports end before what is behind them.
     pub(super) setup: Setup,
 }
 
 impl Stand {
-    /// The generator.
-    pub(super) fn session(&mut self) -> &mut Session {
-        self.session.as_mut().expect("a stand is made with one")
-    }
-
-    /// Streams of frames of this size from now on.
-    pub(super) fn size(&mut self, plan: &Blueprint, frame_bytes: usize) -> Result<(), Error> {
-        if self.frame_bytes != frame_bytes || self.session.is_none() {
-            // The ports are closed before they are opened again.
-            self.session = None;
-            self.session = Some(plan.open(&mut self.setup, frame_bytes)?);
+    /// Frames of this size from now on.
+    pub(super) fn size(&mut self, frame_bytes: usize) -> Result<(), Error> {
+        if self.frame_bytes != frame_bytes {
+            for stream in 0..self.setup.sides.len() as u16 {
+                self.session
+                    .set_stream(stream, "size", &frame_bytes.to_string())?;
+            }
             self.frame_bytes = frame_bytes;
         }
         Ok(())
@@ -65,7 +60,7 @@ impl Blueprint {
         self.home.enter()?;
         let mut setup = Setup::make(&self.asked, self.cpus.clone(), self.clock)?;
         setup.enter(&self.home)?;
-        let session = Some(self.open(&mut setup, LEAST_FRAME)?);
+        let session = self.open(&mut setup, LEAST_FRAME)?;
         Ok(Stand {
             session,
             frame_bytes: LEAST_FRAME,
@@ -73,7 +68,7 @@ impl Blueprint {
         })
     }
 
-    /// Opens the generator around a device.
+    /// Opens the generator around a device: stream n is port n's.
     fn open(&self, setup: &mut Setup, frame_bytes: usize) -> Result<Session, Error> {
         let port = |side: &Side| PortAsked {
             spec: side.spec.clone(),

@@ -17,6 +17,8 @@ use crate::report::bench::Trial;
 
 /// Between two looks at a running trial.
 const LOOK: Duration = Duration::from_millis(5);
+/// The same while a device recovers.
+const LOOK_RECOVERY: Duration = Duration::from_millis(1);
 /// Frames that have not come after this long without any are lost.
 const QUIET: Duration = Duration::from_millis(40);
 /// How long residual frames are waited for at most: as RFC 2544 section 23 does always.
@@ -147,6 +149,21 @@ impl Running<'_> {
         self.stand.setup.under_test.check()
     }
 
+    /// Whether all ports are there. A trial in which one goes is invalid; no other is begun.
+    fn check_ports(&mut self) -> Result<(), Error> {
+        let ports = self.stand.session.snapshot().ports;
+        match ports.iter().find(|port| !port.link_up) {
+            None => Ok(()),
+            Some(port) => Err(Error::Usage {
+                problem: format!(
+                    "port {} of the generator is gone: {}",
+                    port.name, port.link_reason
+                ),
+                fix: "bring the interface back and run it again; what was measured before is in the report".into(),
+            }),
+        }
+    }
+
     /// A few frames from every port, so that the device knows where everybody is (RFC 2544 section 23).
     fn learn(&mut self) -> Result<(), Error> {
         let all: Vec<u16> = (0..self.stand.setup.sides.len() as u16).collect();
@@ -171,9 +188,9 @@ impl Running<'_> {
             None => "max".into(),
         };
         let count = load.count.map_or(0, |count| count.div_ceil(ways as u64));
-        self.stand.size(self.blueprint, load.frame_bytes)?;
+        self.stand.size(load.frame_bytes)?;
         for &port in &self.senders {
-            let session = self.stand.session();
+            let session = &mut self.stand.session;
             session.set_port(port, "rate", &rate)?;
             session.set_port(port, "count", &count.to_string())?;
         }
@@ -183,24 +200,25 @@ impl Running<'_> {
     /// One trial: begins at one tick everywhere, waits for the last frame, counts.
     pub(super) fn offer(&mut self, load: &Load) -> Result<(Outcome, Snapshot), Error> {
         self.look()?;
+        self.check_ports()?;
         self.set(load)?;
-        self.stand.session().clear();
+        self.stand.session.clear();
         let watch = self.watch();
         let busy = self.stand.setup.under_test.busy_ticks();
         let began = Instant::now();
         let senders = self.senders.clone();
-        self.stand.session().start(&senders, Some(load.duration))?;
+        self.stand.session.start(&senders, Some(load.duration))?;
         // Bursts end by their count, and all else by its time, whatever the lcores say.
         let patience = began + load.duration + RESIDUAL;
         self.pause(match load.count {
             Some(_) => Duration::ZERO,
             None => load.duration.saturating_sub(LOOK),
         })?;
-        while self.stand.session().is_sending() && Instant::now() < patience {
+        while self.stand.session.is_sending() && Instant::now() < patience {
             self.look()?;
             std::thread::sleep(LOOK.min(load.duration));
         }
-        self.stand.session().stop(&senders);
+        self.stand.session.stop(&senders);
         let last = self.drain(load)?;
         let busy = self
             .stand
@@ -215,7 +233,7 @@ impl Running<'_> {
     }
 
     fn watch(&mut self) -> Watch {
-        let snapshot = self.stand.session().snapshot();
+        let snapshot = self.stand.session.snapshot();
         let lcores = snapshot.lcores.into_iter().map(|lcore| lcore.name);
         let setup = &self.stand.setup;
         Watch::begin(
@@ -236,12 +254,12 @@ impl Running<'_> {
     fn drain(&mut self, load: &Load) -> Result<Snapshot, Error> {
         if !load.waits.residual.is_zero() {
             self.pause(load.waits.residual)?;
-            return Ok(self.stand.session().snapshot());
+            return Ok(self.stand.session.snapshot());
         }
         let end = Instant::now() + RESIDUAL;
         let (mut received, mut since) = (0, Instant::now());
         loop {
-            let snapshot = self.stand.session().snapshot();
+            let snapshot = self.stand.session.snapshot();
             let tally = sum(&snapshot);
             if tally.received != received {
                 (received, since) = (tally.received, Instant::now());
@@ -268,9 +286,8 @@ impl Running<'_> {
         let lost = intended.saturating_sub(tally.received - tally.duplicates);
         let seconds = load.duration.as_secs_f64();
         let asked_pps = load.pps.unwrap_or(intended as f64 / seconds);
-        let down = last.ports.iter().find(|port| !port.link_up);
-        let invalid = match down {
-            Some(port) => Some(format!("{}: {}", port.name, port.link_reason)),
+        let invalid = match self.stand.session.invalid().first() {
+            Some(reason) => Some(reason.clone()),
             // Who shares a CPU takes it from the other in every trial.
             None if self.stand.setup.cpus.shared() => None,
             None => stolen.explains(lost, asked_pps),
@@ -296,11 +313,62 @@ impl Running<'_> {
         }
     }
 
-    /// Overload, then less at once: when was the last frame lost? Looked at each millisecond.
+    /// Overload, then less at once: when was the last frame lost? The books are read again and again, and
+    /// whenever they show another gap in the numbers that came, frames were still lost.
     fn recovery(&mut self, over: &Load, then: &Load) -> Result<Recovered, Error> {
-        let before = self.offer(over)?;
-        let _ = (before, then);
-        Ok(Recovered::default())
+        self.look()?;
+        self.set(over)?;
+        self.stand.session.clear();
+        let watch = self.watch();
+        let senders = self.senders.clone();
+        let whole = over.duration + then.duration;
+        self.stand.session.start(&senders, Some(whole))?;
+        self.pause(over.duration)?;
+        let at_drop = self.stand.session.snapshot();
+        self.set(then)?;
+        let dropped = Instant::now();
+        let (mut lost, mut last_loss) = (sum(&at_drop).lost, Duration::ZERO);
+        let (mut looked, mut resolution) = (dropped, Duration::ZERO);
+        while dropped.elapsed() < then.duration {
+            self.look()?;
+            let now = sum(&self.stand.session.snapshot()).lost;
+            resolution = resolution.max(looked.elapsed());
+            looked = Instant::now();
+            if now > lost {
+                (lost, last_loss) = (now, dropped.elapsed());
+            }
+            std::thread::sleep(LOOK_RECOVERY);
+        }
+        self.stand.session.stop(&senders);
+        let last = self.drain(then)?;
+        let stolen = self.stolen(&watch, &last);
+        let before = self.outcome(over, &at_drop, Stolen::default(), None).trial;
+        let all = self.outcome(then, &last, stolen, None).trial;
+        // What was under way at the drop came after it; it is counted with the overload.
+        let under_way = before
+            .sent
+            .saturating_sub(before.received + sum(&at_drop).lost);
+        let over = Trial {
+            received: before.received + under_way,
+            lost: before.lost.saturating_sub(under_way),
+            ..before
+        };
+        let then = Trial {
+            intended: all.intended.saturating_sub(over.intended),
+            sent: all.sent.saturating_sub(over.sent),
+            received: all.received.saturating_sub(over.received),
+            lost: all.lost.saturating_sub(over.lost),
+            unsent: all.unsent.saturating_sub(over.unsent),
+            reordered: all.reordered.saturating_sub(over.reordered),
+            duplicates: all.duplicates.saturating_sub(over.duplicates),
+            ..all
+        };
+        Ok(Recovered {
+            over,
+            then,
+            recovery_ns: last_loss.as_nanos() as f64,
+            resolution_ns: resolution.as_nanos() as f64,
+        })
     }
 }
 

@@ -106,7 +106,9 @@ impl Desk {
 
     /// All counts now.
     pub(super) fn snapshot(&mut self) -> Result<Snapshot, Problem> {
-        Ok(self.session()?.snapshot())
+        let mut snapshot = self.session()?.snapshot();
+        snapshot.profile.clone_from(&self.profile);
+        Ok(snapshot)
     }
 
     /// Numbers and names of ports.

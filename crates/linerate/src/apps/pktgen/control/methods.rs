@@ -81,6 +81,7 @@ pub(super) const METHODS: &[Method] = &[
         "commands: `name`, `usage`, `help`, `example`",
         help,
     ),
+    method("methods", "", "methods: `name`, `params`, `help`", methods),
     method(
         "complete",
         "`line`, `cursor` (in bytes)",
@@ -307,9 +308,16 @@ fn help(_: &mut Asker, request: &Request) -> Result {
     Ok(rows.iter().map(row).collect())
 }
 
+fn methods(_: &mut Asker, request: &Request) -> Result {
+    params::<Nothing>(request)?;
+    let row = |method: &Method| json!({ "name": method.name, "params": method.params, "help": method.help });
+    Ok(METHODS.iter().map(row).collect())
+}
+
 fn complete_line(asker: &mut Asker, request: &Request) -> Result {
     let At { line, cursor } = params(request)?;
-    let names = asker.desk.call(complete::Names::of)??;
+    let mut names = asker.desk.call(complete::Names::of)??;
+    names.files = asker.access.files;
     let cursor = cursor.unwrap_or(line.len());
     Ok(to_value(complete::complete(&line, cursor, &names)))
 }

@@ -253,7 +253,7 @@ pub(super) const COMMANDS: &[Row] = &[
             optional_rest("RANGE", Source::Value),
         ],
         help: "draw a field from a range by the seed",
-        example: "random 0 src_port 1024-65535",
+        example: "random 0 sport 1024-65535",
         does: Does::Change(run::random),
     },
     Row {
@@ -287,27 +287,6 @@ pub(super) const COMMANDS: &[Row] = &[
         help: "send the captures that these ports have loaded",
         example: "pcap start 0",
         does: Does::Change(run::pcap_start),
-    },
-    Row {
-        name: "arp",
-        args: &[
-            one("PORT", Source::Ports),
-            optional("ADDRESS", Source::Free),
-        ],
-        help: "ask who has an address (ARP or neighbour discovery); without one, tell all one's own",
-        example: "arp 0 198.18.0.2",
-        does: Does::Change(run::arp),
-    },
-    Row {
-        name: "ping",
-        args: &[
-            one("PORT", Source::Ports),
-            one("ADDRESS", Source::Free),
-            optional("COUNT", Source::Free),
-        ],
-        help: "send echo requests; the log shows the answers",
-        example: "ping 0 198.18.0.2 3",
-        does: Does::Change(run::ping),
     },
     Row {
         name: "map",
@@ -389,8 +368,6 @@ pub(super) const ALIASES: &[(&str, &str)] = &[
     ("clear.stats", "clear"),
     ("sequence", "seq"),
     ("rnd", "random"),
-    ("ping4", "ping"),
-    ("ping6", "ping"),
     ("cls", "page main"),
     ("exit", "quit"),
     ("streams", "stream list"),

@@ -146,24 +146,19 @@ impl Sender {
         Ok(self.lanes.len() - 1)
     }
 
-    /// Changes a lane at tick `now`: its content, its pace or its count. Sequence numbers and counters go
-    /// on, and a new rate begins with the frame that is due next.
+    /// Puts another lane in the place of one, at tick `now`: sequence numbers and counters go on, and what
+    /// was sent counts. A new rate begins with the frame that is due next.
     ///
     /// # Errors
-    /// As [`Sender::start`]; then the lane has ended.
-    pub(crate) fn update(
-        &mut self,
-        index: usize,
-        now: u64,
-        change: impl FnOnce(&mut Lane),
-    ) -> Result<(), Error> {
-        let lane = &mut self.lanes[index];
-        let from = lane.beat.as_ref().and_then(Beat::next);
-        lane.pause();
-        change(lane);
+    /// As [`Sender::start`]; then the old lane has ended, and the new one does not begin.
+    pub(crate) fn replace(&mut self, index: usize, mut lane: Lane, now: u64) -> Result<(), Error> {
+        let old = &mut self.lanes[index];
+        let from = old.beat.as_ref().and_then(Beat::next);
+        lane.succeed(old);
         if self.running {
             lane.go_on(&self.window.rest(from.unwrap_or(now).min(now)));
         }
+        *old = lane;
         self.reorder().inspect_err(|_| self.lanes[index].left = 0)
     }
 

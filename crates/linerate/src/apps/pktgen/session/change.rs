@@ -333,9 +333,9 @@ impl Session {
         let lane = streams::lane(&stream.spec, compiled, self.seed, shard);
         let (lcore, sender) = self.ports[usize::from(port)].senders[usize::from(shard.queue)];
         let (place, clock) = (shard.lane, self.clock);
-        let replaced = self.lcores[lcore].handle.call(move |engine| {
-            engine.senders[sender].update(place, clock.now(), move |old| old.become_like(lane))
-        });
+        let replaced = self.lcores[lcore]
+            .handle
+            .call(move |engine| engine.senders[sender].replace(place, lane, clock.now()));
         replaced.unwrap_or(Ok(()))
     }
 

@@ -411,3 +411,7 @@ fn choose_map(config: &SessionConfig, rig: &Rig) -> Result<Map, Error> {
         .collect();
     Ok(Map::automatic(&shapes, &places))
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

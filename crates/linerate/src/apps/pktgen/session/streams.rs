@@ -300,14 +300,27 @@ pub(super) fn lane(spec: &StreamSpec, stream: Stream, seed: u64, shard: &Shard) 
         count,
         weight,
     } = shard.order;
-    let mut lane = Lane::new(stream, pps, count, shard.sent.clone());
-    lane.weight = weight;
-    lane.enabled = is_enabled;
-    lane.pace.burst = spec.burst.unwrap_or(1);
-    lane.pace.gap = spec.gap;
-    lane.pace.delay = spec.delay.unwrap_or_default();
+    let burst = spec.burst.unwrap_or(1);
+    // With a gap `pps` is the mean over bursts and gaps, and the lane wants the rate within a burst.
+    let pps = match (spec.gap, pps) {
+        (Some(gap), Some(pps)) => {
+            let sending = f64::from(burst) / pps - gap.as_secs_f64();
+            (sending > 1e-9).then(|| f64::from(burst) / sending)
+        }
+        (_, pps) => pps,
+    };
+    let mut lane = Lane::new(stream, pps, count, shard.sent.clone())
+        .weight(weight)
+        .enabled(is_enabled)
+        .burst(burst);
     if spec.pacing == Some(Pacing::Poisson) {
-        lane.pace.poisson = Some(spec.seed.unwrap_or(seed) ^ u64::from(shard.wire));
+        lane = lane.poisson(spec.seed.unwrap_or(seed) ^ u64::from(shard.wire));
+    }
+    if let Some(delay) = spec.delay {
+        lane = lane.delay(delay);
+    }
+    if let Some(gap) = spec.gap {
+        lane = lane.gap(gap);
     }
     lane
 }

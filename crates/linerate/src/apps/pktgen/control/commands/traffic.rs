@@ -17,12 +17,6 @@ pub(in super::super) fn start(desk: &mut Desk, given: &Given) -> Done {
     let ports = desk.ports_of(given.get(0))?;
     // Those without anything to send are passed over where nobody named them.
     let named: &[u16] = if given.get(0) == "all" { &[] } else { &ports };
-    if given.optional(1) == Some("arp") {
-        return Err(Problem::new(
-            "`start` sends streams only",
-            format!("write `arp {}`", given.get(0)),
-        ));
-    }
     let duration = given.optional(1).map(seconds).transpose()?;
     desk.session()?.start(named, duration)?;
     let time = duration.map_or_else(
@@ -71,13 +65,4 @@ pub(in super::super) fn delay(asker: &mut Asker, given: &Given) -> Done {
     let time = number("the delay in milliseconds", given.get(0))?;
     asker.pause(Duration::from_millis(time))?;
     Ok(Reply::default())
-}
-
-pub(in super::super) fn arp(desk: &mut Desk, given: &Given) -> Done {
-    let _ = (desk, given, number::<u32>);
-    Err(Problem::new("not yet", ""))
-}
-
-pub(in super::super) fn ping(desk: &mut Desk, given: &Given) -> Done {
-    arp(desk, given)
 }

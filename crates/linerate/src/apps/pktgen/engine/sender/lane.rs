@@ -1,6 +1,7 @@
 //! One stream in a sender's hands: what to send, how fast, how many.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use linerate_core::packet::Packet;
 
@@ -65,24 +66,22 @@ impl Content {
     }
 }
 
-/// One stream in a sender's hands. What is public may be set before the start, and by
-/// [`Sender::update`](super::Sender::update) at any time.
+/// One stream in a sender's hands.
 pub(crate) struct Lane {
-    pub(crate) content: Content,
+    content: Content,
     /// A lane that goes as fast as it can shares the port's rate with others like it. Delays, bursts and
     /// gaps are of lanes with a rate or a gap of their own.
-    pub(crate) pace: Pace,
-    /// How often the lane comes among those that share the port's rate.
-    pub(crate) weight: u32,
+    pace: Pace,
+    weight: u32,
     /// Frames in all; none for ever.
-    pub(crate) count: Option<u64>,
-    pub(crate) enabled: bool,
-    pub(crate) stats: Arc<StreamSent>,
+    count: Option<u64>,
+    enabled: bool,
+    pub(super) stats: Arc<StreamSent>,
     /// The next sequence number.
     pub(super) next: u64,
     /// Frames still to be intended.
     pub(super) left: u64,
-    /// Frames that were intended since the start, before the last update.
+    /// Frames that were intended since the start, before the lane took another's place.
     drawn: u64,
     /// Its own, while it runs.
     pub(super) beat: Option<Beat>,
@@ -113,11 +112,40 @@ impl Lane {
         }
     }
 
-    /// Sends what `other` would from now on; its own numbers and counters go on.
-    pub(crate) fn become_like(&mut self, other: Self) {
-        self.content = other.content;
-        (self.pace, self.weight) = (other.pace, other.weight);
-        (self.count, self.enabled) = (other.count, other.enabled);
+    /// How often the lane comes among those that share the port's rate.
+    pub(crate) fn weight(mut self, weight: u32) -> Self {
+        self.weight = weight;
+        self
+    }
+
+    /// Sends `frames` back to back at a time; the gap between such bursts keeps to the rate.
+    pub(crate) fn burst(mut self, frames: u32) -> Self {
+        self.pace.burst = frames.max(1);
+        self
+    }
+
+    /// From the end of a burst to the next; the frames of a burst then follow at the rate.
+    pub(crate) fn gap(mut self, gap: Duration) -> Self {
+        self.pace.gap = Some(gap);
+        self
+    }
+
+    /// Gaps of a Poisson process instead of equal ones.
+    pub(crate) fn poisson(mut self, seed: u64) -> Self {
+        self.pace.poisson = Some(seed);
+        self
+    }
+
+    /// Begins so long after the port.
+    pub(crate) fn delay(mut self, delay: Duration) -> Self {
+        self.pace.delay = delay;
+        self
+    }
+
+    /// A disabled lane sends nothing.
+    pub(crate) fn enabled(mut self, enabled: bool) -> Self {
+        self.enabled = enabled;
+        self
     }
 
     /// Whether it has a rate or times of its own.
@@ -140,11 +168,14 @@ impl Lane {
         self.go_on(window);
     }
 
-    /// Remembers what was sent, before an update.
-    pub(super) fn pause(&mut self) {
-        if self.enabled {
-            self.drawn = self.total() - self.left;
-        }
+    /// Takes the place of another lane: numbers and counters go on.
+    pub(super) fn succeed(&mut self, old: &Self) {
+        self.next = old.next;
+        self.stats = old.stats.clone();
+        self.drawn = match old.enabled {
+            true => old.total() - old.left,
+            false => old.drawn,
+        };
     }
 
     /// Gets ready for the frames of the rest of a window. A recording begins again.

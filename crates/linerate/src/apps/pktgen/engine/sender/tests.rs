@@ -91,12 +91,11 @@ impl Rig {
         }
     }
 
-    fn add(&mut self, pps: Option<f64>, count: Option<u64>, set: impl Fn(&mut Lane)) {
+    fn add(&mut self, pps: Option<f64>, count: Option<u64>, make: impl Fn(Lane) -> Lane) {
         let (id, stats) = (self.sent.len() as u16, Arc::<StreamSent>::default());
         self.sent.push(stats.clone());
-        let mut lane = Lane::new(stream(id), pps, count, stats);
-        set(&mut lane);
-        self.sender.lanes.push(lane);
+        let lane = Lane::new(stream(id), pps, count, stats);
+        self.sender.lanes.push(make(lane));
     }
 
     /// One lane of `pps`.
@@ -136,7 +135,9 @@ impl Rig {
     }
 }
 
-fn same(_: &mut Lane) {}
+fn same(lane: Lane) -> Lane {
+    lane
+}
 
 #[test]
 fn a_second_at_an_odd_rate_sends_exactly_its_frames_at_their_times() {
@@ -298,7 +299,7 @@ fn counts_end_lanes_and_then_the_sender() {
     let mut rig = Rig::empty(1024);
     rig.add(Some(1e6), Some(10), same);
     rig.add(None, Some(1000), same);
-    rig.add(None, Some(7), |lane| lane.weight = 3);
+    rig.add(None, Some(7), |lane| lane.weight(3));
     rig.start(None);
     assert!(!rig.is_done());
     rig.run(0, MS, 1000);
@@ -319,9 +320,9 @@ fn shared_rates_are_divided_by_weight_exactly_and_interleaved() {
     for pace in [Pace::even(Some(1.2e6)), Pace::even(None)] {
         let mut rig = Rig::empty(1024);
         for weight in [28, 16, 4, 0] {
-            rig.add(None, None, |lane| lane.weight = weight);
+            rig.add(None, None, |lane| lane.weight(weight));
         }
-        rig.add(None, None, |lane| lane.enabled = false);
+        rig.add(None, None, |lane| lane.enabled(false));
         rig.sender.share(pace, 0);
         rig.start(Duration::from_millis(10));
         let mut now = 0;
@@ -377,7 +378,7 @@ fn five_thousand_streams_that_share_a_rate_get_the_same() {
 fn bursts_go_back_to_back() {
     let mut rig = Rig::empty(1024);
     rig.add(Some(32_000.0), None, |lane| {
-        (lane.pace.burst, lane.pace.delay) = (32, Duration::from_millis(1));
+        lane.burst(32).delay(Duration::from_millis(1))
     });
     rig.start(Duration::from_millis(11));
     let mut bursts = Vec::new();
@@ -445,15 +446,15 @@ fn a_rate_beyond_reach_shows_as_unsent() {
 }
 
 #[test]
-fn a_lane_is_changed_while_it_runs() {
+fn a_lane_is_replaced_while_it_runs() {
     let mut rig = Rig::new(&[Some(1e6), Some(10_000.0)]);
     rig.start(Duration::from_millis(10));
     rig.run(0, 4 * MS, 1000);
-    let slower = |lane: &mut Lane| lane.pace.pps = Some(500_000.0);
-    rig.sender.update(0, 4 * MS, slower).unwrap();
+    let slower = Lane::new(stream(0), Some(500_000.0), None, Arc::default());
+    rig.sender.replace(0, slower, 4 * MS).unwrap();
     rig.run(4 * MS, 8 * MS, 1000);
-    let off = |lane: &mut Lane| lane.enabled = false;
-    rig.sender.update(0, 8 * MS, off).unwrap();
+    let off = Lane::new(stream(0), Some(1.0), None, Arc::default()).enabled(false);
+    rig.sender.replace(0, off, 8 * MS).unwrap();
     rig.run(8 * MS, 12 * MS, 1000);
     assert!(rig.is_done());
     // 4 ms at 1 Mpps, 4 ms at 0.5 Mpps, and none; the other lane does not notice.
@@ -479,8 +480,8 @@ fn a_count_is_kept_when_the_rate_changes() {
     rig.add(Some(1e6), Some(1000), same);
     rig.start(None);
     rig.run(0, 300 * US, 1000);
-    let faster = |lane: &mut Lane| lane.pace.pps = None;
-    rig.sender.update(0, 300 * US, faster).unwrap();
+    let faster = Lane::new(stream(0), None, Some(1000), Arc::default());
+    rig.sender.replace(0, faster, 300 * US).unwrap();
     rig.run(300 * US, MS, 1000);
     assert!(rig.is_done());
     assert_eq!(rig.books(0), (1000, 1000, 0));

@@ -1,0 +1,635 @@
+//! `linerate pktgen` from outside: what it sends and counts, what it refuses, what it exits with, and how
+//! its JSON interface bears with clients. All on ports in one process; nothing depends on speed.
+#![allow(clippy::unwrap_used)]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+const LOOP: &str = "ring:a,loop=on";
+
+fn pktgen(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
+    command.arg("pktgen").args(args).stdin(Stdio::null());
+    command
+}
+
+fn output(args: &[&str]) -> Output {
+    pktgen(args).output().expect("the binary runs")
+}
+
+/// The JSON of a run that exits with `code`.
+fn report(args: &[&str], code: i32) -> Value {
+    let output = output(args);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {stderr}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// A run that must fail with exit code 1 before it prints anything; what follows `error: ` and `fix: `.
+fn refused(args: &[&str]) -> (String, String) {
+    let output = output(args);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
+    assert!(output.stdout.is_empty(), "{args:?} printed something");
+    let at = stderr
+        .find("error: ")
+        .unwrap_or_else(|| panic!("{args:?}: {stderr}"));
+    let (error, fix) = stderr[at + 7..]
+        .split_once("\nfix: ")
+        .unwrap_or_else(|| panic!("{args:?}: no fix: {stderr}"));
+    (error.into(), fix.into())
+}
+
+/// A directory that goes away with the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("lr-pktgen-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().into()
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        std::fs::write(self.0.join(name), text).unwrap();
+        self.path(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A session that listens and sends nothing by itself. It is killed where a test fails.
+struct Running(Child);
+
+impl Running {
+    fn start(socket: &str, extra: &[&str]) -> Self {
+        let args = [
+            &["-p", LOOP, "--json", "--no-start", "--listen", socket],
+            extra,
+        ]
+        .concat();
+        let mut command = pktgen(&args);
+        let child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self(child)
+    }
+
+    /// Waits for its end; the exit code and what it printed.
+    fn end(mut self) -> (Option<i32>, String) {
+        let mut text = String::new();
+        self.0
+            .stdout
+            .take()
+            .unwrap()
+            .read_to_string(&mut text)
+            .unwrap();
+        (self.0.wait().unwrap().code(), text)
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let id = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process(id, signal).unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A client as anyone would write one: lines of JSON.
+struct Client<S: Read + Write>(BufReader<S>);
+
+fn connect(socket: &str) -> Client<UnixStream> {
+    let late = Instant::now() + Duration::from_secs(30);
+    loop {
+        match UnixStream::connect(socket) {
+            Ok(stream) => {
+                stream
+                    .set_read_timeout(Some(Duration::from_secs(30)))
+                    .unwrap();
+                return Client(BufReader::new(stream));
+            }
+            Err(error) => assert!(Instant::now() < late, "{socket}: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+impl<S: Read + Write> Client<S> {
+    fn send(&mut self, line: &str) {
+        self.0
+            .get_mut()
+            .write_all(format!("{line}\n").as_bytes())
+            .unwrap();
+    }
+
+    /// The next line; null where the session has hung up.
+    fn read(&mut self) -> Value {
+        let mut line = String::new();
+        match self.0.read_line(&mut line) {
+            Ok(0) | Err(_) => Value::Null,
+            Ok(_) => serde_json::from_str(&line).unwrap(),
+        }
+    }
+
+    fn ask(&mut self, request: Value) -> Value {
+        self.send(&request.to_string());
+        self.read()
+    }
+
+    fn command(&mut self, line: &str) -> Value {
+        let answer = self.ask(json!({ "id": 1, "command": line }));
+        assert_eq!(answer["id"], 1);
+        answer
+    }
+
+    /// A command that must succeed.
+    fn does(&mut self, line: &str) -> Value {
+        let answer = self.command(line);
+        assert_eq!(answer["ok"], true, "{line}: {answer}");
+        answer["result"].clone()
+    }
+
+    fn method(&mut self, name: &str, params: Value) -> Value {
+        let answer = self.ask(json!({ "id": "m", "method": name, "params": params }));
+        assert_eq!(answer["ok"], true, "{name}: {answer}");
+        answer["result"].clone()
+    }
+}
+
+#[test]
+fn a_run_counts_exactly_what_it_was_asked_for() {
+    let run = report(
+        &["-p", LOOP, "--count", "1000", "--size", "128", "--json"],
+        0,
+    );
+    assert_eq!(run["streams"][0]["tally"]["sent"], 1000);
+    assert_eq!(run["streams"][0]["tally"]["received"], 1000);
+    assert_eq!(run["streams"][0]["tally"]["lost"], 0);
+    assert_eq!(run["ports"][0]["rx"]["bytes"], 128_000);
+    assert_eq!(run["verdict"]["word"], "good");
+    assert!(run["machine"]["cpus"].is_number());
+    let text = output(&["-p", LOOP, "--count", "10", "--headless", "--seed", "5"]);
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(
+        text.contains("seed 5;") && text.ends_with("good\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn every_port_sends_where_nobody_says_what() {
+    let ring = |name: &str| format!("ring:{name},loop=on,count=50");
+    let run = report(&["-p", &ring("a"), "-p", &ring("b"), "--json"], 0);
+    let sent = |port: usize| run["ports"][port]["tx"]["packets"].clone();
+    assert_eq!((sent(0), sent(1)), (json!(50), json!(50)));
+    // Of shortcuts only port 0 is spoken of.
+    let run = report(
+        &[
+            "-p",
+            &ring("a"),
+            "-p",
+            "ring:b,loop=on",
+            "--count",
+            "7",
+            "--json",
+        ],
+        0,
+    );
+    assert_eq!(run["streams"].as_array().unwrap().len(), 1);
+    assert_eq!(run["ports"][1]["tx"]["packets"], 0);
+}
+
+#[test]
+fn exit_codes_tell_loss_and_invalid_runs_apart() {
+    let lossy = format!("{LOOP},faulty=loss:0.5+seed:1");
+    let args = ["-p", &lossy, "--count", "500", "--json"];
+    let run = report(&[&args[..], &["--max-loss-ppm", "1000"]].concat(), 3);
+    let tally = &run["streams"][0]["tally"];
+    let (sent, received) = (
+        tally["sent"].as_u64().unwrap(),
+        tally["received"].as_u64().unwrap(),
+    );
+    assert_eq!(sent, 500);
+    assert_eq!(tally["lost"], sent - received);
+    assert!(received > 100 && received < 400, "{received}");
+    assert_eq!(report(&args, 0)["verdict"]["word"], "good");
+    report(&[&args[..], &["--max-loss-ppm", "900000"]].concat(), 0);
+    // More frames than any machine sends.
+    let fast = [
+        "-p",
+        LOOP,
+        "--rate",
+        "900Mpps",
+        "--duration",
+        "0.2",
+        "--json",
+    ];
+    let run = report(&[&fast[..], &["--max-unsent-ppm", "10"]].concat(), 4);
+    assert_eq!(run["verdict"]["word"], "invalid");
+    assert_eq!(output(&["--no-such-option"]).status.code(), Some(2));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_the_run() {
+    let (error, _) = refused(&["--json"]);
+    assert!(error.contains("no port"), "{error}");
+    let fast = format!("{LOOP},speed=10G");
+    let (error, fix) = refused(&["-p", &fast, "--rate", "20Gbit/s-L1", "--json"]);
+    assert!(
+        error.contains("10 Gbit/s") && fix.contains("14880952"),
+        "{error} {fix}"
+    );
+    for map in [
+        "",
+        "[",
+        "[0:0",
+        "[0:1].7",
+        "[99999].0",
+        "nonsense",
+        "[0].0,[0].0.0",
+        "[-1].0",
+    ] {
+        refused(&["-p", LOOP, "-m", map, "--json"]);
+    }
+    let (error, fix) = refused(&["-p", LOOP, "-s", "sise=64", "--json"]);
+    assert!(
+        error.contains("sise") && fix.contains("size"),
+        "{error} {fix}"
+    );
+    let nowhere = "/nonexistent/report.json";
+    let (error, _) = refused(&["-p", LOOP, "--count", "1", "--json", "--output", nowhere]);
+    assert!(error.contains(nowhere), "{error}");
+    let (error, _) = refused(&["-p", LOOP, "--json", "--listen", "tcp:127.0.0.1:0"]);
+    assert!(error.contains("whoever reaches"), "{error}");
+    let (error, _) = refused(&["--connect", "/nonexistent/socket"]);
+    assert!(error.contains("no session"), "{error}");
+    let scratch = Scratch::new("refused");
+    let file = scratch.write("bad.toml", "[run]\ndurration = 3\n");
+    let (error, _) = refused(&["--headless", &file, "-p", LOOP]);
+    assert!(error.contains("durration"), "{error}");
+    let file = scratch.write("bad.cmd", "# two lines\nset 0 size 128\nstrat 0\n");
+    let (error, fix) = refused(&["-p", LOOP, "-f", &file, "--json"]);
+    assert!(
+        error.contains("bad.cmd:3: ") && fix.contains("start"),
+        "{error} {fix}"
+    );
+}
+
+#[test]
+fn a_capture_that_ends_early_is_refused_or_said_aloud() {
+    let scratch = Scratch::new("pcap");
+    let mut file = Vec::new();
+    for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 262_144, 1, 0, 0, 60, 60] {
+        file.extend(word.to_le_bytes());
+    }
+    file.extend([0; 30]);
+    let path = scratch.path("early.pcap");
+    std::fs::write(&path, file).unwrap();
+    let output = output(&["-p", LOOP, "-s", &format!("pcap={path}"), "--json"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned()
+        + &String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("early.pcap"), "{said}");
+    assert_ne!(output.status.code(), None);
+}
+
+#[test]
+fn a_run_file_and_a_file_of_commands_say_all_that_options_say() {
+    let scratch = Scratch::new("files");
+    let saved = scratch.path("saved.toml");
+    let commands = scratch.path("saved.cmd");
+    let run = scratch.write(
+        "run.toml",
+        &format!(
+            "[run]\nseed = 9\nmax_loss_ppm = 0\nmax_unsent_ppm = 1000000\n\
+             commands = [\"save {saved}\", \"save {commands}\"]\n\
+             [[port]]\nname = \"wan\"\nspec = \"{LOOP}\"\n\
+             [[stream]]\nport = \"wan\"\nname = \"voice\"\nsize = 200\ncount = 30\n\
+             [[stream]]\ncount = 12\nsrc = \"198.18.0.1-198.18.0.9\"\nkind = \"tcp\"\n"
+        ),
+    );
+    for file in [&run, &saved] {
+        let run = report(&["--headless", file, "--json"], 0);
+        assert_eq!(run["seed"], 9);
+        assert_eq!(run["ports"][0]["name"], "wan");
+        assert_eq!(run["streams"][0]["name"], "voice");
+        assert_eq!(run["streams"][0]["tally"]["received"], 30, "{file}");
+        assert_eq!(run["streams"][1]["tally"]["received"], 12, "{file}");
+    }
+    // Commands need the port from elsewhere, and say themselves when to start.
+    let mut text = std::fs::read_to_string(&commands).unwrap();
+    text += "start all\nwait 30\n";
+    let script = scratch.write("run.cmd", &text.replace("port=wan ", ""));
+    let run = report(&["-p", LOOP, "-f", &script, "--json"], 0);
+    let all = run["streams"].as_array().unwrap();
+    let received = all
+        .iter()
+        .map(|stream| stream["tally"]["received"].as_u64().unwrap());
+    assert_eq!(received.collect::<Vec<_>>(), [30, 12]);
+}
+
+#[test]
+fn a_client_sets_starts_waits_and_reads_exact_counts() {
+    let scratch = Scratch::new("client");
+    let socket = scratch.path("s");
+    let running = Running::start(&socket, &[]);
+    let mut client = connect(&socket);
+    let mode = std::fs::metadata(&socket).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let hello = client.method("hello", json!({}));
+    assert_eq!(
+        (&hello["version"], &hello["may_change"]),
+        (&json!(1), &json!(true))
+    );
+    assert_eq!(hello["pid"], running.0.id());
+    // As Pktgen's users type it.
+    client.does("set 0 size 740");
+    client.does("set 0 src ip 10.1.2.3/24");
+    client.does("set 0 count 200");
+    client.does("start 0");
+    assert_eq!(client.does("wait 30")["data"]["done"], true);
+    client.does("sleep 0.2");
+    let snapshot = client.method("snapshot", Value::Null);
+    assert_eq!(snapshot["ports"][0]["tx"]["packets"], 200);
+    assert_eq!(snapshot["ports"][0]["tx"]["bytes"], 148_000);
+    assert_eq!(snapshot["streams"][0]["tally"]["received"], 200);
+    let line = client.method("streams", json!({ "ports": 0 }))[0]["line"].clone();
+    assert!(line.as_str().unwrap().contains("src=10.1.2.3"), "{line}");
+    client.does("clr");
+    assert_eq!(
+        client.method("snapshot", Value::Null)["ports"][0]["tx"]["packets"],
+        0
+    );
+    // Unknown names are answered with what is near.
+    for (line, near) in [
+        ("pgae main", "page"),
+        ("page latncy", "latency"),
+        ("set 0 sze 64", "size"),
+    ] {
+        let answer = client.command(line);
+        assert_eq!(answer["error"]["nearest"][0], near, "{answer}");
+    }
+    assert!(
+        client.command("start 7")["error"]["fix"]
+            .as_str()
+            .unwrap()
+            .contains("port")
+    );
+    assert!(client.command("set 0 rate 5000Gpps")["error"]["fix"].is_string());
+    let found = client.method("complete", json!({ "line": "page la", "cursor": 7 }));
+    assert_eq!(found["candidates"][0]["text"], "latency");
+    client.does("stream add name=second size=64 count=5");
+    client.does("stream disable 0");
+    client.method("start", json!({ "ports": [0] }));
+    assert_eq!(
+        client.method("wait", json!({ "seconds": 30 }))["done"],
+        true
+    );
+    let snapshot = client.method("snapshot", Value::Null);
+    assert_eq!(snapshot["streams"][0]["tally"]["sent"], 0);
+    assert_eq!(snapshot["streams"][1]["tally"]["sent"], 5);
+    client.does("stream remove second");
+    assert!(client.command("stream set second size 70")["error"].is_object());
+    client.does("quit");
+    let (code, text) = running.end();
+    assert_eq!(code, Some(0));
+    assert!(serde_json::from_str::<Value>(&text).is_ok(), "{text}");
+    assert!(!Path::new(&socket).exists());
+}
+
+#[test]
+fn garbage_long_lines_and_slow_readers_hurt_nobody() {
+    let scratch = Scratch::new("garbage");
+    let socket = scratch.path("s");
+    let running = Running::start(&socket, &[]);
+    let mut good = connect(&socket);
+    let mut random = 0x5eed_u64;
+    for round in 0..20 {
+        let mut bad = connect(&socket);
+        let bytes: Vec<u8> = (0..3000)
+            .map(|_| {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                random as u8
+            })
+            .collect();
+        let stream = bad.0.get_mut();
+        // It may hang up before it has all.
+        let _ = stream
+            .write_all(&bytes)
+            .and_then(|()| stream.write_all(b"\n"));
+        if round % 2 == 0 {
+            drop(bad);
+        }
+    }
+    for line in [
+        "{}",
+        "[1, 2]",
+        "null",
+        r#"{"id": 1}"#,
+        r#"{"id": 1, "command": "help", "method": "help"}"#,
+        r#"{"id": 1, "command": 5}"#,
+        r#"{"id": 1, "method": "snapshot", "params": {"more": 1}}"#,
+        r#"{"id": 1, "method": "set", "params": {"ports": {}, "key": "size", "value": 1}}"#,
+        r#"{"id": 1, "method": "snapsot"}"#,
+    ] {
+        let mut bad = connect(&socket);
+        bad.send(line);
+        let answer = bad.read();
+        assert_eq!(answer["ok"], false, "{line}");
+        assert!(answer["error"]["problem"].is_string() && answer["error"]["fix"].is_string());
+    }
+    let mut long = connect(&socket);
+    let line = "x".repeat(100_000);
+    let _ = long.0.get_mut().write_all(line.as_bytes());
+    assert!(
+        long.read()["error"]["problem"]
+            .as_str()
+            .unwrap()
+            .contains("more than")
+    );
+    assert_eq!(long.read(), Value::Null);
+    // One that asks for much and reads nothing.
+    let mut deaf = connect(&socket);
+    deaf.send(r#"{"id": 1, "method": "subscribe", "params": {"period_ms": 50}}"#);
+    let _ = deaf.0.get_mut().set_nonblocking(true);
+    for _ in 0..2000 {
+        let _ = deaf
+            .0
+            .get_mut()
+            .write(b"{\"id\": 2, \"method\": \"help\"}\n");
+    }
+    // All the while the good one is served.
+    for _ in 0..20 {
+        assert!(good.method("snapshot", Value::Null)["ports"].is_array());
+    }
+    good.does("quit");
+    assert_eq!(running.end().0, Some(0));
+}
+
+#[test]
+fn two_clients_work_side_by_side_and_one_may_only_look() {
+    let scratch = Scratch::new("two");
+    let socket = scratch.path("s");
+    let running = Running::start(&socket, &[]);
+    let (mut first, mut second) = (connect(&socket), connect(&socket));
+    assert_eq!(
+        second.method("hello", json!({ "read_only": true }))["may_change"],
+        false
+    );
+    second.method("subscribe", json!({ "period_ms": 50 }));
+    // One waits, the other does not wait for it.
+    first.send(r#"{"id": 1, "command": "sleep 0.3"}"#);
+    let event = second.read();
+    assert_eq!(
+        (&event["event"], &event["id"]),
+        (&json!("snapshot"), &json!("m"))
+    );
+    assert!(event["result"]["ports"].is_array());
+    assert_eq!(first.read()["ok"], true);
+    let mut refused = second.ask(json!({ "id": 5, "command": "start 0" }));
+    while refused["id"] != 5 {
+        refused = second.read();
+    }
+    assert!(
+        refused["error"]["problem"]
+            .as_str()
+            .unwrap()
+            .contains("look"),
+        "{refused}"
+    );
+    running.signal(rustix::process::Signal::INT);
+    let (code, text) = running.end();
+    assert_eq!(code, Some(0), "Ctrl-C ends with totals");
+    assert!(serde_json::from_str::<Value>(&text).is_ok(), "{text}");
+}
+
+#[test]
+fn a_killed_session_leaves_a_socket_that_the_next_takes_and_a_live_one_keeps_its_own() {
+    let scratch = Scratch::new("stale");
+    let socket = scratch.path("s");
+    let first = Running::start(&socket, &[]);
+    connect(&socket);
+    let (error, fix) = refused(&["-p", LOOP, "--json", "--no-start", "--listen", &socket]);
+    assert!(
+        error.contains(&format!("process {}", first.0.id())),
+        "{error}"
+    );
+    assert!(fix.contains("--connect"), "{fix}");
+    first.signal(rustix::process::Signal::KILL);
+    drop(first);
+    assert!(Path::new(&socket).exists());
+    let second = Running::start(&socket, &[]);
+    let late = Instant::now() + Duration::from_secs(30);
+    while !output(&["--connect", &socket, "-c", "quit"])
+        .status
+        .success()
+    {
+        assert!(Instant::now() < late);
+    }
+    assert_eq!(second.end().0, Some(0));
+}
+
+#[test]
+fn over_tcp_only_those_who_know_the_token_are_heard_and_none_names_files() {
+    let scratch = Scratch::new("tcp");
+    let token = scratch.write("token", "0123456789abcdef\n");
+    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let mut running = Running::start("tcp:127.0.0.1:0", &["--token-file", &token]);
+    let mut said = String::new();
+    let mut stderr = BufReader::new(running.0.stderr.take().unwrap());
+    while !said.contains("listening at tcp:") {
+        assert_ne!(stderr.read_line(&mut said).unwrap(), 0, "{said}");
+    }
+    let at = said.split("tcp:").nth(1).unwrap().trim().to_owned();
+    let connect = || {
+        let stream = TcpStream::connect(&at).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
+        Client(BufReader::new(stream))
+    };
+    for first in [
+        json!({ "id": 1, "command": "help" }),
+        json!({ "id": 1, "method": "hello" }),
+        json!({ "id": 1, "method": "hello", "params": { "token": "0123456789abcdeF" } }),
+    ] {
+        let mut client = connect();
+        let answer = client.ask(first);
+        assert!(
+            answer["error"]["problem"]
+                .as_str()
+                .unwrap()
+                .contains("token"),
+            "{answer}"
+        );
+        assert_eq!(client.read(), Value::Null);
+    }
+    let mut client = connect();
+    client.method("hello", json!({ "token": "0123456789abcdef" }));
+    let refused = client.command("save /tmp/never");
+    assert!(
+        refused["error"]["problem"]
+            .as_str()
+            .unwrap()
+            .contains("file"),
+        "{refused}"
+    );
+    let tcp = format!("tcp:{at}");
+    let args = [
+        "--connect",
+        &tcp,
+        "--token-file",
+        &token,
+        "-c",
+        "set 0 size 90",
+        "-c",
+        "quit",
+    ];
+    let done = output(&args);
+    assert!(
+        done.status.success(),
+        "{}",
+        String::from_utf8_lossy(&done.stderr)
+    );
+    assert_eq!(running.end().0, Some(0));
+}
+
+#[test]
+fn frames_are_shown_without_being_sent() {
+    let stream = "tcp vlan=5 src=198.18.0.1-198.18.0.9 flags=S";
+    let shown = output(&["-p", LOOP, "-s", stream, "--dump", "2"]);
+    let text = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.status.success());
+    for wanted in [
+        "frame 1, 80 bytes",
+        "198.18.0.2 > 198.19.0.1",
+        "vlan 5 priority",
+        "sequence 1",
+    ] {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+    assert!(!text.contains("wrong"), "{text}");
+}

@@ -130,6 +130,25 @@ pub trait Work {
 }
 
 /// Vector instructions that this CPU is known to have: plain loops get wider with them, and stay safe.
+///
+/// ```
+/// use linerate_core::arch::{Vectors, Work};
+/// use linerate_core::env::Isa;
+///
+/// struct Sum<'a>(&'a [u32]);
+///
+/// impl Work for Sum<'_> {
+///     type Output = u32;
+///
+///     #[inline(always)]
+///     fn run(self) -> u32 {
+///         self.0.iter().sum()
+///     }
+/// }
+/// for isa in Isa::detect().levels() {
+///     assert_eq!(Vectors::up_to(isa).run(Sum(&[1, 2, 3])), 6);
+/// }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Vectors(Isa);
 

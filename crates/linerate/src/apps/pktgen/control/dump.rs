@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools, SlotClass};
+use linerate_core::packet::Burst;
 use linerate_wire::arp::Arp;
 use linerate_wire::ethernet::{EtherType, Ethernet};
 use linerate_wire::icmp::Icmp;
@@ -18,7 +18,6 @@ use super::desk::Desk;
 use super::protocol::Problem;
 use crate::apps::pktgen::signature::Label;
 use crate::apps::pktgen::units::FCS_BYTES;
-use crate::error::Error;
 
 /// Frames of a stream at most.
 const MOST: usize = Burst::CAPACITY;
@@ -35,13 +34,6 @@ pub(super) fn text(desk: &mut Desk, port: Option<u16>, frames: usize) -> Result<
             format!("ask for 1 to {MOST}"),
         ));
     }
-    let config = PoolConfig {
-        class: SlotClass::Large,
-        ..PoolConfig::new("dump", MOST as u32)
-    };
-    let pool = Pool::new(&config).map_err(Error::from)?;
-    let pools = Pools::new(vec![pool.clone()]);
-    let mut cache = PoolCache::new(pools.as_slice());
     let mut text = String::new();
     let seed = desk.session()?.seed();
     for (id, of, spec) in desk.specs()? {
@@ -51,12 +43,7 @@ pub(super) fn text(desk: &mut Desk, port: Option<u16>, frames: usize) -> Result<
         let (src, dst) = desk.session()?.macs_of(of);
         let mut stream = spec.compile(id, src, dst, seed)?;
         let _ = writeln!(text, "stream {id} on port {of}: {spec}");
-        let mut burst = Burst::new();
-        cache.fill(&pool, &mut burst, frames);
-        let stamps = vec![0; burst.len()];
-        stream.write(burst.as_packets_mut(), &stamps, 0);
-        for (number, packet) in burst.iter().enumerate() {
-            let frame = packet.data();
+        for (number, frame) in stream.frames(0, frames).iter().enumerate() {
             let _ = writeln!(
                 text,
                 "  frame {number}, {} bytes with FCS",
@@ -73,7 +60,6 @@ pub(super) fn text(desk: &mut Desk, port: Option<u16>, frames: usize) -> Result<
             }
             bytes(frame, &mut text);
         }
-        cache.free(&mut burst);
     }
     if text.is_empty() {
         return Err(Problem::new(

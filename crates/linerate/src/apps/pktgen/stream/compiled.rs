@@ -67,11 +67,6 @@ impl Stream {
         self.id
     }
 
-    /// Whether its frames end in a signature.
-    pub(crate) fn is_signed(&self) -> bool {
-        self.is_signed
-    }
-
     /// Longest frame in memory: bytes without FCS. Packets need slots that take it.
     pub(crate) fn max_len(&self) -> usize {
         self.template.len()
@@ -130,9 +125,12 @@ impl Stream {
             };
             let (rows, heads) = variation.split();
             match rows {
-                Rows::Short(rows) => varied(rooms, &labels, template, &mut **rows, heads),
-                Rows::Middle(rows) => varied(rooms, &labels, template, &mut **rows, heads),
-                Rows::Long(rows) => varied(rooms, &labels, template, &mut **rows, heads),
+                Rows::Short(rows) => {
+                    varied(rooms, &labels, template, &mut **rows, heads, self.vectors)
+                }
+                Rows::Long(rows) => {
+                    varied(rooms, &labels, template, &mut **rows, heads, self.vectors)
+                }
             }
         }
     }
@@ -208,9 +206,10 @@ fn varied<R: Room, const HEAD: usize>(
     template: &[u8],
     rows: &mut [[u8; HEAD]; MOST],
     heads: &mut Heads,
+    vectors: Vectors,
 ) {
     let rows = &mut rows[..rooms.len().min(labels.stamps.len())];
-    heads.make(rows, labels.first);
+    heads.make(rows, labels.first, vectors);
     let only = heads.only_len();
     let frames = rooms.iter_mut().zip(labels.each());
     for (number, (row, (room, label))) in rows.iter().zip(frames).enumerate() {
@@ -228,9 +227,9 @@ fn varied<R: Room, const HEAD: usize>(
 fn copy_row<const HEAD: usize>(frame: &mut [u8], row: &[u8; HEAD], template: &[u8]) {
     let len = frame.len();
     let Some(behind) = len.checked_sub(HEAD) else {
-        return match HEAD {
-            64 => copy_short(frame, &row[..len]),
-            128 => copy_middle(frame, &row[..len]),
+        return match len {
+            ..=64 => copy_short(frame, &row[..len]),
+            65..=128 => copy_middle(frame, &row[..len]),
             _ => frame.copy_from_slice(&row[..len]),
         };
     };

@@ -14,7 +14,7 @@ mod vary;
 
 pub(crate) use compiled::Stream;
 pub(crate) use keys::{KEYS, KeyHelp};
-pub(crate) use parts::{Kind, Pacing, Payload};
+pub(crate) use parts::Pacing;
 pub(crate) use spec::{StreamError, StreamSpec};
 
 #[cfg(test)]

@@ -599,7 +599,7 @@ fn packets_get_the_same_bytes_and_stamps() {
         stream.write(burst.as_packets_mut(), &stamps, 5);
         for (number, packet) in burst.iter().enumerate() {
             let mut wanted = wanted[number].clone();
-            if stream.is_signed() {
+            if !line.contains("signature=off") {
                 let label = Label::read(packet.data()).unwrap();
                 assert_eq!(
                     (label.stamp, label.sequence),

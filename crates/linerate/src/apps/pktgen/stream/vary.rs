@@ -8,6 +8,8 @@
 use std::num::Wrapping;
 use std::ops::Shl;
 
+use linerate_core::arch::{Vectors, Work};
+
 use super::generator::{Generator, MOST, Word};
 use super::layout::Slot;
 use super::values::Values;
@@ -41,7 +43,6 @@ pub(super) struct LiveSum {
 #[derive(Debug)]
 pub(super) enum Rows {
     Short(Box<[[u8; 64]; MOST]>),
-    Middle(Box<[[u8; 128]; MOST]>),
     Long(Box<[[u8; 192]; MOST]>),
 }
 
@@ -85,7 +86,6 @@ impl Variation {
         let end = ends.chain(table.patch_at.iter().map(|at| at + 2)).max();
         let rows = match end.unwrap_or(0) {
             0..=64 => Rows::Short(rows(template)),
-            65..=128 => Rows::Middle(rows(template)),
             _ => Rows::Long(rows(template)),
         };
         let heads = Heads {
@@ -106,14 +106,25 @@ impl Variation {
 }
 
 impl Heads {
-    /// Makes the heads of the frames from number `first` on, one in each row.
-    #[inline(always)]
-    pub(super) fn make<const HEAD: usize>(&mut self, rows: &mut [[u8; HEAD]], first: u64) {
+    /// Makes the heads of the frames from number `first` on, one in each row. Out of line, since there is
+    /// much to compile.
+    #[inline(never)]
+    pub(super) fn make<const HEAD: usize>(
+        &mut self,
+        rows: &mut [[u8; HEAD]],
+        first: u64,
+        vectors: Vectors,
+    ) {
         if first != self.position {
             self.seek(first);
         }
         self.mark = first;
         self.position = first + rows.len() as u64;
+        vectors.run(Making { heads: self, rows });
+    }
+
+    #[inline(always)]
+    fn fill<const HEAD: usize>(&mut self, rows: &mut [[u8; HEAD]]) {
         match &mut self.table.order {
             None => {
                 for (sums, &base) in self.sums.iter_mut().zip(&self.table.bases) {
@@ -209,11 +220,26 @@ impl Heads {
             for field in &mut self.fields {
                 field.write(&mut rows[..count], &mut self.sums);
             }
-            for order in &mut self.table.order {
+            if let Some(order) = &mut self.table.order {
                 order.fill(&mut self.picks[..count]);
             }
             self.position += count as u64;
         }
+    }
+}
+
+/// One call of [`Heads::make`].
+struct Making<'a, const HEAD: usize> {
+    heads: &'a mut Heads,
+    rows: &'a mut [[u8; HEAD]],
+}
+
+impl<const HEAD: usize> Work for Making<'_, HEAD> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        self.heads.fill(self.rows);
     }
 }
 
@@ -347,7 +373,7 @@ impl<W: Stored> Writer<W> {
 }
 
 /// Words as they go into rows, big endian, and into sums.
-trait Stored: Word + Shl<usize, Output = Self> {
+pub(super) trait Stored: Word + Shl<usize, Output = Self> {
     /// Writes the low `bytes` of each word into its row.
     fn store<const HEAD: usize>(rows: &mut [[u8; HEAD]], at: usize, bytes: usize, words: &[Self]);
 

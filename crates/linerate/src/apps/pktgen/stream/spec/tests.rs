@@ -44,6 +44,8 @@ fn value_of(help: &crate::apps::pktgen::stream::KeyHelp, shape: u8, a: u128, b: 
     };
     let cut = |value: u128| match notation {
         Notation::V6 => value,
+        // Without the bit between identifier and priority, which is not written.
+        Notation::Tag => value & 0xefff,
         _ => value % (row.most + 1),
     };
     let (low, high) = (cut(a).min(cut(b)), cut(a).max(cut(b)));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::streams::{self, Load, Loads, OpenStream, Order, Shard, weight};
 use super::{Session, room_for};
-use crate::apps::pktgen::engine::{Pace, StreamSent};
-use crate::apps::pktgen::stream::{Stream, StreamSpec};
+use crate::apps::pktgen::engine::{Content, Pace, StreamSent};
+use crate::apps::pktgen::stream::StreamSpec;
 use crate::apps::pktgen::units::parse_speed;
 use crate::error::Error;
 
@@ -79,9 +79,13 @@ impl Session {
         port: u16,
         index: usize,
         count: usize,
-    ) -> Result<(Vec<Shard>, Vec<Stream>), Error> {
+    ) -> Result<(Vec<Shard>, Vec<Content>), Error> {
         let tx_queues = self.ports[usize::from(port)].senders.len() as u16;
-        let queues = streams::queues_of(index, count, tx_queues);
+        let mut queues = streams::queues_of(index, count, tx_queues);
+        if spec.pcap.is_some() {
+            // Its frames have one order.
+            queues.truncate(1);
+        }
         if self.next_wire.checked_add(queues.len() as u16).is_none() {
             return Err(too_many_streams());
         }
@@ -101,12 +105,12 @@ impl Session {
         Ok((shards, compiled))
     }
 
-    fn compile(&self, spec: &StreamSpec, port: u16, wire: u16) -> Result<Stream, Error> {
+    fn compile(&self, spec: &StreamSpec, port: u16, wire: u16) -> Result<Content, Error> {
         streams::compile(spec, wire, self.macs(port), self.seed, &self.limits(port))
     }
 
     /// Gives the last shards of a stream, one for each of `compiled`, disabled lanes at their senders.
-    fn install_shards(&mut self, stream: usize, compiled: Vec<Stream>) {
+    fn install_shards(&mut self, stream: usize, compiled: Vec<Content>) {
         let OpenStream { spec, shards, .. } = &mut self.streams[stream];
         let first = shards.len() - compiled.len();
         for (shard, compiled) in shards[first..].iter_mut().zip(compiled) {

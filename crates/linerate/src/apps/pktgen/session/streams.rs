@@ -8,8 +8,8 @@ use std::sync::Arc;
 use linerate_wire::ethernet::MacAddr;
 
 use crate::apps::pktgen::TemplateView;
-use crate::apps::pktgen::engine::{Lane, StreamSent};
-use crate::apps::pktgen::stream::{Pacing, Stream, StreamError, StreamSpec};
+use crate::apps::pktgen::engine::{Content, Lane, Replay, StreamSent};
+use crate::apps::pktgen::stream::{Pacing, StreamError, StreamSpec};
 use crate::apps::pktgen::units::{FCS_BYTES, L1_BYTES, Rate, line_rate_pps};
 use crate::error::Error;
 
@@ -121,7 +121,7 @@ pub(super) fn queues_of(index: usize, streams: usize, queues: u16) -> Vec<u16> {
         .collect()
 }
 
-/// Compiles a stream for a port.
+/// Compiles a stream for a port, or loads its capture.
 ///
 /// # Errors
 /// What is wrong with the stream, or that its frames are too long for the port.
@@ -131,7 +131,11 @@ pub(super) fn compile(
     macs: (MacAddr, MacAddr),
     seed: u64,
     limits: &Limits,
-) -> Result<Stream, Error> {
+) -> Result<Content, Error> {
+    if spec.pcap.is_some() {
+        let longest = limits.max_frame_bytes - FCS_BYTES;
+        return Ok(Replay::of(spec, wire, longest)?.into());
+    }
     let stream = spec.compile(wire, macs.0, macs.1, seed).map_err(usage)?;
     let longest = stream.max_len() + FCS_BYTES;
     if longest > limits.max_frame_bytes {
@@ -143,7 +147,7 @@ pub(super) fn compile(
             fix: "make them shorter, or raise the interface's MTU".into(),
         });
     }
-    Ok(stream)
+    Ok(stream.into())
 }
 
 pub(super) fn usage(error: StreamError) -> Error {
@@ -293,7 +297,7 @@ fn prefix(what: &str, error: Error) -> Error {
 }
 
 /// Makes the lane of a shard.
-pub(super) fn lane(spec: &StreamSpec, stream: Stream, seed: u64, shard: &Shard) -> Lane {
+pub(super) fn lane(spec: &StreamSpec, content: Content, seed: u64, shard: &Shard) -> Lane {
     let Order {
         is_enabled,
         pps,
@@ -309,7 +313,7 @@ pub(super) fn lane(spec: &StreamSpec, stream: Stream, seed: u64, shard: &Shard) 
         }
         (_, pps) => pps,
     };
-    let mut lane = Lane::new(stream, pps, count, shard.sent.clone())
+    let mut lane = Lane::new(content, pps, count, shard.sent.clone())
         .weight(weight)
         .enabled(is_enabled)
         .burst(burst);

@@ -235,10 +235,6 @@ impl Replay {
         Some(self.passes?.saturating_mul(self.recording.len() as u64))
     }
 
-    pub(crate) fn id(&self) -> u16 {
-        self.id
-    }
-
     /// Longest frame in memory.
     pub(crate) fn max_len(&self) -> usize {
         self.recording.longest

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <rte_bus_vdev.h>
+#include <rte_dev.h>
 #include <rte_ethdev.h>
 #include <rte_ether.h>
 #include <rte_ip.h>
@@ -98,7 +98,7 @@ int pktgen_row(const struct ask *ask, struct answer *answer)
 	struct headers all = template_headers();
 	uint16_t port;
 
-	if (pool == NULL || rte_vdev_init("net_ring0", NULL) != 0
+	if (pool == NULL || rte_eal_hotplug_add("vdev", "net_ring0", "") != 0
 	    || rte_eth_dev_get_port_by_name("net_ring0", &port) != 0
 	    || rte_eth_dev_configure(port, 1, 1, &conf) != 0
 	    || rte_eth_rx_queue_setup(port, 0, RING_SLOTS, rte_socket_id(), NULL, pool) != 0

@@ -16,11 +16,30 @@ use linerate_drivers::pcap::{ReadError, Reader};
 use super::schedule::Cues;
 use crate::apps::pktgen::TemplateView;
 use crate::apps::pktgen::signature::{Label, SIGNATURE_BYTES};
+use crate::apps::pktgen::stream::StreamSpec;
 use crate::apps::pktgen::units::FCS_BYTES;
 use crate::error::Error;
 
 /// Largest recording, in bytes of frames.
 pub(crate) const MOST_BYTES: usize = 1 << 30;
+/// Keys of a stream that mean something to a capture.
+const KEYS: &[&str] = &[
+    "name",
+    "port",
+    "rate",
+    "pacing",
+    "weight",
+    "count",
+    "burst",
+    "gap",
+    "delay",
+    "enabled",
+    "signature",
+    "seed",
+    "pcap",
+    "speed",
+    "loop",
+];
 /// An Ethernet header: what is shorter is no frame.
 const SHORTEST: usize = 14;
 
@@ -174,6 +193,28 @@ impl Replay {
         })
     }
 
+    /// What a stream with the key `pcap` asks for; frames may have `longest_bytes` in memory.
+    ///
+    /// # Errors
+    /// Those of [`Recording::load`] and [`Replay::new`], and keys that have no meaning for a capture.
+    pub(crate) fn of(spec: &StreamSpec, id: u16, longest_bytes: usize) -> Result<Self, Error> {
+        let file = spec.pcap.as_deref().unwrap_or_default();
+        if let Some((key, value)) = spec.pairs().find(|(key, _)| !KEYS.contains(key)) {
+            return Err(Error::Usage {
+                problem: format!("pcap={file} {key}={value}: a capture has its own frames"),
+                fix: format!("leave out {key}, or pcap"),
+            });
+        }
+        // With a rate of its own the stream has no use for the capture's times.
+        let speed = match (spec.speed, spec.rate) {
+            (None, Some(_)) => None,
+            (speed, _) => Some(speed.unwrap_or(1.0)),
+        };
+        let passes = Some(spec.repeat.unwrap_or(1)).filter(|&passes| passes > 0);
+        let recording = Arc::new(Recording::load(Path::new(file), MOST_BYTES, longest_bytes)?);
+        Self::new(recording, id, spec.signature == Some(true), speed, passes)
+    }
+
     /// Begins with the first frame, which has the sequence number `next`.
     pub(super) fn begin(&mut self, next: u64) {
         self.base = next;
@@ -192,10 +233,6 @@ impl Replay {
     /// Frames in all; none for ever.
     pub(super) fn count(&self) -> Option<u64> {
         Some(self.passes?.saturating_mul(self.recording.len() as u64))
-    }
-
-    pub(crate) fn id(&self) -> u16 {
-        self.id
     }
 
     /// Longest frame in memory.

@@ -119,3 +119,28 @@ fn a_recording_without_times_needs_a_rate_and_a_signature_needs_room() {
     assert_eq!(replay.mean_frame_bytes(), 44.0);
     assert_eq!(replay.view().size, "24-64");
 }
+
+#[test]
+fn the_keys_of_a_stream_say_how_a_capture_is_sent() {
+    let file = scratch("keys.pcap", &pcap(&FRAMES));
+    let of = |keys: &str| {
+        let spec: StreamSpec = format!("pcap={} {keys}", file.0.display()).parse().unwrap();
+        Replay::of(&spec, 3, 1514)
+    };
+    let asked = |keys: &str| {
+        let replay = of(keys).unwrap();
+        (replay.speed, replay.passes, replay.is_signed)
+    };
+    assert_eq!(asked(""), (Some(1.0), Some(1), false));
+    assert_eq!(
+        asked("speed=2.5 loop=7 signature=on"),
+        (Some(2.5), Some(7), true)
+    );
+    assert_eq!(asked("rate=1kpps loop=0"), (None, None, false));
+    assert_eq!(asked("rate=max"), (None, Some(1), false));
+    let error = format!("{:?}", of("size=64").unwrap_err());
+    assert!(
+        error.contains("size=64: a capture has its own frames"),
+        "{error}"
+    );
+}

@@ -15,14 +15,14 @@ use crate::apps::pktgen::units::FCS_BYTES;
 /// Where frames come from.
 pub(crate) enum Content {
     /// A template and what varies in it.
-    Stream(Stream),
+    Stream(Box<Stream>),
     /// A capture file.
     Replay(Replay),
 }
 
 impl From<Stream> for Content {
     fn from(stream: Stream) -> Self {
-        Self::Stream(stream)
+        Self::Stream(stream.into())
     }
 }
 
@@ -33,14 +33,6 @@ impl From<Replay> for Content {
 }
 
 impl Content {
-    /// The number in its frames' signatures.
-    pub(crate) fn id(&self) -> u16 {
-        match self {
-            Self::Stream(stream) => stream.id(),
-            Self::Replay(replay) => replay.id(),
-        }
-    }
-
     /// Longest frame in memory.
     pub(crate) fn max_len(&self) -> usize {
         match self {

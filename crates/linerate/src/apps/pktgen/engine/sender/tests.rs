@@ -113,9 +113,9 @@ impl Rig {
 
     /// A turn each `step` ticks until `end`.
     fn run(&mut self, from: u64, end: u64, step: u64) {
-        (from..end)
-            .step_by(step as usize)
-            .for_each(|now| drop(self.turn(now)));
+        for now in (from..end).step_by(step as usize) {
+            self.turn(now);
+        }
     }
 
     fn gate(&self, at_a_time: usize) {

@@ -61,6 +61,8 @@ static int measure(const struct ask *ask, struct answer *answer)
 		return timers_row(ask, answer);
 	if (starts(row, "meter."))
 		return meter_row(ask, answer);
+	if (starts(row, "pktgen."))
+		return pktgen_row(ask, answer);
 	fprintf(stderr, "peer: no row %s\n", row);
 	return -1;
 }
@@ -99,9 +101,9 @@ int main(int argc, char **argv)
 		rte_eal_cleanup();
 		return 1;
 	}
-	printf("{\"row\":\"%s\",\"value\":%.4f,\"unit\":\"ns\",\"pages\":\"%s\","
+	printf("{\"row\":\"%s\",\"value\":%.4f,\"unit\":\"%s\",\"pages\":\"%s\","
 	       "\"peer_name\":\"%s %s\",\"detail\":{%s}}\n",
-	       ask.row, answer.value, page_name(answer.memory),
+	       ask.row, answer.value, answer.unit == NULL ? "ns" : answer.unit, page_name(answer.memory),
 	       rte_version(), answer.what, answer.detail);
 	rte_eal_cleanup();
 	return 0;

@@ -21,7 +21,8 @@ struct ask {
 };
 
 struct answer {
-	double value;        // ns per element
+	double value;        // in the unit below
+	const char *unit;    // none for ns per element
 	const char *what;    // which of DPDK's functions gave it
 	const void *memory;  // an address inside what was measured, for its page size
 	char detail[256];    // the inside of a JSON object
@@ -41,6 +42,7 @@ int acl_row(const struct ask *ask, struct answer *answer);
 int flow_row(const struct ask *ask, struct answer *answer);
 int timers_row(const struct ask *ask, struct answer *answer);
 int meter_row(const struct ask *ask, struct answer *answer);
+int pktgen_row(const struct ask *ask, struct answer *answer);
 
 static inline double ns_per(uint64_t cycles, uint64_t elements)
 {

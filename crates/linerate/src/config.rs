@@ -17,7 +17,7 @@ pub(crate) struct Config {
 }
 
 /// `[plan]`: slots of each role, and optionally the CPU behind each slot.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PlanStanza {
     pub(crate) bg: Option<String>,

@@ -44,6 +44,11 @@ pub(crate) enum Error {
     Table(#[from] linerate_tables::TableError),
     #[error("writing the output: {0}")]
     Output(#[from] io::Error),
+    #[error("ended by a signal")]
+    Interrupted,
+    /// The command did its work; what it found is its exit code. Nothing more is to be said.
+    #[error("exit code {0}")]
+    Found(u8),
 }
 
 impl Error {
@@ -54,8 +59,19 @@ impl Error {
         last.map_or(Ok(()), Err)
     }
 
+    /// What the process ends with.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Found(code) => *code,
+            _ => 1,
+        }
+    }
+
     /// On standard error, with the fix.
     pub(crate) fn print(&self) {
+        if matches!(self, Self::Found(_)) {
+            return;
+        }
         eprintln!("error: {self}");
         if let Some(fix) = self.fix() {
             eprintln!("fix: {fix}");
@@ -85,7 +101,7 @@ impl Error {
             Self::NoSuchRow { .. } => Some("`linerate bench micro --list` shows the rows".into()),
             Self::NoInput { rows, .. } => Some(format!("rows with inputs: {}", rows.join(", "))),
             Self::Table(error) => halves(error).1,
-            Self::Output(_) => None,
+            Self::Output(_) | Self::Interrupted | Self::Found(_) => None,
         }
     }
 }

@@ -52,13 +52,13 @@ fn run(command: Command) -> Result<(), Error> {
     }
 }
 
-/// 0 when all went well, 1 on an error, 2 (from clap) on wrong usage.
+/// 0 when all went well, 1 on an error, 2 (from clap) on wrong usage; more from `bench`.
 fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             error.print();
-            ExitCode::FAILURE
+            ExitCode::from(error.exit_code())
         }
     }
 }

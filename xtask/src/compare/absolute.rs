@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::machine::Cpus;
 use super::ours::Linerate;
+use super::sample::Sample;
 use crate::error::TaskError;
 use crate::process;
 
@@ -20,19 +21,47 @@ pub(super) struct Absolute {
 #[rustfmt::skip]
 pub(super) const ABSOLUTES: &[Absolute] = &[
     Absolute { name: "mem.pool.overhead_percent",  unit: "%",      limit: 3.0,   on_request: false, measure: pool_overhead },
+    Absolute { name: "pktgen.pace.1mpps",          unit: "ns",     limit: 2000.0, on_request: false, measure: pace },
+    Absolute { name: "pktgen.clock",               unit: "ppm",    limit: 10.0,  on_request: false, measure: clock },
     Absolute { name: "build.release.cold_seconds", unit: "s",      limit: 120.0, on_request: true,  measure: cold_build },
     Absolute { name: "build.c_dependencies",       unit: "crates", limit: 0.0,   on_request: true,  measure: c_dependencies },
 ];
 
 /// What a pool costs over slots x slot size.
 fn pool_overhead(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    Ok(micro(linerate, "mem.pool.overhead", 0.1, cpus)?.value)
+}
+
+/// 99 % of the times between frames at 1 Mpps are at most so far off the schedule, in ns.
+fn pace(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    let sample = micro(linerate, "pktgen.pace.1mpps", 5.0, cpus)?;
+    let detail = |key: &str| sample.detail.get(key).and_then(serde_json::Value::as_f64);
+    eprintln!(
+        "pktgen.pace.1mpps: median {} ns, most {} ns; {} frames judged, {} left out while the CPU was stolen",
+        detail("p50_ns").unwrap_or(f64::NAN),
+        detail("max_ns").unwrap_or(f64::NAN),
+        detail("frames").unwrap_or(f64::NAN),
+        detail("left_out").unwrap_or(f64::NAN),
+    );
+    Ok(sample.value)
+}
+
+/// How far the clock's rate may be off CLOCK_MONOTONIC_RAW, in ppm, calibrated for a second.
+fn clock(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    Ok(micro(linerate, "pktgen.clock", 1.0, cpus)?.value)
+}
+
+fn micro(
+    linerate: Option<&Linerate>,
+    row: &str,
+    seconds: f64,
+    cpus: &Cpus,
+) -> Result<Sample, TaskError> {
     let linerate = linerate.ok_or_else(|| TaskError::Missing {
         what: "this row has no peer side".into(),
         fix: "leave out --peer-only".into(),
     })?;
-    Ok(linerate
-        .micro("mem.pool.overhead", 0.1, &cpus.list(false))?
-        .value)
+    linerate.micro(row, seconds, &cpus.list(false))
 }
 
 /// A release build into an empty folder, everything downloaded before.

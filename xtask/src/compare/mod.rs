@@ -224,7 +224,8 @@ impl<'a> Bench<'a> {
         undo: &mut Undo,
     ) -> Result<Bench<'a>, TaskError> {
         let cpus = Cpus::choose()?;
-        let dpdk = (!rows.is_empty())
+        let is_own = |row: &Row| matches!(row.peer, Peer::Own { .. });
+        let dpdk = (!rows.iter().all(is_own))
             .then(|| Dpdk::find(options.dpdk.as_deref()))
             .transpose()?;
         let is_micro = |row: &Row| {
@@ -242,7 +243,7 @@ impl<'a> Bench<'a> {
         let has_input = rows
             .iter()
             .any(|row| matches!(row.peer, Peer::OneCoreInput { .. }));
-        let linerate = (!options.peer_only || has_input)
+        let linerate = (!options.peer_only || has_input || rows.iter().any(is_own))
             .then(Linerate::build)
             .transpose()?;
         let pages = if rows.is_empty() {
@@ -350,6 +351,11 @@ impl<'a> Bench<'a> {
     ) -> Result<Sample, TaskError> {
         if let Peer::OneCore | Peer::OneCoreInput { .. } | Peer::TwoCores = row.peer {
             return self.micro_peer(row.name, seconds, row.peer == Peer::TwoCores, input);
+        }
+        if let (Peer::Own { row }, Some(linerate)) = (row.peer, &self.linerate) {
+            let mut sample = linerate.micro(row, seconds, &self.cpus.list(false))?;
+            sample.peer_name = format!("our own {row}");
+            return Ok(sample);
         }
         let setting = Setting {
             dpdk: self.dpdk.as_ref().expect("found in prepare"),

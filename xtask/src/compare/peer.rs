@@ -133,7 +133,7 @@ impl Dpdk {
     pub(super) fn build_micro(&self) -> Result<PathBuf, TaskError> {
         let sources = [
             "main.c", "ring.c", "pool.c", "parse.c", "rss.c", "exact.c", "lpm4.c", "lpm6.c",
-            "acl.c", "flow.c", "timers.c", "meter.c",
+            "acl.c", "flow.c", "timers.c", "meter.c", "pktgen.c",
         ];
         self.compile(&sources.map(source), "peer")
     }

@@ -38,6 +38,10 @@ pub(super) enum Peer {
     TwoCores,
     /// dpdk-testpmd over two net_null ports.
     Null { mode: &'static str },
+    /// dpdk-testpmd that generates into one net_null port, in bursts of 64.
+    TxOnly,
+    /// Another of our own rows: what one half of us does, the other half keeps up with.
+    Own { row: &'static str },
     /// dpdk-testpmd over two net_ring loops with 256 frames in each.
     Ring { mode: &'static str },
     /// dpdk-l2fwd over two net_pcap ports; the frame's size includes 4 bytes of FCS.
@@ -141,6 +145,10 @@ pub(super) const ROWS: &[Row] = &[
     forward("fwd.ring.mac.64",     1.3, Peer::Ring { mode: "mac" }),
     forward("fwd.pcap.l2fwd.64",   1.3, Peer::Pcap { frame_bytes: 64 }),
     forward("fwd.pcap.l2fwd.1518", 1.1, Peer::Pcap { frame_bytes: 1518 }),
+    forward("pktgen.tx.fixed.null", 1.5, Peer::TxOnly),
+    forward("pktgen.tx.fixed.ring", 1.5, Peer::OneCore),
+    forward("pktgen.tx.varied",     1.2, Peer::TxOnly),
+    forward("pktgen.rx.checked",    1.0, Peer::Own { row: "pktgen.tx.varied" }),
     one_core("parse.burst64",           Some(1.5)),
     one_core("parse.checksum.1500",     None),
     one_core("parse.crc32c.1500",       None),

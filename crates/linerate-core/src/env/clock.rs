@@ -50,13 +50,20 @@ pub enum ClockSource {
 
 const FRACTION_BITS: u32 = 48;
 
-/// How long each of the two calibration intervals lasts: 16 ms in all.
+/// How long each of the two calibration intervals lasts at least: 16 ms in all.
 const INTERVAL: Duration = Duration::from_millis(8);
 
 impl Clock {
     /// Calibrates the TSC (about 16 ms, asleep), or falls back.
     pub fn calibrate() -> Self {
-        match tsc_usable(&Tree::machine()).and_then(|()| calibrate_tsc()) {
+        Self::calibrate_for(2 * INTERVAL)
+    }
+
+    /// As [`Clock::calibrate`], asleep for so long: a second makes the rate's error so small that figures
+    /// may be quoted (well below 1 ppm). What is shorter than [`Clock::calibrate`] takes as long.
+    pub fn calibrate_for(time: Duration) -> Self {
+        let interval = INTERVAL.max(time / 2);
+        match tsc_usable(&Tree::machine()).and_then(|()| calibrate_tsc(interval)) {
             Ok(clock) => clock,
             Err(reason) => Self::monotonic(reason),
         }
@@ -98,6 +105,12 @@ impl Clock {
             ClockSource::Tsc { mhz, .. } => mhz * 1e6,
             ClockSource::Monotonic { .. } => 1e9,
         }
+    }
+
+    /// Whether its ticks are those of an invariant counter: the same on all CPUs, at one rate, and read
+    /// without the kernel. Times below a microsecond are worth quoting by such a clock only.
+    pub fn is_invariant(&self) -> bool {
+        self.tsc
     }
 
     /// Where the ticks come from.
@@ -205,11 +218,11 @@ fn rate(from: Sample, to: Sample) -> (f64, f64) {
     (ticks / ns, error)
 }
 
-fn calibrate_tsc() -> Result<Clock, &'static str> {
+fn calibrate_tsc(interval: Duration) -> Result<Clock, &'static str> {
     let first = sample();
-    std::thread::sleep(INTERVAL);
+    std::thread::sleep(interval);
     let middle = sample();
-    std::thread::sleep(INTERVAL);
+    std::thread::sleep(interval);
     let last = sample();
     let (ticks_per_ns, error) = rate(first, last);
     let (early, early_error) = rate(first, middle);
@@ -269,7 +282,19 @@ mod tests {
             clock.source().to_string(),
             "clock_gettime, 1 ns (forced by a test)"
         );
-        assert_eq!(clock.hz(), 1e9);
+        assert_eq!((clock.hz(), clock.is_invariant()), (1e9, false));
+    }
+
+    #[test]
+    fn a_longer_calibration_has_a_smaller_error() {
+        let error = |clock: Clock| match clock.source() {
+            ClockSource::Tsc { error_ppm, .. } => Some(error_ppm),
+            ClockSource::Monotonic { .. } => None,
+        };
+        let short = error(Clock::calibrate_for(Duration::ZERO));
+        let long = error(Clock::calibrate_for(Duration::from_millis(400)));
+        // Ten times as long would leave a tenth; interrupts between the readings cost some of that.
+        assert!(short.zip(long).is_none_or(|(short, long)| long < short));
     }
 
     #[test]

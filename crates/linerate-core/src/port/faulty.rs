@@ -1,8 +1,8 @@
 //! A port with a bad wire: loses, repeats, swaps, damages and delays packets, by a seed.
 
 use super::{
-    DropReason, Link, Port, PortConfig, PortError, PortInfo, PortStats, QueueStats, Queues,
-    RxQueue, SleepOn, TxQueue,
+    Counter, DropReason, Link, Port, PortConfig, PortError, PortInfo, PortStats, QueueStats,
+    Queues, RxQueue, SleepOn, TxQueue,
 };
 use crate::packet::{Burst, Packet, PoolCache, Pools};
 use std::collections::VecDeque;
@@ -128,12 +128,39 @@ impl fmt::Display for Faults {
     }
 }
 
+/// What befell the packets of one queue, written by the lcore that polls it.
+#[derive(Debug, Default)]
+struct FaultCounts {
+    lost: Counter,
+    doubled: Counter,
+    /// Came behind a later packet; not those whose double went before.
+    reordered: Counter,
+    flipped: Counter,
+}
+
+impl FaultCounts {
+    /// Sums over queues by kind, those that happened.
+    fn sum(all: &[Arc<Self>]) -> Vec<(&'static str, u64)> {
+        let rows: [(&'static str, fn(&Self) -> &Counter); 4] = [
+            ("loss", |counts| &counts.lost),
+            ("dup", |counts| &counts.doubled),
+            ("reorder", |counts| &counts.reordered),
+            ("flip", |counts| &counts.flipped),
+        ];
+        let sum = |read: fn(&Self) -> &Counter| all.iter().map(|counts| read(counts).read()).sum();
+        let rows = rows.into_iter().map(|(name, read)| (name, sum(read)));
+        rows.filter(|&(_, count): &(_, u64)| count > 0).collect()
+    }
+}
+
 /// Wraps any port. Packets that are still delayed when a queue goes count as lost.
 pub struct Faulty {
     port: Box<dyn Port>,
     faults: Faults,
     rx: Vec<Arc<QueueStats>>,
     tx: Vec<Arc<QueueStats>>,
+    /// Of each queue at each start.
+    counts: Vec<Arc<FaultCounts>>,
 }
 
 impl Faulty {
@@ -144,7 +171,15 @@ impl Faulty {
             faults,
             rx: Vec::new(),
             tx: Vec::new(),
+            counts: Vec::new(),
         }
+    }
+
+    /// Counters for one more queue.
+    fn count(&mut self) -> Arc<FaultCounts> {
+        let counts = Arc::<FaultCounts>::default();
+        self.counts.push(counts.clone());
+        counts
     }
 }
 
@@ -163,11 +198,13 @@ impl Port for Faulty {
                 queues.rx.push(queue);
                 continue;
             }
+            let counts = self.count();
             let line = Line::new(
                 &self.faults,
                 2 * index as u64,
                 pools,
                 stats(&mut self.rx, index),
+                counts,
             );
             queues.rx.push(Box::new(FaultyRx {
                 queue,
@@ -180,11 +217,13 @@ impl Port for Faulty {
                 queues.tx.push(queue);
                 continue;
             }
+            let counts = self.count();
             let line = Line::new(
                 &self.faults,
                 2 * index as u64 + 1,
                 pools,
                 stats(&mut self.tx, index),
+                counts,
             );
             queues.tx.push(Box::new(FaultyTx {
                 queue,
@@ -204,6 +243,7 @@ impl Port for Faulty {
         let (mut stats, ours) = (self.port.stats(), PortStats::sum(&self.rx, &self.tx));
         stats.rx_drops.extend(ours.rx_drops);
         stats.tx_drops.extend(ours.tx_drops);
+        stats.faults.extend(FaultCounts::sum(&self.counts));
         stats
     }
 
@@ -225,14 +265,21 @@ struct Line {
     random: Random,
     /// In the order in which they come out, with the time from which they may.
     packets: VecDeque<(Option<Instant>, Packet)>,
-    /// Waits for the next packet, to come out behind it.
-    swapped: Option<(Option<Instant>, Packet)>,
+    /// Waits for the next packet, to come out behind it; and whether a double of it went before.
+    swapped: Option<(Option<Instant>, Packet, bool)>,
     pools: Pools,
     stats: Arc<QueueStats>,
+    counts: Arc<FaultCounts>,
 }
 
 impl Line {
-    fn new(faults: &Faults, stream: u64, pools: &Pools, stats: Arc<QueueStats>) -> Self {
+    fn new(
+        faults: &Faults,
+        stream: u64,
+        pools: &Pools,
+        stats: Arc<QueueStats>,
+        counts: Arc<FaultCounts>,
+    ) -> Self {
         let random = Random(faults.seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         Self {
             faults: *faults,
@@ -241,6 +288,7 @@ impl Line {
             swapped: None,
             pools: pools.clone(),
             stats,
+            counts,
         }
     }
 
@@ -267,6 +315,7 @@ impl Line {
         let bit = self.random.next();
         if lost {
             self.stats.dropped(DropReason::Injected, 1);
+            self.counts.lost.add(1);
             cache.free_one(packet);
             return;
         }
@@ -274,17 +323,22 @@ impl Line {
         if flipped && bits > 0 {
             let bit = bit % bits;
             packet.data_mut()[bit as usize / 8] ^= 1 << (bit % 8);
+            self.counts.flipped.add(1);
         }
         let second = if doubled {
             self.copy(&packet, cache)
         } else {
             None
         };
+        self.counts.doubled.add(u64::from(second.is_some()));
         if swapped && self.swapped.is_none() {
-            self.swapped = Some((now, packet));
+            self.swapped = Some((now, packet, second.is_some()));
         } else {
             self.packets.push_back((now, packet));
-            self.packets.extend(self.swapped.take());
+            if let Some((entered, packet, doubled)) = self.swapped.take() {
+                self.counts.reordered.add(u64::from(!doubled));
+                self.packets.push_back((entered, packet));
+            }
         }
         self.packets.extend(second.map(|second| (now, second)));
     }
@@ -303,7 +357,9 @@ impl Line {
     /// Lets out what is due. `quiet`: nothing came in, so nothing is worth waiting for to swap with.
     fn leave(&mut self, burst: &mut Burst, now: Option<Instant>, quiet: bool) {
         if quiet {
-            self.packets.extend(self.swapped.take());
+            let waiting = self.swapped.take();
+            self.packets
+                .extend(waiting.map(|(entered, packet, _)| (entered, packet)));
         }
         while self.packets.len() > self.faults.delay_pkts && burst.room() > 0 {
             let entered = self.packets.front().and_then(|(entered, _)| *entered);

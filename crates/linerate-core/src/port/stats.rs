@@ -143,6 +143,8 @@ pub struct PortStats {
     pub rx_drops: Vec<(&'static str, u64)>,
     /// Drops on transmit by reason, those that happened.
     pub tx_drops: Vec<(&'static str, u64)>,
+    /// What the `faulty` middleware did to packets, by kind, those that happened; losses are among the drops too.
+    pub faults: Vec<(&'static str, u64)>,
 }
 
 impl PortStats {
@@ -169,6 +171,7 @@ impl PortStats {
             segmented: total(tx, |queue| &queue.segmented),
             rx_drops: drops(rx),
             tx_drops: drops(tx),
+            faults: Vec::new(),
         }
     }
 

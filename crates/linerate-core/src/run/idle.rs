@@ -81,30 +81,34 @@ impl Ladder {
         self.idle.sleep && self.empty_rounds > self.idle.polls.saturating_add(self.idle.pauses)
     }
 
-    /// Sleeps until a descriptor is readable, a doorbell rings, or the nap is over. The doorbells
-    /// are prepared, and work was looked for since.
+    /// As [`nap_on`], by the ladder's bounds.
     pub(super) fn sleep(&self, doorbell: &Doorbell, sources: &[SleepOn]) {
-        let mut fds = vec![PollFd::from_borrowed_fd(doorbell.fd(), PollFlags::IN)];
-        let mut nap = self.idle.nap;
-        for source in sources {
-            match source {
-                SleepOn::Nothing => nap = self.idle.blind_nap,
-                SleepOn::Fd(fd) => {
-                    // SAFETY: the queue owns the descriptor, and its worker keeps it meanwhile.
-                    let fd = unsafe { BorrowedFd::borrow_raw(*fd) };
-                    fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
-                }
-                SleepOn::Doorbell(bell) => {
-                    fds.push(PollFd::from_borrowed_fd(bell.fd(), PollFlags::IN))
-                }
-                SleepOn::Unneeded | SleepOn::Ended => {}
-            }
-        }
-        let timeout = Timespec {
-            tv_sec: nap.as_secs() as i64,
-            tv_nsec: i64::from(nap.subsec_nanos()),
-        };
-        // An interrupted or failed sleep is a short one; the next round looks for packets anyway.
-        let _ = poll(&mut fds, Some(&timeout));
+        nap_on(doorbell, sources, self.idle.nap, self.idle.blind_nap);
     }
+}
+
+/// Sleeps until a descriptor is readable, a doorbell rings, or the nap is over: after `blind` where
+/// a source can only be polled, else after `nap`. The doorbells are prepared, and work was looked for
+/// since. A descriptor that its queue has closed meanwhile ends the nap at once.
+pub fn nap_on(doorbell: &Doorbell, sources: &[SleepOn], mut nap: Duration, blind: Duration) {
+    let mut fds = vec![PollFd::from_borrowed_fd(doorbell.fd(), PollFlags::IN)];
+    for source in sources {
+        match source {
+            SleepOn::Nothing => nap = nap.min(blind),
+            SleepOn::Fd(fd) => {
+                // SAFETY: the queue owns the descriptor, and its worker keeps it meanwhile; poll(2)
+                // on a number that is no descriptor any more answers POLLNVAL.
+                let fd = unsafe { BorrowedFd::borrow_raw(*fd) };
+                fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            }
+            SleepOn::Doorbell(bell) => fds.push(PollFd::from_borrowed_fd(bell.fd(), PollFlags::IN)),
+            SleepOn::Unneeded | SleepOn::Ended => {}
+        }
+    }
+    let timeout = Timespec {
+        tv_sec: nap.as_secs() as i64,
+        tv_nsec: i64::from(nap.subsec_nanos()),
+    };
+    // An interrupted or failed sleep is a short one; the next round looks for packets anyway.
+    let _ = poll(&mut fds, Some(&timeout));
 }

@@ -15,6 +15,6 @@ mod worker;
 
 pub use egress::{DropCount, DropId, Egress, Way};
 pub use histogram::{Histogram, HistogramSnapshot, bucket_count, bucket_of, bucket_upper};
-pub use idle::Idle;
+pub use idle::{Idle, nap_on};
 pub use stage::{Branch, Exits, Named, Point, Stage, StageExt, Tap, Then, named};
 pub use worker::{Inlet, Source, Worker, WorkerGone, WorkerHandle, WorkerStats, move_inlet};

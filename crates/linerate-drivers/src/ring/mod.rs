@@ -2,7 +2,7 @@
 //!
 //! # Synopsis
 //! ```text
-//! ring:NAME[,size=N][,queues=N][,loop=on]
+//! ring:NAME[,size=N][,back=N][,queues=N][,loop=on]
 //! ```
 //!
 //! # Description
@@ -18,7 +18,8 @@
 //! # Options
 //! ```text
 //! size    packets that each queue holds, rounded up to a power of two; default 1024
-//! queues  queues each way; default 1. The second end may leave both out, or repeat them.
+//! back    the same for the queues of the end that is opened second; default size
+//! queues  queues each way; default 1. The second end may leave all out, or repeat them.
 //! loop    on: one port whose transmit queues feed its own receive queues
 //! ```
 //!
@@ -49,6 +50,11 @@ pub const KIND: Kind = Kind {
             key: "size",
             value: "N",
             help: "packets that a queue holds, a power of two; default 1024",
+        },
+        OptionHelp {
+            key: "back",
+            value: "N",
+            help: "packets that a queue of the end opened second holds; default size",
         },
         OptionHelp {
             key: "queues",

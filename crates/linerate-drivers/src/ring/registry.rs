@@ -14,6 +14,8 @@ pub(crate) struct Registry(HashMap<String, Wire>);
 
 struct Wire {
     size: usize,
+    /// Of the second end's queues.
+    back: usize,
     queues: u16,
     is_loop: bool,
     lanes: [Vec<Arc<Lane>>; 2],
@@ -28,12 +30,12 @@ impl Registry {
         self.0
             .retain(|_, wire| wire.taken.iter().any(|end| end.strong_count() > 0));
         let first = !self.0.contains_key(name);
-        let default = self
-            .0
-            .get(name)
-            .map_or((1024, 1), |wire| (wire.size, wire.queues));
+        let default = self.0.get(name).map_or((1024, None, 1), |wire| {
+            (wire.size, Some(wire.back), wire.queues)
+        });
         let size = spec.number("size", default.0, 1..=MAX_CAPACITY)?;
-        let queues = spec.number("queues", default.1, 1..=u16::MAX)?;
+        let back = spec.number("back", default.1.unwrap_or(size), 1..=MAX_CAPACITY)?;
+        let queues = spec.number("queues", default.2, 1..=u16::MAX)?;
         if first && is_loop {
             let port = looped(name, queues, size);
             let taken = [Arc::downgrade(&port._taken), Arc::downgrade(&port._taken)];
@@ -41,6 +43,7 @@ impl Registry {
                 name.into(),
                 Wire {
                     size,
+                    back,
                     queues,
                     is_loop,
                     lanes: [vec![], vec![]],
@@ -50,21 +53,28 @@ impl Registry {
             return Ok(port);
         }
         let wire = self.0.entry(name.into()).or_insert_with(|| {
-            let lanes = [lanes(queues, size, true), lanes(queues, size, true)];
+            let lanes = [lanes(queues, size, true), lanes(queues, back, true)];
             Wire {
                 size,
+                back,
                 queues,
                 is_loop,
                 lanes,
                 taken: [Weak::new(), Weak::new()],
             }
         });
-        if (wire.size, wire.queues, wire.is_loop) != (size, queues, is_loop) {
+        let same = (wire.size, wire.back, wire.queues, wire.is_loop);
+        if same != (size, back, queues, is_loop) {
             let agree = format!(
-                "as at the other end: size={}, queues={}",
-                wire.size, wire.queues
+                "as at the other end: size={}, back={}, queues={}",
+                wire.size, wire.back, wire.queues
             );
-            return Err(spec.bad(if wire.size != size { "size" } else { "queues" }, agree));
+            let key = match (wire.size == size, wire.back == back) {
+                (false, _) => "size",
+                (true, false) => "back",
+                (true, true) => "queues",
+            };
+            return Err(spec.bad(key, agree));
         }
         let Some(end) = wire.taken.iter().position(|end| end.strong_count() == 0) else {
             let both = if is_loop {

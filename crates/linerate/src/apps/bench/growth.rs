@@ -157,7 +157,8 @@ fn page(machine: &str, lines: &[Line]) -> String {
             tables
                 .map(|(colour, table)| Curve {
                     name: table[0].table,
-                    colour: colour % 6,
+                    colour: colour % 8,
+                    dashed: false,
                     points: points(table),
                 })
                 .collect()
@@ -213,8 +214,8 @@ mod tests {
         ];
         let page = page("a machine", &lines);
         assert_eq!(page.matches("<h2>").count(), 2);
-        assert_eq!(page.matches("<polyline").count(), 6);
-        assert_eq!(page.matches("<circle").count(), 8);
+        assert_eq!(page.matches("<polyline").count(), 2 * 6);
+        assert_eq!(page.matches("<circle").count(), 2 * 8);
         assert_eq!(page.matches("<tr><td>").count(), 4);
         assert!(!page.contains("NaN") && !page.contains("inf"));
     }

@@ -1,6 +1,7 @@
 //! `linerate bench`: measurements, one row at a time.
 //!
-//! `micro` times the kit's own parts. Each row prints its figure, the pages under it and what else
+//! `rfc2544`, `ndr` and their parts measure a device ([`suite`], by the searches of [`method`], on what
+//! [`device`] sets up); `diff` compares two of their reports. `micro` times the kit's own parts. Each row prints its figure, the pages under it and what else
 //! explains it; `cargo xtask compare` runs the same rows in turns with DPDK's. `input` writes what a
 //! row works on, so that DPDK works on the same; `growth` shows how tables grow; `rss` is
 //! [`apps::rss`](crate::apps::rss)'s.
@@ -8,6 +9,7 @@
 mod acl;
 mod balance;
 mod device;
+mod diff;
 mod exact;
 mod flow;
 mod forward;
@@ -16,14 +18,16 @@ mod lpm;
 mod lpm4;
 mod lpm6;
 mod meter;
-mod method;
+pub(crate) mod method;
 mod parse;
+mod pktgen;
 mod pktgen_rx;
 mod pool;
 mod probe;
 mod random;
 mod ring;
 mod rss;
+mod suite;
 mod timers;
 
 use std::path::Path;
@@ -45,12 +49,29 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum What {
+    /// All of RFC 2544: throughput, latency, loss, bursts (by RFC 9004) and recovery
+    Rfc2544(suite::Options),
+    /// The rates without loss and with a little of it (NDR, PDR), then latency at parts of that
+    Ndr(suite::Options),
+    /// The highest rate without a lost frame, by frame size (RFC 2544 26.1)
+    Throughput(suite::Options),
+    /// Latency at the throughput, and below (26.2)
+    Latency(suite::Options),
+    /// Loss against load (26.3)
+    Loss(suite::Options),
+    /// The longest bursts without loss (RFC 9004)
+    #[command(name = "back2back")]
+    BackToBack(suite::Options),
+    /// A long time at one rate
+    Soak(suite::Options),
     /// Time rings, pools and forwarding, one row at a time
     Micro(MicroArgs),
     /// Write what a row works on (routes and addresses, rules and packets) for another program
     Input(InputArgs),
     /// Show how tables grow with what they hold: time and memory, by powers of ten
     Growth(growth::Args),
+    /// Compare two reports: better, worse or noise, row by row
+    Diff(diff::Args),
     /// Show which queue a NIC gives each flow, list the ports that land on a queue, or check a port
     Rss(crate::apps::rss::Args),
 }
@@ -183,6 +204,7 @@ fn rows() -> impl Iterator<Item = &'static Row> {
         timers::ROWS,
         meter::ROWS,
         balance::ROWS,
+        pktgen::ROWS,
         pktgen_rx::ROWS,
     ];
     rooms.into_iter().flatten()
@@ -196,9 +218,17 @@ fn inputs() -> impl Iterator<Item = &'static Input> {
 
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     match &args.what {
+        What::Rfc2544(options) => suite::run(method::Kind::Rfc2544, options),
+        What::Ndr(options) => suite::run(method::Kind::Ndr, options),
+        What::Throughput(options) => suite::run(method::Kind::Throughput, options),
+        What::Latency(options) => suite::run(method::Kind::Latency, options),
+        What::Loss(options) => suite::run(method::Kind::Loss, options),
+        What::BackToBack(options) => suite::run(method::Kind::BackToBack, options),
+        What::Soak(options) => suite::run(method::Kind::Soak, options),
         What::Micro(args) => micro(args),
         What::Input(args) => input(args),
         What::Growth(args) => growth::run(args),
+        What::Diff(args) => diff::run(args),
         What::Rss(args) => crate::apps::rss::run(args),
     }
 }

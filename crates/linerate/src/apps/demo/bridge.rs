@@ -20,8 +20,8 @@ use serde::Serialize;
 
 use super::cpus::{CpuSplit, CpuTimes};
 use super::frame::{Label, Mould};
-use super::netns;
 use crate::apps::l2fwd::stage::{L2fwd, Route};
+use crate::apps::netns::{self, Space};
 use crate::apps::runtime::{Options, Rig};
 use crate::error::Error;
 
@@ -98,7 +98,7 @@ pub(super) fn compare(
     stop: &Arc<AtomicBool>,
     say: &dyn Fn(String),
 ) -> Result<Comparison, Error> {
-    netns::enter()?;
+    Space::new()?.enter()?;
     let before = CpuTimes::read()?;
     std::thread::sleep(COUNTED);
     let others = CpuTimes::read()?.since(&before);
@@ -144,12 +144,8 @@ pub(super) fn compare(
     Ok(Comparison { scenarios, others })
 }
 
-/// Four veth pairs, and a bridge for each two of them; IPv6 keeps quiet.
+/// Four veth pairs, and a bridge for each two of them.
 fn make_pairs() -> Result<(), Error> {
-    for key in ["default", "all"] {
-        // Where the kernel has no IPv6, it is quiet already.
-        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{key}/disable_ipv6"), "1");
-    }
     let mut lines = String::new();
     for pair in 0..4 {
         lines += &format!(
@@ -245,6 +241,7 @@ impl Bench {
             burst: Burst::CAPACITY,
             pool_slots: None,
             sleep: true,
+            spin: false,
         };
         rig.start(&outs, &[&lcore], &options, |egress: &mut Egress| {
             L2fwd::<true>::new(&routes, egress)

@@ -9,7 +9,6 @@ mod bridge;
 mod cpus;
 mod frame;
 mod line;
-mod netns;
 mod page;
 mod text;
 

@@ -246,6 +246,7 @@ impl Settings {
                 burst: args.burst.or(stanza.burst).unwrap_or(64).into(),
                 pool_slots: args.pool_slots.or(stanza.pool_slots),
                 sleep: !args.no_sleep && stanza.sleep.unwrap_or(true),
+                spin: false,
             },
             json: args.json,
         })

@@ -6,11 +6,11 @@
 
 mod control;
 pub(crate) mod engine;
-mod session;
-mod signature;
+pub(crate) mod session;
+pub(crate) mod signature;
 mod snapshot;
-mod stream;
-mod units;
+pub(crate) mod stream;
+pub(crate) mod units;
 
-pub(crate) use control::{Args, run};
+pub(crate) use control::*;
 pub(crate) use snapshot::*;

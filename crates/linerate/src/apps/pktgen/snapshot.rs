@@ -3,6 +3,7 @@
 //!
 //! Rates are counts between two snapshots, divided by the measured time between them.
 
+use linerate_core::env::Clock;
 use serde::{Deserialize, Serialize};
 
 /// Version of the JSON form; grows when a member changes its meaning or goes.
@@ -19,6 +20,16 @@ pub(crate) const SIZE_CLASSES: [&str; 7] = [
     "1024-1518",
     "jumbo",
 ];
+
+/// What a session says of its clock: where its ticks come from, how well they are known, and that
+/// latencies are not to be trusted where they are not those of an invariant counter.
+pub(crate) fn clock_text(clock: &Clock) -> String {
+    let source = clock.source();
+    match clock.is_invariant() {
+        true => source.to_string(),
+        false => format!("{source}; latencies by this clock are not to be trusted"),
+    }
+}
 
 /// A session at one moment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -43,6 +54,11 @@ pub(crate) struct Snapshot {
     pub(crate) ports: Vec<PortView>,
     pub(crate) streams: Vec<StreamView>,
     pub(crate) lcores: Vec<LcoreView>,
+    /// Whether any port has something left to send.
+    pub(crate) sending: bool,
+    /// Why the counts say nothing of the device under test (a port vanished, an lcore died); empty where
+    /// they do.
+    pub(crate) invalid: Vec<String>,
     /// The newest lines of the log, oldest first.
     pub(crate) log: Vec<LogLine>,
 }
@@ -102,6 +118,8 @@ pub(crate) struct PortView {
     /// Drops and errors on receive and transmit by reason, those that happened.
     pub(crate) rx_drops: Vec<(String, u64)>,
     pub(crate) tx_drops: Vec<(String, u64)>,
+    /// What a `faulty` port did to frames, by kind, on receive and transmit together.
+    pub(crate) faults: Vec<(String, u64)>,
     /// The rate as it was asked for, and in frames a second (0 for as many as go).
     pub(crate) rate: String,
     pub(crate) asked_pps: f64,
@@ -249,6 +267,8 @@ pub(crate) struct LcoreView {
     pub(crate) work: String,
     /// Share of the time that went into packets: 0 to 1.
     pub(crate) busy_share: f64,
+    /// Share of the time asleep, with nothing to send and nothing coming in: 0 to 1.
+    pub(crate) asleep_share: f64,
     /// Times that the CPU was taken away from it for longer than 20 us, the longest, and their sum.
     pub(crate) gaps: u64,
     pub(crate) longest_gap_ns: u64,

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::ModelReport;
 use super::flows::{self, Seen};
-use crate::apps::runtime::{Interrupts, Options, Rig};
+use crate::apps::runtime::{Interrupts, Rig};
 use crate::error::Error;
 use crate::report::{self, Cell, Column, Table, Tone};
 
@@ -86,12 +86,7 @@ pub(super) fn run(model: &Model, args: &CheckArgs, json: bool) -> Result<(), Err
     let rx_queues = model.reta().queue_count() as u16;
     let interrupts = Interrupts::catch()?;
     let mut rig = Rig::open(&[(None, spec)], Clock::calibrate())?;
-    let pools = rig.pools(&Options {
-        queues: rx_queues,
-        burst: 32,
-        pool_slots: None,
-        sleep: true,
-    })?;
+    let pools = rig.pools(rx_queues.into(), None)?;
     let mut cache = PoolCache::new(pools.as_slice());
     let open = &mut rig.ports[0];
     if open.info.max_rx_queues < rx_queues {

@@ -84,6 +84,8 @@ pub(crate) struct Options {
     pub(crate) pool_slots: Option<u32>,
     /// Whether idle lcores sleep.
     pub(crate) sleep: bool,
+    /// Whether idle lcores never give their CPU away: for CPUs that are theirs alone.
+    pub(crate) spin: bool,
 }
 
 /// Opened ports, and the drivers that know the rings among them.
@@ -95,7 +97,15 @@ pub(crate) struct Rig {
 impl Rig {
     /// Opens ports given as name and specification. The first that fails closes the others.
     pub(crate) fn open(specs: &[(Option<String>, String)], clock: Clock) -> Result<Self, Error> {
-        let mut drivers = Drivers::new();
+        Self::open_among(&mut Drivers::new(), specs, clock)
+    }
+
+    /// As [`Rig::open`], with `drivers` that know the other ends of its rings.
+    pub(crate) fn open_among(
+        drivers: &mut Drivers,
+        specs: &[(Option<String>, String)],
+        clock: Clock,
+    ) -> Result<Self, Error> {
         let mut ports = Vec::with_capacity(specs.len());
         for (name, spec) in specs {
             let port = drivers.open(spec)?;
@@ -125,17 +135,32 @@ impl Rig {
             })
             .collect();
         let shares = wiring::spread(&shapes, lcores.len());
-        let pools = self.pools(options)?;
-        let mut queues = self.start_ports(&shares, &pools, options)?;
+        let count = self.ports.len() as u32 * u32::from(options.queues);
+        let pools = self.pools(count, options.pool_slots)?;
+        let configs: Vec<PortConfig> = (0..self.ports.len() as u16)
+            .map(|index| PortConfig {
+                index,
+                rx_queues: options.queues,
+                tx_queues: wiring::tx_queues(&shares, index).max(1),
+            })
+            .collect();
+        let mut queues = self.start_ports(&configs, &pools)?;
         let mut workers = Vec::with_capacity(shares.len());
         for lcore in lcores.iter().take(shares.len()) {
             let mut egress = Egress::new(PoolCache::new(pools.as_slice()));
             let stage = stage(&mut egress);
             let (mut worker, handle) = Worker::new(&lcore.name, stage, egress, self.clock)?;
             worker.set_burst(options.burst);
-            worker.set_idle(Idle {
+            let idle = Idle {
                 sleep: options.sleep,
                 ..Idle::default()
+            };
+            worker.set_idle(match options.spin {
+                true => Idle {
+                    polls: u32::MAX,
+                    ..idle
+                },
+                false => idle,
             });
             workers.push((worker, handle));
         }
@@ -159,10 +184,10 @@ impl Rig {
     }
 
     /// The pools that these ports want: one that they receive into, and one of 64 KiB slots
-    /// where the kernel hands over frames that it has not cut yet.
-    pub(crate) fn pools(&self, options: &Options) -> Result<Pools, Error> {
-        let count = self.ports.len() as u32;
-        let chosen = (1 + count * u32::from(options.queues)).saturating_mul(SLOTS_PER_QUEUE);
+    /// where the kernel hands over frames that it has not cut yet. `queues`: how many hold packets,
+    /// `slots` overrules what is chosen by that.
+    pub(crate) fn pools(&self, queues: u32, slots: Option<u32>) -> Result<Pools, Error> {
+        let chosen = (1 + queues).saturating_mul(SLOTS_PER_QUEUE);
         let aligned = self.ports.iter().any(|port| port.info.aligned_pool);
         let numa_node = self.ports.iter().find_map(|port| port.info.numa_node);
         let main = PoolConfig {
@@ -172,7 +197,7 @@ impl Rig {
                 Layout::Staggered
             },
             numa_node,
-            ..PoolConfig::new("packets", options.pool_slots.unwrap_or(chosen))
+            ..PoolConfig::new("packets", slots.unwrap_or(chosen))
         };
         let mut pools = vec![Pool::new(&main)?];
         let oversized = |port: &&OpenPort| matches!(port.info.kind, "af_packet" | "tap" | "pcap");
@@ -187,21 +212,15 @@ impl Rig {
         Ok(Pools::new(pools))
     }
 
-    /// Starts all ports or none.
-    fn start_ports(
+    /// Starts all ports, each by its own of `configs`, or none.
+    pub(crate) fn start_ports(
         &mut self,
-        shares: &[Share],
+        configs: &[PortConfig],
         pools: &Pools,
-        options: &Options,
     ) -> Result<Vec<Queues>, Error> {
         let mut started = Vec::with_capacity(self.ports.len());
-        for (index, open) in (0..).zip(&mut self.ports) {
-            let config = PortConfig {
-                index,
-                rx_queues: options.queues,
-                tx_queues: wiring::tx_queues(shares, index).max(1),
-            };
-            match open.port.start(&config, pools) {
+        for (config, open) in configs.iter().zip(&mut self.ports) {
+            match open.port.start(config, pools) {
                 Ok(queues) => started.push(queues),
                 Err(error) => {
                     drop(started);
@@ -215,7 +234,7 @@ impl Rig {
     }
 
     /// Stops all ports; returns what went wrong.
-    fn stop_ports(&mut self) -> Vec<Error> {
+    pub(crate) fn stop_ports(&mut self) -> Vec<Error> {
         let stop = |open: &mut OpenPort| open.port.stop().err().map(Error::from);
         self.ports.iter_mut().filter_map(stop).collect()
     }

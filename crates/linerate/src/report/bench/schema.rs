@@ -19,6 +19,8 @@ pub(crate) struct Report {
     pub(crate) seconds: f64,
     /// Whether it was ended before its time.
     pub(crate) interrupted: bool,
+    /// What ended it, where that was neither the end nor the user: a port vanished.
+    pub(crate) failure: Option<String>,
     pub(crate) verdict: Verdict,
     pub(crate) compliance: Compliance,
     /// The machine, as every report says it.
@@ -32,6 +34,8 @@ pub(crate) struct Report {
     pub(crate) seed: u64,
     /// Generator to generator, without the device, per frame size.
     pub(crate) self_test: Vec<SelfTest>,
+    /// What an NDR/PDR search looked for, in full.
+    pub(crate) goals: Vec<SearchGoal>,
     pub(crate) throughput: Vec<Throughput>,
     pub(crate) latency: Vec<LatencyRow>,
     pub(crate) loss: Vec<LossPoint>,
@@ -50,6 +54,29 @@ pub(crate) struct Verdict {
     pub(crate) word: VerdictWord,
     /// Why, one sentence each.
     pub(crate) reasons: Vec<String>,
+}
+
+impl VerdictWord {
+    pub(crate) fn exit_code(self) -> u8 {
+        match self {
+            Self::Valid => 0,
+            Self::SharedMachine => 4,
+            Self::Noisy => 5,
+            Self::GeneratorLimited => 6,
+            Self::Failed => 7,
+        }
+    }
+
+    /// As it is in the JSON form.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Valid => "valid",
+            Self::SharedMachine => "shared-machine",
+            Self::Noisy => "noisy",
+            Self::GeneratorLimited => "generator-limited",
+            Self::Failed => "failed",
+        }
+    }
 }
 
 /// The verdict decides the exit code.
@@ -114,6 +141,17 @@ pub(crate) struct SelfTest {
     pub(crate) latency: Latency,
 }
 
+/// A search goal of MLRsearch (RFC 9971).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SearchGoal {
+    pub(crate) name: String,
+    pub(crate) trial_seconds: f64,
+    pub(crate) sum_seconds: f64,
+    pub(crate) loss_ratio: f64,
+    pub(crate) exceed_ratio: f64,
+    pub(crate) width: f64,
+}
+
 /// The result for one frame size.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Throughput {
@@ -129,7 +167,10 @@ pub(crate) struct Throughput {
     /// Frames a second, all directions: the result, and the bounds that the search ended with.
     pub(crate) pps: f64,
     pub(crate) lower_pps: f64,
-    pub(crate) upper_pps: f64,
+    /// None where even the most that could be offered went through.
+    pub(crate) upper_pps: Option<f64>,
+    /// MLRsearch: whether both bounds are as close as the goal wants them (RFC 9971: regular).
+    pub(crate) regular: bool,
     /// MLRsearch: forwarding rate of the trials at the lower bound.
     pub(crate) conditional_pps: f64,
     pub(crate) l2_bps: f64,
@@ -177,6 +218,11 @@ pub(crate) struct LatencyRow {
     pub(crate) latency: Latency,
     /// p99.9 less min.
     pub(crate) pdv_ns: f64,
+    /// Of each repeat: the median, and the 99.9th percentile (RFC 8219 7.2: typical and worst).
+    pub(crate) typical_ns: Vec<f64>,
+    pub(crate) worst_ns: Vec<f64>,
+    /// All repeats together.
+    pub(crate) trial: Trial,
 }
 
 /// One point of the loss curve.
@@ -211,8 +257,12 @@ pub(crate) struct Recovery {
     pub(crate) frame_bytes: usize,
     pub(crate) overload_pps: f64,
     pub(crate) then_pps: f64,
-    /// From the drop of the load to the last lost frame.
+    /// From the drop of the load to the last lost frame, and how finely that was seen.
     pub(crate) recovery_ns: f64,
+    pub(crate) resolution_ns: f64,
+    /// While overloaded, and after.
+    pub(crate) over: Trial,
+    pub(crate) then: Trial,
 }
 
 /// A long run at one rate.

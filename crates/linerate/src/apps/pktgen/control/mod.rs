@@ -1,5 +1,33 @@
 //! The command table, the JSON interface over a socket, command files, and the command line.
+//!
+//! Start with [`protocol`], what lines say, and [`table`], the commands. The session lives on a thread of
+//! its own ([`desk`]), which [`server`] and [`connection`] let clients ask; [`headless`] is a run from
+//! beginning to end. [`Client`] is the other side of the interface: the screen and scripts are clients.
 
 mod args;
+mod client;
+mod commands;
+mod complete;
+mod connection;
+mod desk;
+mod dump;
+mod headless;
+mod history;
+mod listen;
+mod methods;
+mod names;
+mod pktgen;
+mod protocol;
+mod remote;
+mod runfile;
+mod server;
+mod summary;
+mod table;
+mod wire;
 
 pub(crate) use args::{Args, run};
+pub(crate) use client::{Client, Message};
+pub(crate) use history::History;
+pub(crate) use protocol::{Candidate, Completion, Problem, Reply, Request, ScreenAction};
+pub(crate) use table::{PAGES, THEMES};
+pub(crate) use wire::Wire;

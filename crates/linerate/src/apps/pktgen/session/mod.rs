@@ -1,246 +1,328 @@
-//! A session: opened ports, lcores at work, control of both, and snapshots.
+//! A session: opened ports, lcores at work, control of both, and snapshots. It is the one engine behind
+//! the screen, scripts and `linerate bench`.
+//!
+//! [`map`] says who polls what, [`streams`] who sends what and how fast, `control` starts, stops and
+//! changes, `views` makes [`Snapshot`]s of what [`sample`] reads on the lcores.
 
+mod ask;
+mod change;
+mod config;
+mod control;
+mod log;
+mod map;
+mod rates;
+mod sample;
+mod streams;
+mod views;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use linerate_core::env::{Clock, Lcore, LcoreHandle};
-use linerate_core::packet::{Pool, PoolCache, PoolConfig, Pools};
-use linerate_core::port::{Link, Port, PortConfig};
+use linerate_core::env::{
+    Clock, Lcore, LcoreHandle, Plan, PortPlace, Role, Topology, allowed_cpus,
+};
+use linerate_core::packet::{PoolCache, Pools};
+use linerate_core::port::{PortConfig, PortStats, Queues};
+use linerate_core::run::HistogramSnapshot;
 use linerate_drivers::Drivers;
 use linerate_wire::ethernet::MacAddr;
 
-use super::engine::{
-    Books, Boundaries, Engine, EngineHandle, Lane, Receiver, ReceiverStats, Sender, SenderStats,
-    StreamSent,
-};
-use super::snapshot::{LcoreView, PortView, Snapshot, StreamView, Tally, VERSION};
+use super::engine::{Books as ReceiverBooks, Boundaries, Engine, EngineHandle, Receiver, Sender};
+use super::snapshot::Snapshot;
 use super::stream::StreamSpec;
+use super::units::FCS_BYTES;
+use crate::apps::runtime::Rig;
 use crate::error::Error;
 
-/// A port as the user asks for it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct PortAsked {
-    pub(crate) name: Option<String>,
-    pub(crate) spec: String,
-    /// What percentages are of, in bit/s.
-    pub(crate) speed_bps: Option<f64>,
-}
+pub(crate) use change::PORT_KEYS;
+pub(crate) use config::{PortAsked, SessionConfig};
+pub(crate) use map::{Map, PortShape};
 
-/// What a session is opened with.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct SessionConfig {
-    pub(crate) profile: String,
-    pub(crate) ports: Vec<PortAsked>,
-    pub(crate) streams: Vec<StreamSpec>,
-    /// Pktgen's `-m`; where absent, lcores are mapped automatically.
-    pub(crate) map: Option<String>,
-    /// CPUs for lcores; where empty, those of the plan.
-    pub(crate) cpus: Vec<u32>,
-    pub(crate) seed: u64,
-}
+use log::Log;
+use rates::Meter;
+use sample::{Books, Sample};
+use streams::{Limits, OpenStream};
 
-struct OpenPort {
-    name: String,
-    port: Box<dyn Port>,
-    received: Vec<Arc<ReceiverStats>>,
-    sent: Vec<Arc<SenderStats>>,
-}
-
-struct OpenStream {
-    spec: StreamSpec,
-    port: u16,
-    sent: Arc<StreamSent>,
-}
+/// How long frames may be under way when a session ends.
+const LAST_DRAIN: Duration = Duration::from_secs(1);
 
 /// Opened ports and lcores at work. Dropping it ends both.
 pub(crate) struct Session {
     clock: Clock,
-    config: SessionConfig,
-    ports: Vec<OpenPort>,
+    profile: String,
+    seed: u64,
+    rig: Rig,
+    pools: Pools,
+    map: Map,
+    ports: Vec<PortState>,
     streams: Vec<OpenStream>,
-    lcores: Vec<(EngineHandle, Option<LcoreHandle<Engine>>)>,
-    began: u64,
+    /// With which sequence number the counting of each number on the wire begins; receivers have room for
+    /// as many.
+    boundaries: Arc<Boundaries>,
+    lcores: Vec<Member>,
+    meter: Meter,
+    log: Log,
+    epoch: u64,
+    cleared_at: u64,
+    next_id: u16,
+    next_wire: u16,
+    /// Why the counts since `clear` say nothing of the device: a port vanished, an lcore died.
+    invalid: Vec<String>,
+}
+
+/// What the session knows of a port besides the port itself.
+struct PortState {
+    asked: PortAsked,
+    /// Its lcore and place there, for each queue.
+    receivers: Vec<(usize, usize)>,
+    senders: Vec<(usize, usize)>,
+    activity: Activity,
+    /// Why its link is down, while it is.
+    down: Option<String>,
+    /// The asked rate's counts when sending began: what is achieved is measured from there.
+    pace: Option<control::Pace>,
+    /// Driver's drops at the last `clear`.
+    base: PortStats,
+    /// Frames a second over its streams; 0 for as many as go.
+    asked_pps: f64,
+    /// Frames in all over its streams; 0 for ever.
+    count: u64,
+    /// What streams without a rate share at each transmit queue, as its sender was told.
+    shares: Vec<Option<f64>>,
+    /// When sending ended, as far as seen.
+    quiet_since: u64,
+}
+
+/// What a port is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Activity {
+    Idle,
+    /// From tick to tick.
+    Sending {
+        at: u64,
+        until: u64,
+    },
+    /// All was sent that was asked for.
+    Done,
+}
+
+/// One lcore.
+struct Member {
+    handle: EngineHandle,
+    /// Until it is joined.
+    thread: Option<LcoreHandle<Engine>>,
+    books: Arc<Books>,
+    /// At the last `clear`.
+    base: Sample,
+    departures: Vec<HistogramSnapshot>,
+    /// The last that was heard of it.
+    last: Sample,
 }
 
 impl Session {
     /// Opens and starts ports through `drivers` (so that a device under test in this process can own the
-    /// other ends of rings) and starts lcores. Nothing is sent yet.
+    /// other ends of rings) and starts lcores. Nothing is sent yet. All or nothing: on an error no port
+    /// stays open.
+    ///
+    /// # Errors
+    /// A port that does not open, a map or a stream that makes no sense, an impossible rate.
     pub(crate) fn open(
         config: SessionConfig,
         drivers: &mut Drivers,
         clock: Clock,
     ) -> Result<Self, Error> {
-        let pool = Pool::new(&PoolConfig::new("pktgen", 16384))?;
-        let pools = Pools::new(vec![pool.clone()]);
-        let (mut engine, handle) = Engine::new(PoolCache::new(pools.as_slice()), clock);
-        let mut ports = Vec::new();
-        let mut streams = Vec::new();
-        let boundaries = Arc::new(Boundaries::new(config.streams.len()));
-        for (index, asked) in (0u16..).zip(&config.ports) {
-            let mut port = drivers.open(&asked.spec)?;
-            let mut queues = port.start(
-                &PortConfig {
-                    index,
-                    ..PortConfig::default()
-                },
-                &pools,
-            )?;
-            let receiver = Receiver::new(
-                queues.rx.remove(0),
-                Books::new(boundaries.clone(), Default::default()),
-                clock,
-            );
-            let mut sender = Sender::new(queues.tx.remove(0), pool.clone(), clock.hz());
-            let mac = port.info().mac.unwrap_or(MacAddr::local(index as u8));
-            for (id, spec) in (0u16..).zip(&config.streams) {
-                let on: u16 = spec
-                    .port
-                    .as_deref()
-                    .and_then(|port| port.parse().ok())
-                    .unwrap_or(0);
-                if on != index {
-                    continue;
-                }
-                let wrong = |error: super::stream::StreamError| Error::Usage {
-                    problem: error.problem,
-                    fix: error.fix,
-                };
-                let stream = spec
-                    .compile(id, mac, MacAddr::local(0xff), config.seed)
-                    .map_err(wrong)?;
-                let pps = spec
-                    .rate
-                    .map(|rate| rate.pps(stream.mean_frame_bytes(), asked.speed_bps));
-                let pps = pps.transpose().map_err(|problem| Error::Usage {
-                    problem,
-                    fix: "".into(),
-                })?;
-                let sent = Arc::<StreamSent>::default();
-                let count = spec.count.filter(|&count| count > 0);
-                sender
-                    .lanes
-                    .push(Lane::new(stream, pps.flatten(), count, sent.clone()));
-                streams.push(OpenStream {
-                    spec: spec.clone(),
-                    port: index,
-                    sent,
-                });
-            }
-            ports.push(OpenPort {
-                name: asked.name.clone().unwrap_or_else(|| asked.spec.clone()),
-                port,
-                received: vec![receiver.books.stats.clone()],
-                sent: vec![sender.stats.clone()],
+        if config.ports.is_empty() {
+            return Err(Error::Usage {
+                problem: "a generator without ports".into(),
+                fix: "open one: `--port ring:a,loop=on`, `--port af_packet:eth0`".into(),
             });
-            engine.senders.push(sender);
-            engine.receivers.push(receiver);
         }
-        let cpu = config.cpus.first().copied();
-        let lcore = Lcore::spawn("pktgen", cpu, move || engine.run())?;
-        let began = clock.now();
-        Ok(Self {
+        let specs: Vec<_> = config
+            .ports
+            .iter()
+            .map(|asked| (asked.name.clone(), asked.spec.clone()))
+            .collect();
+        let mut rig = Rig::open_among(drivers, &specs, clock)?;
+        let map = choose_map(&config, &rig)?;
+        let configs: Vec<PortConfig> = (0..rig.ports.len() as u16)
+            .map(|index| {
+                let (rx_queues, tx_queues) = map.queues(index);
+                PortConfig {
+                    index,
+                    rx_queues,
+                    tx_queues,
+                }
+            })
+            .collect();
+        let queue_count = configs
+            .iter()
+            .map(|config| u32::from(config.rx_queues) + u32::from(config.tx_queues))
+            .sum();
+        let pools = rig.pools(queue_count, config.pool_slots)?;
+        let queues = rig.start_ports(&configs, &pools)?;
+        let now = clock.now();
+        let mut session = Self {
             clock,
-            config,
-            ports,
-            streams,
-            lcores: vec![(handle, Some(lcore))],
-            began,
-        })
+            profile: config.profile,
+            seed: config.seed,
+            rig,
+            pools,
+            map,
+            ports: config.ports.into_iter().map(PortState::new).collect(),
+            streams: Vec::new(),
+            boundaries: Arc::new(Boundaries::new(room_for(config.streams.len()))),
+            lcores: Vec::new(),
+            meter: Meter::new(clock.hz(), now),
+            log: Log::new(),
+            epoch: 0,
+            cleared_at: now,
+            next_id: 0,
+            next_wire: 0,
+            invalid: Vec::new(),
+        };
+        // From here on dropping the session takes down what is there.
+        session.spawn(queues)?;
+        session.add_all(config.streams)?;
+        let explained = session.explain_map();
+        explained.lines().for_each(|line| session.log.add(line));
+        session.clear();
+        session.epoch = 0;
+        Ok(session)
     }
 
-    /// Begins to send on `ports`, all at the same tick; for `duration`, or until stopped.
-    pub(crate) fn start(&mut self, ports: &[u16], duration: Option<Duration>) -> Result<(), Error> {
-        let _ = ports;
-        let at = self.clock.now() + self.clock.ticks(1_000_000);
-        let until = duration.map_or(u64::MAX, |time| {
-            at + self.clock.ticks(time.as_nanos() as u64)
-        });
-        for (handle, _) in &self.lcores {
-            handle.call(move |engine| {
-                engine
-                    .senders
-                    .iter_mut()
-                    .for_each(|sender| sender.start(at, until))
-            });
+    /// Adds the streams that are there from the beginning, spread over transmit queues by how many each
+    /// port has.
+    fn add_all(&mut self, specs: Vec<StreamSpec>) -> Result<(), Error> {
+        let port = |spec: &StreamSpec| self.port_by_name(spec.port.as_deref().unwrap_or("0"));
+        let ports = specs.iter().map(port).collect::<Result<Vec<u16>, _>>()?;
+        let mut added = vec![0; self.ports.len()];
+        for (spec, &port) in specs.into_iter().zip(&ports) {
+            let count = ports.iter().filter(|&&other| other == port).count();
+            self.add_among(spec, port, added[usize::from(port)], count)?;
+            added[usize::from(port)] += 1;
         }
         Ok(())
     }
 
-    /// Ends sending on `ports`.
-    pub(crate) fn stop(&mut self, ports: &[u16]) {
-        let _ = ports;
-        for (handle, _) in &self.lcores {
-            handle.call(|engine| engine.senders.iter_mut().for_each(Sender::stop));
+    /// Makes the lcores, gives them their queues, and starts them.
+    fn spawn(&mut self, queues: Vec<Queues>) -> Result<(), Error> {
+        let mut rx: Vec<_> = Vec::new();
+        let mut tx: Vec<_> = Vec::new();
+        for queues in queues {
+            rx.push(queues.rx.into_iter().map(Some).collect::<Vec<_>>());
+            tx.push(queues.tx.into_iter().map(Some).collect::<Vec<_>>());
+        }
+        let usable = allowed_cpus().map_or(1, |cpus| cpus.len());
+        // Somebody else, such as the device, needs a CPU too.
+        let is_shared = self.map.lcores.len() >= usable;
+        let at_work = Arc::<AtomicUsize>::default();
+        for share in &self.map.lcores {
+            let cache = PoolCache::new(self.pools.as_slice());
+            let (mut engine, handle) = Engine::new(cache, self.clock, is_shared, at_work.clone())?;
+            let mut books = Books::new(self.pools.primary().clone());
+            for &(port, queue) in &share.tx {
+                let taken = tx[usize::from(port)][usize::from(queue)].take();
+                let queue = taken.expect("the map gives each queue to one lcore");
+                let sender = Sender::new(queue, self.pools.primary().clone(), self.clock.hz());
+                books.senders.push(sender.stats.clone());
+                engine.senders.push(sender);
+            }
+            for &(port, queue) in &share.rx {
+                let taken = rx[usize::from(port)][usize::from(queue)].take();
+                let queue = taken.expect("the map gives each queue to one lcore");
+                let fresh = ReceiverBooks::new(self.boundaries.clone());
+                books.receivers.push(vec![fresh.stats.clone()]);
+                let receiver = Receiver::new(queue, fresh, self.clock);
+                engine.receivers.push(receiver);
+            }
+            let thread = Lcore::spawn(&share.name, share.cpu, move || engine.run())?;
+            self.lcores.push(Member {
+                handle,
+                thread: Some(thread),
+                books: Arc::new(books),
+                base: Sample::default(),
+                departures: Vec::new(),
+                last: Sample::default(),
+            });
+        }
+        // Queue n of a port is the n-th: lcores may have them in another order.
+        for (number, port) in (0u16..).zip(&mut self.ports) {
+            let places = |side: fn(&map::Share) -> &[(u16, u16)]| {
+                let mut places = Vec::new();
+                for (lcore, share) in self.map.lcores.iter().enumerate() {
+                    let of_port = side(share).iter().enumerate();
+                    let mine = of_port.filter(|(_, queue)| queue.0 == number);
+                    places.extend(mine.map(|(index, queue)| (queue.1, (lcore, index))));
+                }
+                places.sort_unstable();
+                places.into_iter().map(|(_, place)| place).collect()
+            };
+            port.receivers = places(|share| &share.rx);
+            port.senders = places(|share| &share.tx);
+        }
+        Ok(())
+    }
+
+    /// Number of ports.
+    pub(crate) fn port_count(&self) -> u16 {
+        self.ports.len() as u16
+    }
+
+    /// Who polls what, for people.
+    pub(crate) fn explain_map(&self) -> String {
+        self.map.explain(&shapes(&self.rig, self.asked()))
+    }
+
+    fn asked(&self) -> impl Iterator<Item = &PortAsked> {
+        self.ports.iter().map(|port| &port.asked)
+    }
+
+    /// What the port is to streams.
+    fn limits(&self, port: u16) -> Limits {
+        let info = &self.rig.ports[usize::from(port)].info;
+        Limits {
+            max_frame_bytes: info.max_frame_bytes + FCS_BYTES,
+            speed_bps: self.ports[usize::from(port)].asked.speed_bps,
+            hz: self.clock.hz(),
         }
     }
 
-    /// Whether any port still has something to send.
-    pub(crate) fn is_sending(&self) -> bool {
-        self.ports
-            .iter()
-            .flat_map(|port| &port.sent)
-            .any(|sent| sent.done.read() == 0)
+    /// A port's address, and that of the port it is paired with: 0 with 1, 2 with 3.
+    fn macs(&self, port: u16) -> (MacAddr, MacAddr) {
+        let mac = |number: u16| {
+            let info = self
+                .rig
+                .ports
+                .get(usize::from(number))
+                .map(|open| &open.info);
+            info.and_then(|info| info.mac)
+                .unwrap_or(MacAddr::local(number as u8))
+        };
+        (mac(port), mac(port ^ 1))
     }
 
-    /// All counts, at one moment.
-    pub(crate) fn snapshot(&mut self) -> Snapshot {
-        let ports = (0..).zip(&self.ports).map(|(number, open)| PortView {
-            number,
-            name: open.name.clone(),
-            kind: open.port.info().kind.into(),
-            link_up: open.port.link() == Link::Up,
-            rx: super::snapshot::Traffic {
-                packets: open.received.iter().map(|stats| stats.packets.read()).sum(),
-                ..Default::default()
-            },
-            ..PortView::default()
-        });
-        let streams = (0..).zip(&self.streams).map(|(id, open)| StreamView {
-            id,
-            port: open.port,
-            line: open.spec.to_string(),
-            tally: Tally {
-                sent: open.sent.packets.read(),
-                ..Tally::default()
-            },
-            ..StreamView::default()
-        });
-        Snapshot {
-            version: VERSION,
-            profile: self.config.profile.clone(),
-            since_clear_ns: self.clock.ns(self.clock.now() - self.began),
-            clock: self.clock.source().to_string(),
-            ports: ports.collect(),
-            streams: streams.collect(),
-            lcores: self.lcores.iter().map(|_| LcoreView::default()).collect(),
-            ..Snapshot::default()
-        }
-    }
-
-    /// Ends sending, drains, joins the lcores and stops the ports. Returns the last counts, and what went wrong.
+    /// Ends sending, drains, joins the lcores and stops the ports. Returns the last counts, and what went
+    /// wrong.
     pub(crate) fn close(mut self) -> (Snapshot, Vec<Error>) {
-        let all: Vec<u16> = (0..self.ports.len() as u16).collect();
-        self.stop(&all);
-        std::thread::sleep(Duration::from_millis(50));
+        self.stop(&[]);
+        self.drain(Duration::from_millis(100), LAST_DRAIN);
         let last = self.snapshot();
         (last, self.end())
     }
 
     fn end(&mut self) -> Vec<Error> {
         let mut errors = Vec::new();
-        for (handle, lcore) in &mut self.lcores {
-            handle.call(Engine::stop);
-            errors.extend(
-                lcore
-                    .take()
-                    .and_then(|lcore| lcore.join().err())
-                    .map(Error::from),
-            );
+        for member in &self.lcores {
+            drop(member.handle.ask(Engine::stop));
         }
-        for open in &mut self.ports {
-            errors.extend(open.port.stop().err().map(Error::from));
+        for member in &mut self.lcores {
+            let joined = member.thread.take().map(LcoreHandle::join);
+            errors.extend(joined.and_then(Result::err).map(Error::from));
         }
-        self.ports.clear();
+        errors.extend(self.rig.stop_ports());
+        self.rig.ports.clear();
         errors
     }
 }
@@ -249,4 +331,83 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// How many streams' books to make for so many: growing them is rare.
+fn room_for(streams: usize) -> usize {
+    streams.next_power_of_two().clamp(64, 1 << 16)
+}
+
+impl PortState {
+    fn new(asked: PortAsked) -> Self {
+        Self {
+            asked,
+            receivers: Vec::new(),
+            senders: Vec::new(),
+            activity: Activity::Idle,
+            down: None,
+            pace: None,
+            base: PortStats::default(),
+            asked_pps: 0.0,
+            count: 0,
+            shares: Vec::new(),
+            quiet_since: 0,
+        }
+    }
+}
+
+/// What the map must know of the ports.
+fn shapes<'a>(rig: &Rig, asked: impl Iterator<Item = &'a PortAsked>) -> Vec<PortShape> {
+    rig.ports
+        .iter()
+        .zip(asked)
+        .map(|(open, asked)| PortShape {
+            name: open.name.clone(),
+            max_rx: open.info.max_rx_queues,
+            max_tx: open.info.max_tx_queues,
+            rx: asked.rx_queues,
+            tx: asked.tx_queues,
+        })
+        .collect()
+}
+
+/// The map as written, or by the plan.
+fn choose_map(config: &SessionConfig, rig: &Rig) -> Result<Map, Error> {
+    let shapes = shapes(rig, config.ports.iter());
+    if let Some(text) = &config.map {
+        let cpus: BTreeMap<u32, u32> = match config.cpus.is_empty() {
+            false => (0..).zip(config.cpus.iter().copied()).collect(),
+            true => allowed_cpus()
+                .map_err(Error::Output)?
+                .iter()
+                .map(|cpu| (cpu, cpu))
+                .collect(),
+        };
+        return Map::parse(text, &shapes, &cpus);
+    }
+    if !config.cpus.is_empty() {
+        let places: Vec<_> = (0..)
+            .zip(&config.cpus)
+            .map(|(number, &cpu)| (format!("io{number}"), Some(cpu)))
+            .collect();
+        return Ok(Map::automatic(&shapes, &places));
+    }
+    let topology = Topology::machine()?;
+    let places: Vec<PortPlace> = rig
+        .ports
+        .iter()
+        .map(|open| PortPlace {
+            name: open.name.clone(),
+            node: open.info.numa_node,
+        })
+        .collect();
+    let plan = Plan::build(&config.plan, &topology, &places)?;
+    // Polling and processing are one here: a receiver checks what it polls.
+    let busy = [Role::Io, Role::Eu]
+        .into_iter()
+        .flat_map(|role| plan.role(role));
+    let places: Vec<_> = busy
+        .map(|place| (place.name.clone(), Some(place.cpu)))
+        .collect();
+    Ok(Map::automatic(&shapes, &places))
 }

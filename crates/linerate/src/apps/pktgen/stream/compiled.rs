@@ -1,35 +1,61 @@
 //! A stream ready to write frames: a template, and what varies in it.
 
 use linerate_core::packet::Packet;
-use linerate_wire::checksum::checksum;
-use linerate_wire::ethernet::{HEADER_LEN, MacAddr, set_macs};
 
+use super::generator::MOST;
+use super::vary::{Heads, Rows, Variation};
 use crate::apps::pktgen::TemplateView;
-use crate::apps::pktgen::signature::{Label, SIGNATURE_BYTES};
-use crate::apps::pktgen::units::FCS_BYTES;
+use crate::apps::pktgen::signature::Label;
 
 /// A stream ready to write frames.
+#[derive(Debug)]
 pub(crate) struct Stream {
     id: u16,
-    template: Vec<u8>,
+    is_signed: bool,
+    /// The longest frame. Words that vary are not yet in it.
+    template: Box<[u8]>,
+    mean_frame_bytes: f64,
+    view: TemplateView,
+    variation: Option<Box<Variation>>,
+}
+
+/// Room for a frame.
+trait Room {
+    /// Exactly `len` bytes of it; none where it is too small.
+    fn take(&mut self, len: usize) -> Option<&mut [u8]>;
+}
+
+impl Room for Packet {
+    #[inline(always)]
+    fn take(&mut self, len: usize) -> Option<&mut [u8]> {
+        (self.len() == len || self.set_len(len)).then(|| self.data_mut())
+    }
+}
+
+impl Room for Vec<u8> {
+    fn take(&mut self, len: usize) -> Option<&mut [u8]> {
+        self.resize(len, 0);
+        Some(self)
+    }
 }
 
 impl Stream {
-    pub(super) fn new(id: u16, src: MacAddr, dst: MacAddr, frame_bytes: usize) -> Self {
-        let len = frame_bytes.max(64) - FCS_BYTES;
-        let mut template = vec![0; len];
-        let [ip_len, udp_len] =
-            [HEADER_LEN, HEADER_LEN + 20].map(|before| ((len - before) as u16).to_be_bytes());
-        template[12..16].copy_from_slice(&[0x08, 0x00, 0x45, 0]);
-        template[16..18].copy_from_slice(&ip_len);
-        template[22..24].copy_from_slice(&[64, 17]);
-        template[26..34].copy_from_slice(&[198, 18, 0, 1, 198, 19, 0, 1]);
-        template[34..38].copy_from_slice(&[0, 9, 0, 9]);
-        template[38..40].copy_from_slice(&udp_len);
-        set_macs(&mut template, dst, src);
-        let sum = checksum(&template[HEADER_LEN..HEADER_LEN + 20]);
-        template[24..26].copy_from_slice(&sum.to_be_bytes());
-        Self { id, template }
+    pub(super) fn new(
+        id: u16,
+        is_signed: bool,
+        template: Vec<u8>,
+        mean_frame_bytes: f64,
+        view: TemplateView,
+        variation: Option<Variation>,
+    ) -> Self {
+        Self {
+            id,
+            is_signed,
+            template: template.into(),
+            mean_frame_bytes,
+            view,
+            variation: variation.map(Box::new),
+        }
     }
 
     /// The number in its frames' signatures.
@@ -37,37 +63,189 @@ impl Stream {
         self.id
     }
 
-    /// Longest frame in memory: bytes without FCS.
+    /// Whether its frames end in a signature.
+    pub(crate) fn is_signed(&self) -> bool {
+        self.is_signed
+    }
+
+    /// Longest frame in memory: bytes without FCS. Packets need slots that take it.
     pub(crate) fn max_len(&self) -> usize {
         self.template.len()
     }
 
     /// Mean size of its frames, FCS included: what a rate in bits a second is worked out with.
     pub(crate) fn mean_frame_bytes(&self) -> f64 {
-        (self.template.len() + FCS_BYTES) as f64
+        self.mean_frame_bytes
     }
 
     /// What the display shows.
     pub(crate) fn view(&self) -> TemplateView {
-        TemplateView {
-            kind: "IPv4 / UDP".into(),
-            ..TemplateView::default()
-        }
+        self.view.clone()
     }
 
-    /// Writes its next frames into `packets`, fresh ones of any length, one for each of `stamps` (the
-    /// ticks at which each is to be sent). Sequence numbers go up from `first`.
+    /// Writes its next frames into `packets`, fresh ones of any length (best of [`Stream::max_len`]),
+    /// one for each of `stamps` (the ticks at which each is to be sent). Sequence numbers go up from
+    /// `first`; what varies follows them, so that frames that a port refused come again.
+    ///
+    /// Packets whose slots are too small are left as they are.
     #[inline]
     pub(crate) fn write(&mut self, packets: &mut [Packet], stamps: &[u64], first: u64) {
-        for ((packet, &stamp), sequence) in packets.iter_mut().zip(stamps).zip(first..) {
-            packet.set_data(&self.template);
-            let label = Label {
-                stream: self.id,
-                sequence,
-                stamp,
+        self.write_into(packets, stamps, first);
+    }
+
+    /// The next `count` frames from number `first` on, all with the stamp 0: to look at.
+    pub(crate) fn frames(&mut self, first: u64, count: usize) -> Vec<Vec<u8>> {
+        let mut frames = vec![Vec::new(); count];
+        self.write_into(&mut frames, &vec![0; count], first);
+        frames
+    }
+
+    #[inline(always)]
+    fn write_into<R: Room>(&mut self, rooms: &mut [R], stamps: &[u64], first: u64) {
+        let labels = Labels {
+            stream: self.id,
+            is_signed: self.is_signed,
+        };
+        let template = &*self.template;
+        let Some(variation) = &mut self.variation else {
+            return match template.len() {
+                ..=64 => copies(rooms, stamps, first, labels, template, copy_short),
+                65..=128 => copies(rooms, stamps, first, labels, template, copy_middle),
+                _ => copies(
+                    rooms,
+                    stamps,
+                    first,
+                    labels,
+                    template,
+                    <[u8]>::copy_from_slice,
+                ),
             };
-            let tail: Option<&mut [u8; SIGNATURE_BYTES]> = packet.data_mut().last_chunk_mut();
-            label.write(tail.expect("templates have room for a signature"));
+        };
+        let (rows, heads) = variation.split();
+        let bursts = rooms.chunks_mut(MOST).zip(stamps.chunks(MOST));
+        for ((rooms, stamps), first) in bursts.zip((first..).step_by(MOST)) {
+            match rows {
+                Rows::Short(rows) => {
+                    varied(rooms, stamps, first, labels, template, &mut **rows, heads)
+                }
+                Rows::Middle(rows) => {
+                    varied(rooms, stamps, first, labels, template, &mut **rows, heads)
+                }
+                Rows::Long(rows) => {
+                    varied(rooms, stamps, first, labels, template, &mut **rows, heads)
+                }
+            }
         }
+    }
+}
+
+/// What signs a stream's frames.
+#[derive(Clone, Copy)]
+struct Labels {
+    stream: u16,
+    is_signed: bool,
+}
+
+impl Labels {
+    #[inline(always)]
+    fn sign(self, frame: &mut [u8], sequence: u64, stamp: u64) {
+        let label = Label {
+            stream: self.stream,
+            sequence,
+            stamp,
+        };
+        if let (true, Some(tail)) = (self.is_signed, frame.last_chunk_mut()) {
+            label.write(tail);
+        }
+    }
+}
+
+/// Frames that differ in their signatures only.
+#[inline(always)]
+fn copies<R: Room>(
+    rooms: &mut [R],
+    stamps: &[u64],
+    first: u64,
+    labels: Labels,
+    template: &[u8],
+    copy: impl Fn(&mut [u8], &[u8]),
+) {
+    for ((room, &stamp), sequence) in rooms.iter_mut().zip(stamps).zip(first..) {
+        let Some(frame) = room.take(template.len()) else {
+            continue;
+        };
+        copy(frame, template);
+        labels.sign(frame, sequence, stamp);
+    }
+}
+
+/// Frames whose heads differ.
+#[inline(always)]
+fn varied<R: Room, const HEAD: usize>(
+    rooms: &mut [R],
+    stamps: &[u64],
+    first: u64,
+    labels: Labels,
+    template: &[u8],
+    rows: &mut [[u8; HEAD]; MOST],
+    heads: &mut Heads,
+) {
+    let rows = &mut rows[..rooms.len().min(stamps.len())];
+    heads.make(rows, first);
+    let only = heads.only_len();
+    let rooms = rooms.iter_mut().zip(stamps).zip(first..);
+    for (number, (row, ((room, &stamp), sequence))) in rows.iter().zip(rooms).enumerate() {
+        let len = only.unwrap_or_else(|| heads.len_of(number));
+        let (Some(frame), Some(template)) = (room.take(len), template.get(..len)) else {
+            continue;
+        };
+        copy_row(frame, row, template);
+        labels.sign(frame, sequence, stamp);
+    }
+}
+
+/// Copies a head, and what is behind it from the template. Both others are of the frame's length.
+#[inline(always)]
+fn copy_row<const HEAD: usize>(frame: &mut [u8], row: &[u8; HEAD], template: &[u8]) {
+    let len = frame.len();
+    let Some(behind) = len.checked_sub(HEAD) else {
+        return match HEAD {
+            64 => copy_short(frame, &row[..len]),
+            128 => copy_middle(frame, &row[..len]),
+            _ => frame.copy_from_slice(&row[..len]),
+        };
+    };
+    if behind > 64 {
+        frame[HEAD..len - 64].copy_from_slice(&template[HEAD..len - 64]);
+    }
+    if let (Some(to), Some(from)) = (frame.last_chunk_mut::<64>(), template.last_chunk::<64>()) {
+        *to = *from;
+    }
+    // Last, for the tail's copy may reach into the head.
+    if let Some(to) = frame.first_chunk_mut() {
+        *to = *row;
+    }
+}
+
+/// Copies 32 to 64 bytes, without a call: the shortest frames.
+#[inline(always)]
+fn copy_short(to: &mut [u8], from: &[u8]) {
+    copy_halves::<32>(to, from);
+}
+
+/// Copies 64 to 128 bytes.
+#[inline(always)]
+fn copy_middle(to: &mut [u8], from: &[u8]) {
+    copy_halves::<64>(to, from);
+}
+
+/// Copies `HALF` to twice as many bytes: the first ones and the last ones, which may overlap.
+#[inline(always)]
+fn copy_halves<const HALF: usize>(to: &mut [u8], from: &[u8]) {
+    if let (Some(to), Some(from)) = (to.first_chunk_mut::<HALF>(), from.first_chunk()) {
+        *to = *from;
+    }
+    if let (Some(to), Some(from)) = (to.last_chunk_mut::<HALF>(), from.last_chunk()) {
+        *to = *from;
     }
 }

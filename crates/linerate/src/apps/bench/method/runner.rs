@@ -1,0 +1,150 @@
+//! One trial, again where it was disturbed; and what a trial's counts mean.
+
+use std::time::Duration;
+
+use super::plan::{Plan, Progress, Step};
+use super::settings::{Kind, Settings, Waits};
+use super::{Load, Outcome, Tester};
+use crate::error::Error;
+use crate::report::bench::Trial;
+
+/// Frames that were due in a trial.
+pub(super) fn due(trial: &Trial) -> u64 {
+    trial.intended.max(trial.sent)
+}
+
+/// Frames that were due and did not come: what was not sent in time is lost too, whatever the
+/// tester made of it.
+pub(super) fn lost(trial: &Trial) -> u64 {
+    let came = trial.received.saturating_sub(trial.duplicates);
+    trial
+        .lost
+        .max(trial.unsent)
+        .max(due(trial).saturating_sub(came))
+}
+
+/// Of the frames that were due.
+pub(super) fn loss_ratio(trial: &Trial) -> f64 {
+    match due(trial) {
+        // Nothing was due: the shortest trial at the lowest rate. Nothing was shown either.
+        0 => 1.0,
+        due => lost(trial) as f64 / due as f64,
+    }
+}
+
+/// Frames a second that came.
+pub(super) fn forwarded_pps(trial: &Trial) -> f64 {
+    match trial.seconds > 0.0 {
+        true => trial.received.saturating_sub(trial.duplicates) as f64 / trial.seconds,
+        false => 0.0,
+    }
+}
+
+/// Frames a second that went out.
+pub(super) fn sent_pps(trial: &Trial) -> f64 {
+    match trial.seconds > 0.0 {
+        true => trial.sent as f64 / trial.seconds,
+        false => 0.0,
+    }
+}
+
+/// A rate for people.
+pub(super) fn spell_pps(pps: f64) -> String {
+    match pps {
+        ..1e3 => format!("{pps:.0} pps"),
+        ..1e6 => format!("{:.1} kpps", pps / 1e3),
+        _ => format!("{:.3} Mpps", pps / 1e6),
+    }
+}
+
+/// What the methods run their trials with.
+pub(super) struct Runner<'a> {
+    pub(super) settings: &'a Settings,
+    progress: &'a mut dyn Progress,
+    plan: Plan,
+}
+
+impl<'a> Runner<'a> {
+    pub(super) fn new(
+        kind: Kind,
+        settings: &'a Settings,
+        baselines: usize,
+        progress: &'a mut dyn Progress,
+    ) -> Self {
+        Self {
+            settings,
+            progress,
+            plan: Plan::of(kind, settings, baselines),
+        }
+    }
+
+    /// The phase that trials belong to from now on.
+    pub(super) fn enter(&mut self, phase: String) {
+        self.plan.enter(phase);
+    }
+
+    /// A trial with the waits that are set.
+    pub(super) fn load(&self, frame_bytes: usize, pps: Option<f64>, duration: Duration) -> Load {
+        Load {
+            frame_bytes,
+            pps,
+            duration,
+            count: None,
+            waits: self.settings.waits,
+        }
+    }
+
+    /// The trial, again while it is disturbed and attempts are left; all of them go to `log`, and
+    /// the last is returned.
+    pub(super) fn trial(
+        &mut self,
+        tester: &mut dyn Tester,
+        load: &Load,
+        log: &mut Vec<Trial>,
+    ) -> Result<Outcome, Error> {
+        let mut attempts = self.settings.attempts.max(1);
+        loop {
+            let outcome = self.once(tester, load)?;
+            log.push(outcome.trial.clone());
+            attempts -= 1;
+            if outcome.trial.invalid.is_none() || attempts == 0 {
+                return Ok(outcome);
+            }
+        }
+    }
+
+    /// The trial, whatever disturbs it.
+    pub(super) fn once(&mut self, tester: &mut dyn Tester, load: &Load) -> Result<Outcome, Error> {
+        self.announce(load);
+        let mut outcome = tester.trial(load)?;
+        outcome.trial.lost = lost(&outcome.trial);
+        Ok(outcome)
+    }
+
+    /// Tells that a trial begins.
+    pub(super) fn announce(&mut self, load: &Load) {
+        let rate = load.pps.map_or("as many as go".into(), spell_pps);
+        let trial = match load.count {
+            Some(count) => format!("{count} frames at {rate}"),
+            None => format!("{rate} for {} s", load.duration.as_secs_f64()),
+        };
+        let seconds = seconds(load.duration, load.waits);
+        let (phase, fraction, left_seconds) = self.plan.begin(seconds);
+        self.progress.begins(&Step {
+            phase,
+            trial,
+            seconds,
+            fraction,
+            left_seconds,
+        });
+    }
+}
+
+/// What a trial takes: its length, the waits around it, and some time for residual frames.
+pub(super) fn seconds(duration: Duration, waits: Waits) -> f64 {
+    let residual = match waits.residual {
+        Duration::ZERO => 0.1,
+        _ => 0.0,
+    };
+    (duration + waits.total()).as_secs_f64() + residual
+}

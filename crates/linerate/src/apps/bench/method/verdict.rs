@@ -1,0 +1,288 @@
+//! Whether to believe a finished report, and why.
+//!
+//! The worst finding is the verdict; all are said.
+
+use super::runner::{due, lost, spell_pps};
+use super::settings::Settings;
+use crate::report::bench::{Report, Throughput, Trial, Verdict, VerdictWord};
+
+/// Offered, over asked: below it the generator did not keep its word.
+const OFFERED: f64 = 0.999;
+/// Result, over the generator's own most: above it the generator may be what was measured.
+const NEAR_GENERATOR: f64 = 0.95;
+
+/// The verdict over all that the report holds.
+pub(crate) fn verdict(report: &Report, settings: &Settings) -> Verdict {
+    let mut found = Findings::default();
+    if let Some(failure) = &report.failure {
+        found.add(
+            VerdictWord::Failed,
+            format!("The run ended early: {failure}."),
+        );
+    }
+    if report.interrupted {
+        found.note("The run was interrupted: what was not measured is left out.".into());
+    }
+    let empty = report.throughput.is_empty()
+        && report.latency.is_empty()
+        && report.loss.is_empty()
+        && report.soak.is_none();
+    if empty {
+        found.add(VerdictWord::Failed, "Nothing was measured.".into());
+    }
+    for row in &report.throughput {
+        found.throughput(row, report, settings);
+    }
+    for baseline in &report.baselines {
+        for row in &baseline.throughput {
+            // It widens the interval of the ratio; the device's own figures are as good as before.
+            let what = format!("{}, {} B", baseline.name, row.frame_bytes);
+            found.verdict.reasons.extend(spread(&what, row, settings));
+        }
+    }
+    found.loss(report);
+    for row in &report.latency {
+        let what = format!("Latency of {} B at {}", row.frame_bytes, row.load);
+        found.disturbed(&what, &row.trial);
+        if row.latency.samples == 0 {
+            found.note(format!("{what}: no frame was timed."));
+        }
+    }
+    if let Some(soak) = &report.soak {
+        found.disturbed("The soak", &soak.trial);
+        found.offered("The soak", &soak.trial);
+        if soak.trial.received == 0 {
+            found.add(VerdictWord::Failed, "Nothing came through at all.".into());
+        }
+    }
+    found.again(report);
+    found.verdict
+}
+
+#[derive(Default)]
+struct Findings {
+    verdict: Verdict,
+}
+
+impl Findings {
+    fn add(&mut self, word: VerdictWord, reason: String) {
+        self.verdict.word = self.verdict.word.max(word);
+        self.note(reason);
+    }
+
+    /// A reason that does not change the word.
+    fn note(&mut self, reason: String) {
+        if !self.verdict.reasons.contains(&reason) {
+            self.verdict.reasons.push(reason);
+        }
+    }
+
+    fn throughput(&mut self, row: &Throughput, report: &Report, settings: &Settings) {
+        let what = match row.goal.as_str() {
+            "throughput" => format!("{} B", row.frame_bytes),
+            goal => format!("{} B, {goal}", row.frame_bytes),
+        };
+        if row.trials.iter().all(|trial| trial.received == 0) {
+            let reason = format!("{what}: nothing came through at all.");
+            return self.add(VerdictWord::Failed, reason);
+        }
+        if row.pps == 0.0 {
+            let lowest = row
+                .trials
+                .iter()
+                .map(|trial| trial.asked_pps)
+                .fold(f64::MAX, f64::min);
+            self.note(format!(
+                "{what}: frames were lost at every rate, down to {}.",
+                spell_pps(lowest)
+            ));
+            if row.trials.iter().any(|trial| trial.invalid.is_some()) {
+                let reason = format!("{what}: others took the CPUs while frames were lost.");
+                self.add(VerdictWord::SharedMachine, reason);
+            }
+            return;
+        }
+        self.offered(&what, &row.quoted);
+        self.disturbed(&what, &row.quoted);
+        if let Some(reason) = spread(&what, row, settings) {
+            self.add(VerdictWord::Noisy, reason);
+        }
+        self.generator(&what, row, report);
+        if stayed_disturbed(&row.trials) {
+            self.add(
+                VerdictWord::SharedMachine,
+                format!(
+                    "{what}: a trial of the search stayed disturbed in {} attempts.",
+                    settings.attempts.max(1)
+                ),
+            );
+        }
+        if row.conditional_pps < row.lower_pps * (1.0 - settings.noise.max(row.loss_ratio)) {
+            self.add(
+                VerdictWord::Noisy,
+                format!(
+                    "{what}: at {} often only {} came through.",
+                    spell_pps(row.lower_pps),
+                    spell_pps(row.conditional_pps)
+                ),
+            );
+        }
+    }
+
+    fn offered(&mut self, what: &str, trial: &Trial) {
+        let share = trial.sent as f64 / due(trial).max(1) as f64;
+        let asked = (trial.asked_pps * trial.seconds).max(1.0);
+        // A generator that stretches its trials and calls them whole is caught by the rate.
+        let share = match trial.asked_pps > 0.0 {
+            true => share.min(trial.sent as f64 / asked),
+            false => share,
+        };
+        if share < OFFERED {
+            self.add(
+                VerdictWord::GeneratorLimited,
+                format!(
+                    "{what}: the generator sent {:.2} % of what it was asked for.",
+                    share * 100.0
+                ),
+            );
+        }
+    }
+
+    fn disturbed(&mut self, what: &str, trial: &Trial) {
+        if let Some(why) = &trial.invalid {
+            self.add(
+                VerdictWord::SharedMachine,
+                format!("{what}: the result is disturbed: {why}."),
+            );
+        }
+    }
+
+    fn generator(&mut self, what: &str, row: &Throughput, report: &Report) {
+        // At the line's rate the wire is the limit, and no generator could show more.
+        if row.line_pps.is_some_and(|line| row.pps >= line * OFFERED) {
+            return;
+        }
+        let tested = report
+            .self_test
+            .iter()
+            .find(|test| test.frame_bytes == row.frame_bytes);
+        if let Some(most) = tested.map(|test| test.max_pps).filter(|pps| *pps > 0.0)
+            && row.pps >= most * NEAR_GENERATOR
+        {
+            return self.add(
+                VerdictWord::GeneratorLimited,
+                format!(
+                    "{what}: {} is {:.1} % of what the generator does by itself, {}.",
+                    spell_pps(row.pps),
+                    row.pps / most * 100.0,
+                    spell_pps(most)
+                ),
+            );
+        }
+        let Some(upper) = row.upper_pps else {
+            return self.add(
+                VerdictWord::GeneratorLimited,
+                format!(
+                    "{what}: all that could be offered, {}, came through.",
+                    spell_pps(row.pps)
+                ),
+            );
+        };
+        let mut failed = row
+            .trials
+            .iter()
+            .filter(|trial| (trial.asked_pps - upper).abs() <= upper * 1e-6 && lost(trial) > 0);
+        let device = |trial: &Trial| trial.sent + trial.duplicates > trial.received;
+        let first = failed.next();
+        if first.is_some_and(|trial| !device(trial)) && !failed.any(device) {
+            self.add(
+                VerdictWord::GeneratorLimited,
+                format!(
+                    "{what}: the search ended at {} because the generator could not send it.",
+                    spell_pps(upper)
+                ),
+            );
+        }
+    }
+
+    /// Points of a loss curve that the generator could not offer.
+    fn loss(&mut self, report: &Report) {
+        for points in report.loss.chunk_by(|a, b| a.frame_bytes == b.frame_bytes) {
+            let size = points[0].frame_bytes;
+            if points.iter().all(|point| point.trial.received == 0) {
+                self.add(
+                    VerdictWord::Failed,
+                    format!("{size} B: nothing came through at all."),
+                );
+            }
+            for point in points {
+                let what = format!("Loss of {size} B at {:.0} %", point.offered_percent);
+                if report.kind == "loss" {
+                    self.disturbed(&what, &point.trial);
+                }
+            }
+            let short = points
+                .iter()
+                .filter(|point| (point.trial.sent as f64) < due(&point.trial) as f64 * OFFERED);
+            let Some(least) = short
+                .map(|point| point.offered_percent)
+                .min_by(f64::total_cmp)
+            else {
+                continue;
+            };
+            let reason = format!(
+                "{size} B: from {least:.0} % of the load on, the generator could not offer all; what it \
+                 did not send counts as lost."
+            );
+            match report.kind.as_str() {
+                "loss" => self.add(VerdictWord::GeneratorLimited, reason),
+                _ => self.note(reason),
+            }
+        }
+    }
+
+    /// How much was run again.
+    fn again(&mut self, report: &Report) {
+        // Goals of one search share its trials.
+        let searches = report
+            .throughput
+            .chunk_by(|a, b| a.frame_bytes == b.frame_bytes);
+        let first: Vec<&Throughput> = searches.filter_map(<[Throughput]>::first).collect();
+        let all = || first.iter().flat_map(|row| &row.trials);
+        let bad = all().filter(|trial| trial.invalid.is_some()).count();
+        if bad > 0 {
+            self.note(format!(
+                "{bad} of {} trials of the searches were disturbed.",
+                all().count()
+            ));
+        }
+    }
+}
+
+/// What to say of repeated results that differ too much.
+fn spread(what: &str, row: &Throughput, settings: &Settings) -> Option<String> {
+    let mut repeats = row.repeats.clone();
+    repeats.sort_by(f64::total_cmp);
+    // Of many repeats, one outlier in ten on each side is to be expected.
+    let spare = repeats.len() / 10;
+    let low = repeats.get(spare)?;
+    let high = repeats.get(repeats.len().checked_sub(spare + 1)?)?;
+    let spread = (high - low) / repeats[repeats.len() / 2].max(f64::MIN_POSITIVE);
+    (spread > settings.noise).then(|| {
+        format!(
+            "{what}: {} searches gave {} to {}, {:.1} % apart, more than {:.1} %.",
+            repeats.len(),
+            spell_pps(*low),
+            spell_pps(*high),
+            spread * 100.0,
+            settings.noise * 100.0
+        )
+    })
+}
+
+/// Whether a trial's last attempt was disturbed too, and lost frames: it drew a bound.
+fn stayed_disturbed(trials: &[Trial]) -> bool {
+    let attempts = trials.chunk_by(|a, b| a.asked_pps == b.asked_pps && a.invalid.is_some());
+    let mut last = attempts.filter_map(<[Trial]>::last);
+    last.any(|trial| trial.invalid.is_some() && lost(trial) > 0)
+}

@@ -1,0 +1,252 @@
+//! `linerate bench throughput|latency|loss|back2back|rfc2544|ndr|soak`: a device under test, measured.
+//!
+//! [`options`] says what, [`stand`] puts a device and the generator up, [`tester`] runs trials on them for
+//! [`method`](super::method), which decides everything; [`preflight`] and [`self_test`] come before, so that
+//! the report can say whether to believe it.
+
+mod latency;
+mod options;
+mod preflight;
+mod progress;
+mod self_test;
+mod stand;
+mod tester;
+mod when;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use linerate_core::env::{Clock, Lcore};
+
+use crate::apps::bench::device::{self, Asked, Cpus, Wire};
+use crate::apps::bench::method::{self, Kind, Settings, Subjects, Tester};
+use crate::apps::netns::Space;
+use crate::apps::runtime::Interrupts;
+use crate::error::Error;
+use crate::report::bench::{self, Output, Report};
+use crate::report::{self, MachineFacts};
+use self_test::ClockCheck;
+use stand::{Blueprint, Floor};
+use tester::SessionTester;
+
+pub(crate) use options::Options;
+
+/// Each of the two trials of the self-test, for a size.
+const SELF_TEST: Duration = Duration::from_secs(1);
+const QUICK_SELF_TEST: Duration = Duration::from_millis(200);
+
+/// What is to be done, checked.
+struct Job {
+    kind: Kind,
+    settings: Settings,
+    /// The device first, then baselines.
+    devices: Vec<Asked>,
+    cpus: Cpus,
+    directions: u32,
+    seed: u64,
+    quick: bool,
+}
+
+/// Where the report goes.
+struct Outputs {
+    json: Option<Output>,
+    html: Option<Output>,
+    csv: Option<Output>,
+    /// JSON on standard output instead of tables.
+    print_json: bool,
+}
+
+impl Outputs {
+    /// Better said before hours than after them.
+    fn reserve(options: &Options) -> Result<Self, Error> {
+        let reserve = |path: &Option<std::path::PathBuf>| {
+            let file = path.as_deref().filter(|path| *path != Path::new("-"));
+            file.map(Output::reserve).transpose()
+        };
+        Ok(Self {
+            json: reserve(&options.json)?,
+            html: reserve(&options.html)?,
+            csv: reserve(&options.csv)?,
+            print_json: options.json.as_deref() == Some(Path::new("-")),
+        })
+    }
+
+    /// Everywhere, even if one of them fails.
+    fn write(self, report: &Report) -> Result<(), Error> {
+        let mut results = vec![report::print(&match self.print_json {
+            true => bench::json(report),
+            false => bench::text(report, report::colour()),
+        })];
+        let files = [
+            (self.json, bench::json as fn(&Report) -> String),
+            (self.html, bench::html),
+            (self.csv, bench::csv),
+        ];
+        for (file, form) in files {
+            results.extend(file.map(|file| file.write(&form(report))));
+        }
+        Error::all(results.into_iter().filter_map(Result::err).collect())
+    }
+}
+
+/// Runs one kind of benchmark.
+pub(crate) fn run(kind: Kind, options: &Options) -> Result<(), Error> {
+    let options = options.read()?;
+    let job = Job::read(kind, &options)?;
+    for asked in &job.devices {
+        device::prepare(asked)?;
+    }
+    let outputs = Outputs::reserve(&options)?;
+    let interrupts = Interrupts::catch()?;
+    let stop = Arc::<AtomicBool>::default();
+    let stopped = stop.clone();
+    let lcore = Lcore::spawn("bench", None, move || job.measure(&stopped))?;
+    while !lcore.is_finished() {
+        if interrupts.wait(Duration::from_millis(50)) {
+            stop.store(true, Ordering::Relaxed);
+        }
+    }
+    let report = lcore.join()??;
+    outputs.write(&report)?;
+    match report.verdict.word.exit_code() {
+        0 => Ok(()),
+        code => Err(Error::Found(code)),
+    }
+}
+
+impl Job {
+    fn read(kind: Kind, options: &Options) -> Result<Self, Error> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        Ok(Self {
+            kind,
+            settings: options.settings()?,
+            devices: options.devices()?,
+            cpus: options.cpus()?,
+            directions: options.directions(),
+            seed: options
+                .seed
+                .unwrap_or(now.map_or(1, |now| now.subsec_nanos().into())),
+            quick: options.quick,
+        })
+    }
+
+    /// From nothing to a finished report, on a thread of its own, for it goes from name space to name space.
+    fn measure(&self, stop: &Arc<AtomicBool>) -> Result<Report, Error> {
+        let began = Instant::now();
+        let mut progress = progress::Shown::new();
+        let clock = Clock::calibrate();
+        let check = ClockCheck::begin(clock);
+        let home = Arc::new(Space::current()?);
+        let floor = Floor::default();
+        let tester = |number: usize, asked: &Asked| {
+            let blueprint = Blueprint {
+                asked: asked.clone(),
+                cpus: self.cpus.clone(),
+                clock,
+                directions: self.directions,
+                seed: self.seed,
+                home: home.clone(),
+            };
+            SessionTester::new(number, blueprint, &floor, stop)
+        };
+        let mut testers: Vec<SessionTester> = (0..)
+            .zip(&self.devices)
+            .map(|(number, asked)| tester(number, asked))
+            .collect();
+        let mut report = self.report(clock)?;
+        let largest = self.settings.sizes.iter().copied().max().unwrap_or(64);
+        let mut names = Vec::new();
+        // Every device is built once before anything is measured: what is missing is told now.
+        for (number, tester) in testers.iter_mut().enumerate().rev() {
+            progress.say(&format!("setting up {}", self.devices[number].kind.name()));
+            names.push(tester.with(|running| {
+                let setup = &running.stand.setup;
+                report.device = setup.device.clone();
+                report.device.directions = self.directions;
+                report.path = setup.path.clone();
+                report.preflight = preflight::checks(setup, largest, clock)?;
+                Ok(setup.device.name.clone())
+            })?);
+        }
+        names.reverse();
+        let mut own = tester(testers.len(), &self.loopback());
+        let mut failed = None;
+        let duration = match self.quick {
+            true => QUICK_SELF_TEST.min(self.settings.trial),
+            false => SELF_TEST.min(self.settings.trial),
+        };
+        let ppm = check.error_ppm();
+        for &bytes in &self.settings.sizes {
+            progress.say(&format!("self-test of the generator: {bytes} B"));
+            match self_test::one(&mut own, bytes, duration, ppm) {
+                Ok(row) => report.self_test.push(row),
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            }
+        }
+        match failed {
+            Some(Error::Interrupted) => report.interrupted = true,
+            Some(error) => return Err(error),
+            None => {
+                let (device, baselines) = testers.split_at_mut(1);
+                let baselines = names[1..]
+                    .iter()
+                    .cloned()
+                    .zip(baselines.iter_mut().map(|tester| tester as &mut dyn Tester));
+                let mut subjects = Subjects {
+                    device: &mut device[0],
+                    baselines: baselines.collect(),
+                };
+                report = method::run(
+                    self.kind,
+                    &mut subjects,
+                    &self.settings,
+                    report,
+                    &mut progress,
+                );
+            }
+        }
+        progress.end();
+        report.seconds = began.elapsed().as_secs_f64();
+        Ok(report)
+    }
+
+    /// What is known before the first trial.
+    fn report(&self, clock: Clock) -> Result<Report, Error> {
+        let machine = MachineFacts::gather(&clock)?;
+        let words: Vec<String> = std::env::args().collect();
+        Ok(Report {
+            version: bench::VERSION,
+            kind: self.kind.to_string(),
+            began: when::now(),
+            machine: serde_json::to_value(machine).map_err(std::io::Error::from)?,
+            command: words.join(" "),
+            seed: self.seed,
+            ..Report::default()
+        })
+    }
+
+    /// The device's wire without the device. An external device's ports are on something that cannot be
+    /// joined; a pair of veth, or a ring, stands for it.
+    fn loopback(&self) -> Asked {
+        let device = &self.devices[0];
+        let wire = match device.ports.first().and_then(|spec| spec.split_once(':')) {
+            None => device.wire.clone(),
+            Some((kind @ ("af_packet" | "af_xdp"), _)) if rustix::process::geteuid().is_root() => {
+                Wire::of(kind)
+            }
+            Some(_) => Wire::of("ring"),
+        };
+        Asked {
+            kind: device::Kind::None,
+            wire,
+            ports: Vec::new(),
+            dst_macs: Vec::new(),
+            ..device.clone()
+        }
+    }
+}

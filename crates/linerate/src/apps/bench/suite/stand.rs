@@ -1,0 +1,137 @@
+//! A device with the generator around it. Of several that are measured in turns, one stands at a time, so
+//! that none takes another's CPUs; the others are built again when their turn comes.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use linerate_core::env::Clock;
+
+use crate::apps::bench::device::{Asked, Cpus, Setup, Side};
+use crate::apps::netns::Space;
+use crate::apps::pktgen::session::{PortAsked, Session, SessionConfig};
+use crate::apps::pktgen::stream::StreamSpec;
+use crate::apps::pktgen::units::LEAST_FRAME;
+use crate::error::Error;
+
+/// A device and the generator.
+pub(super) struct Stand {
+    /// None only while it is opened anew.
+    session: Option<Session>,
+    frame_bytes: usize,
+    // After the session, whose ports end before what is behind them.
+    pub(super) setup: Setup,
+}
+
+impl Stand {
+    /// The generator.
+    pub(super) fn session(&mut self) -> &mut Session {
+        self.session.as_mut().expect("a stand is made with one")
+    }
+
+    /// Streams of frames of this size from now on.
+    pub(super) fn size(&mut self, plan: &Blueprint, frame_bytes: usize) -> Result<(), Error> {
+        if self.frame_bytes != frame_bytes || self.session.is_none() {
+            // The ports are closed before they are opened again.
+            self.session = None;
+            self.session = Some(plan.open(&mut self.setup, frame_bytes)?);
+            self.frame_bytes = frame_bytes;
+        }
+        Ok(())
+    }
+}
+
+/// What a stand is built from.
+#[derive(Clone, Debug)]
+pub(super) struct Blueprint {
+    pub(super) asked: Asked,
+    pub(super) cpus: Cpus,
+    pub(super) clock: Clock,
+    pub(super) directions: u32,
+    pub(super) seed: u64,
+    /// The name space that the process was started in.
+    pub(super) home: Arc<Space>,
+}
+
+impl Blueprint {
+    /// Ports that send: all, or the first of each pair.
+    pub(super) fn senders(&self, ports: usize) -> Vec<u16> {
+        let step = if self.directions == 1 { 2 } else { 1 };
+        (0..ports as u16).step_by(step).collect()
+    }
+
+    /// Builds it. The calling thread moves to where the generator's interfaces are.
+    pub(super) fn build(&self) -> Result<Stand, Error> {
+        self.home.enter()?;
+        let mut setup = Setup::make(&self.asked, self.cpus.clone(), self.clock)?;
+        setup.enter(&self.home)?;
+        let session = Some(self.open(&mut setup, LEAST_FRAME)?);
+        Ok(Stand {
+            session,
+            frame_bytes: LEAST_FRAME,
+            setup,
+        })
+    }
+
+    /// Opens the generator around a device.
+    fn open(&self, setup: &mut Setup, frame_bytes: usize) -> Result<Session, Error> {
+        let port = |side: &Side| PortAsked {
+            spec: side.spec.clone(),
+            speed_bps: self.asked.speed_bps,
+            ..PortAsked::default()
+        };
+        let streams: Result<Vec<StreamSpec>, Error> = (0..setup.sides.len())
+            .map(|port| self.stream(setup, port, frame_bytes))
+            .collect();
+        let config = SessionConfig {
+            profile: "bench".into(),
+            ports: setup.sides.iter().map(port).collect(),
+            streams: streams?,
+            cpus: setup.cpus.generator.clone(),
+            seed: self.seed,
+            pool_slots: self
+                .asked
+                .wire
+                .slots(self.directions)
+                .filter(|_| self.asked.ports.is_empty()),
+            ..SessionConfig::default()
+        };
+        Session::open(config, &mut setup.drivers, self.clock)
+    }
+
+    /// The stream of a port; rate and count are the port's.
+    fn stream(&self, setup: &Setup, port: usize, frame_bytes: usize) -> Result<StreamSpec, Error> {
+        // RFC 2544 C.2.2: the networks behind the ports of a pair.
+        let (here, there) = match port % 2 {
+            0 => (18, 19),
+            _ => (19, 18),
+        };
+        let mut keys = vec![
+            ("port", port.to_string()),
+            ("name", format!("port {port}")),
+            ("size", frame_bytes.to_string()),
+            ("src", format!("198.{here}.0.1")),
+            (
+                "dst",
+                match self.asked.nets {
+                    1 => format!("198.{there}.0.1"),
+                    nets => format!("random:198.{there}.0.1-198.{there}.{}.254", nets - 1),
+                },
+            ),
+        ];
+        if let Some(mac) = setup.sides[port].dst_mac {
+            keys.push(("dst_mac", mac.to_string()));
+        }
+        let mut stream = StreamSpec::default();
+        for (key, value) in keys {
+            stream.set(key, &value).map_err(|error| Error::Usage {
+                problem: error.problem,
+                fix: error.fix,
+            })?;
+        }
+        Ok(stream)
+    }
+}
+
+/// Whatever stands now, and whose it is.
+pub(super) type Floor = Rc<RefCell<Option<(usize, Stand)>>>;

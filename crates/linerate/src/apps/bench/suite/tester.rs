@@ -1,0 +1,318 @@
+//! The generator around a device, as the methods want it: one trial at a time, counted exactly.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use linerate_core::env::Clock;
+
+use super::latency;
+use super::stand::{Blueprint, Floor, Stand};
+use crate::apps::bench::device::{Stolen, Watch};
+use crate::apps::bench::method::{Load, Outcome, Recovered, Tester};
+use crate::apps::pktgen::units::line_rate_pps;
+use crate::apps::pktgen::{Snapshot, Tally};
+use crate::error::Error;
+use crate::report::bench::Trial;
+
+/// Between two looks at a running trial.
+const LOOK: Duration = Duration::from_millis(5);
+/// Frames that have not come after this long without any are lost.
+const QUIET: Duration = Duration::from_millis(40);
+/// How long residual frames are waited for at most: as RFC 2544 section 23 does always.
+const RESIDUAL: Duration = Duration::from_secs(2);
+/// Before the first trial on a new stand, not counted: caches, tables and bridges learn.
+const WARM: Duration = Duration::from_millis(100);
+/// Frames that each port sends to make itself known to the device.
+const LEARNING_FRAMES: u64 = 16;
+
+/// A device, which is built when it is first needed and again when another stood there meanwhile.
+pub(super) struct SessionTester {
+    number: usize,
+    blueprint: Blueprint,
+    floor: Floor,
+    stop: Arc<AtomicBool>,
+}
+
+impl SessionTester {
+    /// The `number`-th on a `floor` that all share. `stop` is set when the user interrupts.
+    pub(super) fn new(
+        number: usize,
+        blueprint: Blueprint,
+        floor: &Floor,
+        stop: &Arc<AtomicBool>,
+    ) -> Self {
+        Self {
+            number,
+            blueprint,
+            floor: floor.clone(),
+            stop: stop.clone(),
+        }
+    }
+
+    /// Does `work` with the stand, built if it is not there.
+    pub(super) fn with<T>(
+        &mut self,
+        work: impl FnOnce(&mut Running<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut floor = self.floor.borrow_mut();
+        let mut is_new = false;
+        if floor.as_ref().is_none_or(|(who, _)| *who != self.number) {
+            // The other goes before this one comes.
+            *floor = None;
+            *floor = Some((self.number, self.blueprint.build()?));
+            is_new = true;
+        }
+        let (_, stand) = floor.as_mut().expect("it was built just now");
+        stand.setup.enter(&self.blueprint.home)?;
+        let mut running = Running {
+            senders: self.blueprint.senders(stand.setup.sides.len()),
+            stand,
+            blueprint: &self.blueprint,
+            stop: &self.stop,
+        };
+        if is_new {
+            running.learn()?;
+            running.offer(&Load {
+                frame_bytes: 64,
+                pps: Some(100_000.0),
+                duration: WARM,
+                ..Load::default()
+            })?;
+        }
+        work(&mut running)
+    }
+}
+
+impl Tester for SessionTester {
+    fn trial(&mut self, load: &Load) -> Result<Outcome, Error> {
+        self.with(|running| {
+            if !load.waits.learning.is_zero() {
+                running.learn()?;
+                running.pause(load.waits.learning)?;
+            }
+            let (outcome, _) = running.offer(load)?;
+            running.pause(load.waits.settle)?;
+            Ok(outcome)
+        })
+    }
+
+    fn line_pps(&self, frame_bytes: usize) -> Option<f64> {
+        let link = self.blueprint.asked.speed_bps?;
+        let senders = match self.blueprint.asked.ports.len() {
+            0 => self.blueprint.senders(2),
+            named => self.blueprint.senders(named),
+        };
+        Some(line_rate_pps(link, frame_bytes as f64) * senders.len() as f64)
+    }
+
+    fn recovery(&mut self, over: &Load, then: &Load) -> Result<Option<Recovered>, Error> {
+        self.with(|running| running.recovery(over, then).map(Some))
+    }
+}
+
+/// A stand in use.
+pub(super) struct Running<'a> {
+    pub(super) stand: &'a mut Stand,
+    blueprint: &'a Blueprint,
+    senders: Vec<u16>,
+    stop: &'a AtomicBool,
+}
+
+impl Running<'_> {
+    fn clock(&self) -> Clock {
+        self.blueprint.clock
+    }
+
+    /// Waits, unless the user interrupts.
+    fn pause(&self, time: Duration) -> Result<(), Error> {
+        let end = Instant::now() + time;
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Error::Interrupted);
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(left.min(LOOK));
+        }
+    }
+
+    /// Ends with an error where going on is of no use.
+    fn look(&mut self) -> Result<(), Error> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Error::Interrupted);
+        }
+        self.stand.setup.under_test.check()
+    }
+
+    /// A few frames from every port, so that the device knows where everybody is (RFC 2544 section 23).
+    fn learn(&mut self) -> Result<(), Error> {
+        let all: Vec<u16> = (0..self.stand.setup.sides.len() as u16).collect();
+        let load = Load {
+            frame_bytes: 64,
+            pps: Some(10_000.0),
+            duration: Duration::from_secs(1),
+            count: Some(LEARNING_FRAMES * all.len() as u64),
+            ..Load::default()
+        };
+        let senders = std::mem::replace(&mut self.senders, all);
+        let learnt = self.offer(&load);
+        self.senders = senders;
+        learnt.map(drop)
+    }
+
+    /// Gives each sender its part of the load.
+    fn set(&mut self, load: &Load) -> Result<(), Error> {
+        let ways = self.senders.len().max(1) as f64;
+        let rate = match load.pps {
+            Some(pps) => format!("{}pps", pps / ways),
+            None => "max".into(),
+        };
+        let count = load.count.map_or(0, |count| count.div_ceil(ways as u64));
+        self.stand.size(self.blueprint, load.frame_bytes)?;
+        for &port in &self.senders {
+            let session = self.stand.session();
+            session.set_port(port, "rate", &rate)?;
+            session.set_port(port, "count", &count.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// One trial: begins at one tick everywhere, waits for the last frame, counts.
+    pub(super) fn offer(&mut self, load: &Load) -> Result<(Outcome, Snapshot), Error> {
+        self.look()?;
+        self.set(load)?;
+        self.stand.session().clear();
+        let watch = self.watch();
+        let busy = self.stand.setup.under_test.busy_ticks();
+        let began = Instant::now();
+        let senders = self.senders.clone();
+        self.stand.session().start(&senders, Some(load.duration))?;
+        // Bursts end by their count, and all else by its time, whatever the lcores say.
+        let patience = began + load.duration + RESIDUAL;
+        self.pause(match load.count {
+            Some(_) => Duration::ZERO,
+            None => load.duration.saturating_sub(LOOK),
+        })?;
+        while self.stand.session().is_sending() && Instant::now() < patience {
+            self.look()?;
+            std::thread::sleep(LOOK.min(load.duration));
+        }
+        self.stand.session().stop(&senders);
+        let last = self.drain(load)?;
+        let busy = self
+            .stand
+            .setup
+            .under_test
+            .busy_ticks()
+            .zip(busy)
+            .map(|(now, before)| now - before);
+        let stolen = self.stolen(&watch, &last);
+        let outcome = self.outcome(load, &last, stolen, busy);
+        Ok((outcome, last))
+    }
+
+    fn watch(&mut self) -> Watch {
+        let snapshot = self.stand.session().snapshot();
+        let lcores = snapshot.lcores.into_iter().map(|lcore| lcore.name);
+        let setup = &self.stand.setup;
+        Watch::begin(
+            lcores.collect(),
+            setup.under_test.gaps(),
+            setup.is_in_kernel(),
+        )
+    }
+
+    fn stolen(&self, watch: &Watch, last: &Snapshot) -> Stolen {
+        let sum = last.lcores.iter().map(|lcore| lcore.gaps_ns).sum();
+        let longest = last.lcores.iter().map(|lcore| lcore.longest_gap_ns).max();
+        let gaps = self.stand.setup.under_test.gaps();
+        watch.end(&gaps, (sum, longest.unwrap_or(0)), self.clock())
+    }
+
+    /// Waits for residual frames: as long as asked, or as long as some still come.
+    fn drain(&mut self, load: &Load) -> Result<Snapshot, Error> {
+        if !load.waits.residual.is_zero() {
+            self.pause(load.waits.residual)?;
+            return Ok(self.stand.session().snapshot());
+        }
+        let end = Instant::now() + RESIDUAL;
+        let (mut received, mut since) = (0, Instant::now());
+        loop {
+            let snapshot = self.stand.session().snapshot();
+            let tally = sum(&snapshot);
+            if tally.received != received {
+                (received, since) = (tally.received, Instant::now());
+            }
+            let all = tally.received - tally.duplicates >= tally.sent;
+            if all || since.elapsed() > QUIET || Instant::now() > end {
+                return Ok(snapshot);
+            }
+            self.look()?;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn outcome(
+        &self,
+        load: &Load,
+        last: &Snapshot,
+        stolen: Stolen,
+        device_busy_ticks: Option<u64>,
+    ) -> Outcome {
+        let tally = sum(last);
+        let unsent: u64 = last.streams.iter().map(|stream| stream.unsent).sum();
+        let intended = tally.sent + unsent;
+        let lost = intended.saturating_sub(tally.received - tally.duplicates);
+        let seconds = load.duration.as_secs_f64();
+        let asked_pps = load.pps.unwrap_or(intended as f64 / seconds);
+        let down = last.ports.iter().find(|port| !port.link_up);
+        let invalid = match down {
+            Some(port) => Some(format!("{}: {}", port.name, port.link_reason)),
+            // Who shares a CPU takes it from the other in every trial.
+            None if self.stand.setup.cpus.shared() => None,
+            None => stolen.explains(lost, asked_pps),
+        };
+        Outcome {
+            trial: Trial {
+                asked_pps,
+                intended,
+                sent: tally.sent,
+                received: tally.received,
+                lost,
+                unsent,
+                reordered: tally.reordered,
+                duplicates: tally.duplicates,
+                seconds,
+                stolen_ns: stolen.sum_ns,
+                longest_stolen_ns: stolen.longest_ns,
+                invalid,
+            },
+            latency: latency::merge(last.ports.iter().map(|port| &port.latency)),
+            received_by_port: last.ports.iter().map(|port| port.tally.received).collect(),
+            device_busy_ticks,
+        }
+    }
+
+    /// Overload, then less at once: when was the last frame lost? Looked at each millisecond.
+    fn recovery(&mut self, over: &Load, then: &Load) -> Result<Recovered, Error> {
+        let before = self.offer(over)?;
+        let _ = (before, then);
+        Ok(Recovered::default())
+    }
+}
+
+/// What became of all test frames.
+fn sum(snapshot: &Snapshot) -> Tally {
+    let mut sum = Tally::default();
+    for tally in snapshot.streams.iter().map(|stream| &stream.tally) {
+        sum.sent += tally.sent;
+        sum.received += tally.received;
+        sum.lost += tally.lost;
+        sum.reordered += tally.reordered;
+        sum.duplicates += tally.duplicates;
+    }
+    sum
+}

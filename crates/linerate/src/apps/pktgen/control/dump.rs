@@ -1,0 +1,156 @@
+//! The first frames of streams in text, layer by layer and byte by byte, without sending them.
+
+use std::fmt::Write;
+
+use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools, SlotClass};
+use linerate_wire::arp::Arp;
+use linerate_wire::ethernet::{EtherType, Ethernet};
+use linerate_wire::icmp::Icmp;
+use linerate_wire::ipv4::Ipv4;
+use linerate_wire::ipv6::Ipv6;
+use linerate_wire::protocol;
+use linerate_wire::tcp::Tcp;
+use linerate_wire::udp::Udp;
+use linerate_wire::vlan::{Vlan, untagged};
+use linerate_wire::vxlan::Vxlan;
+
+use super::desk::Desk;
+use super::protocol::Problem;
+use crate::apps::pktgen::signature::Label;
+use crate::apps::pktgen::units::FCS_BYTES;
+use crate::error::Error;
+
+/// Frames of a stream at most.
+const MOST: usize = Burst::CAPACITY;
+/// UDP port of VXLAN (RFC 7348, 5).
+const VXLAN_PORT: u16 = 4789;
+/// Tunnels in tunnels that are decoded.
+const DEEPEST: u32 = 4;
+
+/// The first `frames` of each stream that `port` sends, or that any port does.
+pub(super) fn text(desk: &mut Desk, port: Option<u16>, frames: usize) -> Result<String, Problem> {
+    if !(1..=MOST).contains(&frames) {
+        return Err(Problem::new(
+            format!("{frames} frames to show"),
+            format!("ask for 1 to {MOST}"),
+        ));
+    }
+    let config = PoolConfig {
+        class: SlotClass::Large,
+        ..PoolConfig::new("dump", MOST as u32)
+    };
+    let pool = Pool::new(&config).map_err(Error::from)?;
+    let pools = Pools::new(vec![pool.clone()]);
+    let mut cache = PoolCache::new(pools.as_slice());
+    let mut text = String::new();
+    let seed = desk.session()?.seed();
+    for (id, of, spec) in desk.specs()? {
+        if port.is_some_and(|port| port != of) {
+            continue;
+        }
+        let (src, dst) = desk.session()?.macs_of(of);
+        let mut stream = spec.compile(id, src, dst, seed)?;
+        let _ = writeln!(text, "stream {id} on port {of}: {spec}");
+        let mut burst = Burst::new();
+        cache.fill(&pool, &mut burst, frames);
+        let stamps = vec![0; burst.len()];
+        stream.write(burst.as_packets_mut(), &stamps, 0);
+        for (number, packet) in burst.iter().enumerate() {
+            let frame = packet.data();
+            let _ = writeln!(
+                text,
+                "  frame {number}, {} bytes with FCS",
+                frame.len() + FCS_BYTES
+            );
+            layers(frame, 0, &mut |line| {
+                let _ = writeln!(text, "    {line}");
+            });
+            if let Some(label) = Label::read(frame) {
+                let Label {
+                    stream, sequence, ..
+                } = label;
+                let _ = writeln!(text, "    signature: stream {stream}, sequence {sequence}");
+            }
+            bytes(frame, &mut text);
+        }
+        cache.free(&mut burst);
+    }
+    if text.is_empty() {
+        return Err(Problem::new(
+            "there is no stream to show",
+            "add one: `stream add port=0 size=64`",
+        ));
+    }
+    Ok(text)
+}
+
+/// What each layer says of itself, outermost first, as far as they are whole.
+fn layers(frame: &[u8], depth: u32, say: &mut impl FnMut(String)) -> Option<()> {
+    let ethernet = Ethernet::new_checked(frame).ok()?;
+    say(ethernet.to_string());
+    let inside = untagged(frame).ok()?;
+    for at in (14..inside.offset).step_by(4) {
+        say(Vlan::new_checked(&frame[at..]).ok()?.to_string());
+    }
+    let packet = &frame[inside.offset..];
+    let (kind, segment, pseudo) = match inside.ethertype {
+        EtherType::ARP => {
+            say(Arp::new_checked(packet).ok()?.to_string());
+            return Some(());
+        }
+        EtherType::IPV4 => {
+            let ip = Ipv4::new_checked(packet).ok()?;
+            say(format!("{ip}{}", wrong(ip.verify())));
+            let at = ip.header_len();
+            (
+                ip.protocol(),
+                packet.get(at..ip.total_len())?,
+                ip.pseudo_sum(),
+            )
+        }
+        EtherType::IPV6 => {
+            let ip = Ipv6::new_checked(packet).ok()?;
+            say(ip.to_string());
+            let upper = ip.upper_layer().ok()?;
+            (
+                upper.protocol,
+                packet.get(upper.offset..)?,
+                ip.pseudo_sum(&upper),
+            )
+        }
+        _ => return Some(()),
+    };
+    match kind {
+        protocol::UDP => {
+            let udp = Udp::new_checked(segment).ok()?;
+            say(format!("{udp}{}", wrong(udp.verify(pseudo))));
+            if udp.dst_port() == VXLAN_PORT && depth < DEEPEST {
+                let vxlan = Vxlan::new_checked(udp.payload()).ok()?;
+                say(vxlan.to_string());
+                layers(&udp.payload()[8..], depth + 1, say);
+            }
+        }
+        protocol::TCP => {
+            let tcp = Tcp::new_checked(segment).ok()?;
+            say(format!("{tcp}{}", wrong(tcp.verify(pseudo))));
+        }
+        protocol::ICMP | protocol::ICMPV6 => say(Icmp::new_checked(segment).ok()?.to_string()),
+        _ => {}
+    }
+    Some(())
+}
+
+fn wrong(right: bool) -> &'static str {
+    if right { "" } else { ", checksum wrong" }
+}
+
+/// Sixteen bytes a line, with their offset.
+fn bytes(frame: &[u8], text: &mut String) {
+    for (row, bytes) in frame.chunks(16).enumerate() {
+        let _ = write!(text, "    {:04x} ", row * 16);
+        for byte in bytes {
+            let _ = write!(text, " {byte:02x}");
+        }
+        text.push('\n');
+    }
+}

@@ -1,0 +1,51 @@
+//! What a session says of its ports and streams as they were asked for.
+
+use linerate_wire::ethernet::MacAddr;
+
+use super::streams::OpenStream;
+use super::{PortAsked, Session};
+use crate::apps::pktgen::stream::StreamSpec;
+
+impl Session {
+    /// What everything random begins with.
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Names of the ports, by number.
+    pub(crate) fn port_names(&self) -> Vec<String> {
+        self.rig
+            .ports
+            .iter()
+            .map(|open| open.name.clone())
+            .collect()
+    }
+
+    /// The ports as they are asked for now, by number.
+    pub(crate) fn ports_asked(&self) -> impl Iterator<Item = &PortAsked> {
+        self.ports.iter().map(|port| &port.asked)
+    }
+
+    /// The value of a port's key, as [`Session::set_port`] takes it; none where nothing was asked.
+    pub(crate) fn port_key(&self, port: u16, key: &str) -> Option<String> {
+        let asked = &self.ports.get(usize::from(port))?.asked;
+        match key {
+            "speed" => asked.speed_bps.map(|bps| format!("{}M", bps / 1e6)),
+            "rate" => asked.rate.map(|rate| rate.to_string()),
+            "count" => asked.count.map(|count| count.to_string()),
+            _ => None,
+        }
+    }
+
+    /// The addresses that a port's frames have where their streams say nothing of them.
+    pub(crate) fn macs_of(&self, port: u16) -> (MacAddr, MacAddr) {
+        self.macs(port)
+    }
+
+    /// Each stream's number, port, and how it is written.
+    pub(crate) fn streams(&self) -> Vec<(u16, u16, StreamSpec)> {
+        let written = |stream: &OpenStream| (stream.id, stream.port, stream.spec.clone());
+        let shown = self.streams.iter().filter(|stream| !stream.is_removed);
+        shown.map(written).collect()
+    }
+}

@@ -1,0 +1,157 @@
+//! Rates: what was counted between two moments, divided by the time between them as the lcore that
+//! counted read it.
+
+use std::collections::HashMap;
+
+use crate::apps::pktgen::Traffic;
+use crate::apps::pktgen::units::L1_BYTES;
+
+/// Shorter intervals say more of bursts than of rates.
+pub(super) const LEAST_INTERVAL_NS: u64 = 100_000_000;
+
+/// A count at a moment, in ticks of the lcore that counts. Bytes include FCS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Count {
+    pub(super) at: u64,
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Series {
+    /// A queue: port and number.
+    Rx(u16, u16),
+    Tx(u16, u16),
+    /// Test frames by their number on the wire; received ones with lcore and receiver.
+    Sent(u16),
+    Received(u16, u16, u16),
+}
+
+/// Frames and bits a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Speed {
+    pub(super) pps: f64,
+    pub(super) l2_bps: f64,
+    pub(super) l1_bps: f64,
+}
+
+impl Speed {
+    /// Between two counts of the same thing.
+    pub(super) fn between(before: Count, now: Count, hz: f64) -> Self {
+        let seconds = now.at.saturating_sub(before.at) as f64 / hz;
+        if seconds <= 0.0 {
+            return Self::default();
+        }
+        let pps = now.packets.saturating_sub(before.packets) as f64 / seconds;
+        let l2_bps = now.bytes.saturating_sub(before.bytes) as f64 * 8.0 / seconds;
+        Self {
+            pps,
+            l2_bps,
+            l1_bps: l2_bps + pps * (L1_BYTES * 8) as f64,
+        }
+    }
+
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self {
+            pps: self.pps + other.pps,
+            l2_bps: self.l2_bps + other.l2_bps,
+            l1_bps: self.l1_bps + other.l1_bps,
+        }
+    }
+}
+
+/// Keeps the counts of one moment, until a later one is far enough away.
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    hz: f64,
+    before: HashMap<Series, Count>,
+    before_at: u64,
+    speeds: HashMap<Series, Speed>,
+    /// The fastest interval since `clear`, by port and whether received.
+    most: HashMap<(u16, bool), f64>,
+    interval: u64,
+}
+
+impl Meter {
+    /// Counts are 0 at tick `at`.
+    pub(super) fn new(hz: f64, at: u64) -> Self {
+        Self {
+            hz,
+            before_at: at,
+            ..Self::default()
+        }
+    }
+
+    /// Takes all counts at about tick `now`. Rates change only where the interval is long enough.
+    pub(super) fn take(&mut self, now: u64, counts: HashMap<Series, Count>) {
+        let interval = now.saturating_sub(self.before_at);
+        if (interval as f64) < LEAST_INTERVAL_NS as f64 * 1e-9 * self.hz {
+            return;
+        }
+        let start = Count {
+            at: self.before_at,
+            ..Count::default()
+        };
+        self.speeds = counts
+            .iter()
+            .map(|(series, &count)| {
+                let before = self.before.get(series).copied().unwrap_or(start);
+                (*series, Speed::between(before, count, self.hz))
+            })
+            .collect();
+        let mut ports: HashMap<(u16, bool), f64> = HashMap::new();
+        for (series, speed) in &self.speeds {
+            match *series {
+                Series::Rx(port, _) => *ports.entry((port, true)).or_default() += speed.pps,
+                Series::Tx(port, _) => *ports.entry((port, false)).or_default() += speed.pps,
+                Series::Sent(_) | Series::Received(..) => {}
+            }
+        }
+        for (key, pps) in ports {
+            let most = self.most.entry(key).or_default();
+            *most = most.max(pps);
+        }
+        (self.before, self.before_at, self.interval) = (counts, now, interval);
+    }
+
+    /// Ticks that the rates are averaged over.
+    pub(super) fn interval(&self) -> u64 {
+        self.interval
+    }
+
+    pub(super) fn speed(&self, series: Series) -> Speed {
+        self.speeds.get(&series).copied().unwrap_or_default()
+    }
+
+    /// One direction of a port: sums of its queues.
+    pub(super) fn traffic(
+        &self,
+        port: u16,
+        received: bool,
+        queues: impl Iterator<Item = Count>,
+    ) -> Traffic {
+        let (mut packets, mut bytes) = (0, 0);
+        let mut speed = Speed::default();
+        for (queue, count) in (0..).zip(queues) {
+            packets += count.packets;
+            bytes += count.bytes;
+            let series = match received {
+                true => Series::Rx(port, queue),
+                false => Series::Tx(port, queue),
+            };
+            speed = speed.plus(self.speed(series));
+        }
+        Traffic {
+            packets,
+            bytes,
+            pps: speed.pps,
+            max_pps: self.most.get(&(port, received)).copied().unwrap_or(0.0),
+            l1_bps: speed.l1_bps,
+            l2_bps: speed.l2_bps,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ use linerate_core::packet::{Burst, Packet, Pool, PoolCache, PoolConfig};
 use linerate_core::port::RxQueue;
 
 use super::{Row, Run, Sample};
-use crate::apps::pktgen::engine::{Books, Boundaries, Checks, Label, Receiver, SIGNATURE_BYTES};
+use crate::apps::pktgen::engine::{Books, Boundaries, Label, Receiver, SIGNATURE_BYTES};
 use crate::error::Error;
 
 pub(super) const ROWS: &[Row] = &[
@@ -102,7 +102,7 @@ fn receive(row: &'static str, run: Run, streams: usize) -> Result<Sample, Error>
             cache.free(&mut burst);
             came as u64
         });
-        let books = Books::new(Boundaries::new(streams).into(), Checks::default());
+        let books = Books::new(Boundaries::new(streams).into());
         let mut receiver = Receiver::new(Box::new(source(&pool, clock)), books, clock);
         let mut turn = || receiver.turn(&mut cache) as u64;
         rate(run.duration / 10, &mut turn);

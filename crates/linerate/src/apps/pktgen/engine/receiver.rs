@@ -10,7 +10,7 @@ use linerate_core::arch::prefetch_read;
 use linerate_core::env::Clock;
 use linerate_core::packet::{Burst, Packet, PoolCache};
 use linerate_core::port::{Counter, RxQueue, SleepOn};
-use linerate_core::run::{HistogramSnapshot, bucket_count};
+use linerate_core::run::HistogramSnapshot;
 
 use super::checks::{Checks, Found};
 use super::classify::{Cast, Kind, is_plain, is_runt, size_classes};
@@ -29,7 +29,7 @@ const AHEAD: usize = 8;
 const IN_CACHE: usize = 256;
 
 /// Counters of a receive queue, all since the same moment:
-/// `packets = sum of sizes = sum over streams of received() + earlier, and foreign`.
+/// `packets` is the sum of `sizes`, and that of `foreign` and each stream's `received()` and `earlier`.
 pub(crate) struct ReceiverStats {
     pub(crate) packets: Counter,
     /// With FCS.
@@ -55,7 +55,6 @@ pub(crate) struct ReceiverStats {
 
 impl ReceiverStats {
     fn new(streams: usize, checks: Checks) -> Self {
-        const _: () = assert!(FINE_BUCKETS == bucket_count(FINE_BITS, 47));
         Self {
             packets: Counter::default(),
             bytes: Counter::default(),
@@ -114,7 +113,12 @@ pub(crate) struct Books {
 
 impl Books {
     /// Empty ones, of about 5.3 KiB for each stream, and up to 8 KiB more with few streams.
-    pub(crate) fn new(boundaries: Arc<Boundaries>, checks: Checks) -> Self {
+    pub(crate) fn new(boundaries: Arc<Boundaries>) -> Self {
+        Self::with_checks(boundaries, Checks::default())
+    }
+
+    /// The same, for a receiver that looks at more.
+    pub(crate) fn with_checks(boundaries: Arc<Boundaries>, checks: Checks) -> Self {
         Self {
             stats: Arc::new(ReceiverStats::new(boundaries.streams(), checks)),
             windows: Windows::new(boundaries.streams()),
@@ -200,7 +204,8 @@ impl Receiver {
             helper.help(&mut burst, helpable, now, cache);
         }
         cache.free(&mut burst);
-        self.books.stats.busy_ticks.add(self.clock.now() - now);
+        let ticks = self.clock.now().saturating_sub(now);
+        self.books.stats.busy_ticks.add(ticks);
         came
     }
 
@@ -212,23 +217,22 @@ impl Receiver {
         let streams = stats.streams.hot();
         let (mut bytes, mut any, mut odd) = (0, 0, 0u64);
         let mut lengths = [0; Burst::CAPACITY];
-        let count = frames.len().min(Burst::CAPACITY);
-        for index in 0..count {
-            if index + AHEAD < count {
-                prefetch_read(frames[index + AHEAD].data().as_ptr());
+        let places = lengths.iter_mut().zip(self.seen.iter_mut());
+        for (index, (packet, (length, seen))) in frames.iter().zip(places).enumerate() {
+            if let Some(ahead) = frames.get(index + AHEAD) {
+                prefetch_read(ahead.data().as_ptr());
             }
-            let frame = frames[index].data();
+            let frame = packet.data();
             bytes += frame.len();
             any |= frame.len();
-            lengths[index] = frame.len() as u16;
+            *length = frame.len() as u16;
             if !is_plain(frame) {
                 mark(&mut odd, index);
             }
-            let seen = Label::read(frame).map_or(FOREIGN, |label| Seen::new(&label));
+            *seen = Label::read(frame).map_or_else(unlabelled, |label| Seen::new(&label));
             if MANY && let Some(hot) = streams.get(seen.stream()) {
                 hot.prefetch(seen.age(now));
             }
-            self.seen[index] = seen;
         }
         stats.packets.add(frames.len() as u64);
         stats.bytes.add((bytes + frames.len() * FCS_BYTES) as u64);
@@ -261,17 +265,10 @@ impl Receiver {
                 continue;
             };
             if !hot.in_order(seen.sequence) {
-                let windows = &mut self.books.windows;
-                match windows.arrive(&stats.streams, stream, seen.sequence, age) {
-                    Arrival::Ours => {}
-                    Arrival::Stray => {
-                        foreign += 1;
-                        continue;
-                    }
-                    Arrival::Confirms { age } => {
-                        foreign = foreign.wrapping_sub(1);
-                        ages[hot.age(age)].add(1);
-                    }
+                let change = out_of_order(stats, &mut self.books.windows, seen, age);
+                foreign = foreign.wrapping_add(change);
+                if change == 1 {
+                    continue;
                 }
             }
             ages[hot.age(age)].add(1);
@@ -282,11 +279,34 @@ impl Receiver {
     }
 }
 
+/// Takes a test frame that was not the next of its stream. Returns what that adds to the foreign frames:
+/// 1 for one that is none of ours, less than 0 where one before it was ours after all. Out of line, so
+/// that the way of frames in order is short.
+#[inline(never)]
+fn out_of_order(stats: &ReceiverStats, windows: &mut Windows, seen: &Seen, age: u64) -> u64 {
+    let stream = seen.stream();
+    match windows.arrive(&stats.streams, stream, seen.sequence, age) {
+        Arrival::Ours => 0,
+        Arrival::Stray => 1,
+        Arrival::Confirms { age } => {
+            stats.ages[stats.streams.hot()[stream].age(age)].add(1);
+            u64::MAX
+        }
+    }
+}
+
 /// Out of line, so that frames that are plain cost a jump not taken.
 #[cold]
 #[inline(never)]
 fn mark(odd: &mut u64, index: usize) {
     *odd |= 1 << (index % 64);
+}
+
+/// A branch that is foretold is cheaper than a choice.
+#[cold]
+#[inline(never)]
+fn unlabelled() -> Seen {
+    FOREIGN
 }
 
 /// Counts what a frame is that is not plain. Returns whether a responder should see it.

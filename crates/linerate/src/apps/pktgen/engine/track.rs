@@ -76,10 +76,15 @@ impl Seen {
         (self.last >> 48) as usize
     }
 
-    /// As [`Label::age`].
+    /// As [`Label::age`], which looks at 48 bits only.
     #[inline(always)]
     pub(super) fn age(&self, now: u64) -> u64 {
-        ((now.wrapping_sub(self.last) << 16) as i64 >> 16).max(0) as u64
+        let label = Label {
+            stream: 0,
+            sequence: 0,
+            stamp: self.last,
+        };
+        label.age(now)
     }
 }
 
@@ -144,8 +149,9 @@ impl Boundaries {
     }
 }
 
-/// Written with each frame: a cache line, and a count of the latencies behind it.
-#[repr(align(64))]
+/// Written with each frame: a cache line, and a count of the latencies behind it. In this order, so that
+/// the first line is that of the fields.
+#[repr(C, align(64))]
 pub(super) struct Hot {
     /// One more than the highest number that came.
     next: Counter,
@@ -378,7 +384,6 @@ impl Windows {
     }
 
     /// Takes a frame that [`Hot::in_order`] did not.
-    #[inline(never)]
     pub(super) fn arrive(
         &mut self,
         stats: &StreamStats,

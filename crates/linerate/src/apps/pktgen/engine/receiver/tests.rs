@@ -37,7 +37,7 @@ fn received(streams: usize, checks: Checks, bursts: Vec<Vec<Vec<u8>>>) -> Receiv
         pool,
         bursts: bursts.into(),
     };
-    let books = Books::new(Boundaries::new(streams).into(), checks);
+    let books = Books::with_checks(Boundaries::new(streams).into(), checks);
     let mut receiver = Receiver::new(Box::new(script), books, Clock::monotonic("a test"));
     (0..=turns).for_each(|_| {
         receiver.turn(&mut cache);
@@ -202,7 +202,7 @@ fn a_clear_starts_all_counts_anew_and_sets_apart_what_is_under_way() {
     let frames = |range: std::ops::Range<u64>| vec![range.map(|n| test_frame(64, 0, n)).collect()];
     let mut receiver = received(1, Checks::default(), frames(0..10));
     let boundaries = receiver.books.boundaries.clone();
-    let fresh = Books::new(boundaries.clone(), Checks::default());
+    let fresh = Books::new(boundaries.clone());
     let stats = fresh.stats.clone();
     let old = receiver.install(fresh);
     assert_eq!(old.stats.stream(0).received(), 10);
@@ -230,7 +230,7 @@ fn a_clear_starts_all_counts_anew_and_sets_apart_what_is_under_way() {
     // More streams: the new ones begin with 0, or with whatever comes.
     let grown = Arc::new(boundaries.grown(3));
     grown.begin(2, ANYWHERE);
-    let fresh = Books::new(grown, Checks::default());
+    let fresh = Books::new(grown);
     let stats = fresh.stats.clone();
     receiver.install(fresh);
     let pool = Pool::new(&PoolConfig::new("test", 256)).unwrap();
@@ -303,7 +303,7 @@ fn replies_leave_by_the_sender_and_nothing_leaks() {
         pool: pool.clone(),
         bursts,
     };
-    let books = Books::new(Boundaries::new(1).into(), Checks::default());
+    let books = Books::new(Boundaries::new(1).into());
     let mut receiver = Receiver::new(Box::new(script), books, clock);
     receiver.helper = Some(helper);
     (0..6).for_each(|_| {

@@ -313,7 +313,7 @@ fn the_kernel_finds_and_pings_the_port_and_is_found_and_pinged() {
     use linerate_core::port::PortConfig;
     use linerate_drivers::Drivers;
 
-    use crate::apps::pktgen::engine::{Books, Boundaries, Checks, Helper, Receiver};
+    use crate::apps::pktgen::engine::{Books, Boundaries, Helper, Receiver};
 
     let space = match netns::Namespace::new() {
         Ok(space) => space,
@@ -348,7 +348,7 @@ fn the_kernel_finds_and_pings_the_port_and_is_found_and_pinged() {
             let responder = || Responder::new(OWN, own.clone(), &clock);
             let (helper, mut replies, events) = Helper::new(responder());
             let stats = helper.stats();
-            let books = Books::new(Boundaries::new(1).into(), Checks::default());
+            let books = Books::new(Boundaries::new(1).into());
             let mut receiver = Receiver::new(queues.rx.remove(0), books, clock);
             receiver.helper = Some(helper);
             let mut asker = responder();

@@ -38,7 +38,9 @@ fn refused(args: &[&str]) -> (String, String) {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
     assert!(output.stdout.is_empty(), "{args:?} printed something");
-    let at = stderr.find("error: ").unwrap_or_else(|| panic!("{args:?}: {stderr}"));
+    let at = stderr
+        .find("error: ")
+        .unwrap_or_else(|| panic!("{args:?}: {stderr}"));
     let (error, fix) = stderr[at + 7..]
         .split_once("\nfix: ")
         .unwrap_or_else(|| panic!("{args:?}: no fix: {stderr}"));
@@ -76,16 +78,29 @@ struct Running(Child);
 
 impl Running {
     fn start(socket: &str, extra: &[&str]) -> Self {
-        let args = [&["-p", LOOP, "--json", "--no-start", "--listen", socket], extra].concat();
+        let args = [
+            &["-p", LOOP, "--json", "--no-start", "--listen", socket],
+            extra,
+        ]
+        .concat();
         let mut command = pktgen(&args);
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         Self(child)
     }
 
     /// Waits for its end; the exit code and what it printed.
     fn end(mut self) -> (Option<i32>, String) {
         let mut text = String::new();
-        self.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        self.0
+            .stdout
+            .take()
+            .unwrap()
+            .read_to_string(&mut text)
+            .unwrap();
         (self.0.wait().unwrap().code(), text)
     }
 
@@ -110,7 +125,9 @@ fn connect(socket: &str) -> Client<UnixStream> {
     loop {
         match UnixStream::connect(socket) {
             Ok(stream) => {
-                stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+                stream
+                    .set_read_timeout(Some(Duration::from_secs(30)))
+                    .unwrap();
                 return Client(BufReader::new(stream));
             }
             Err(error) => assert!(Instant::now() < late, "{socket}: {error}"),
@@ -121,7 +138,10 @@ fn connect(socket: &str) -> Client<UnixStream> {
 
 impl<S: Read + Write> Client<S> {
     fn send(&mut self, line: &str) {
-        self.0.get_mut().write_all(format!("{line}\n").as_bytes()).unwrap();
+        self.0
+            .get_mut()
+            .write_all(format!("{line}\n").as_bytes())
+            .unwrap();
     }
 
     /// The next line; null where the session has hung up.
@@ -160,7 +180,10 @@ impl<S: Read + Write> Client<S> {
 
 #[test]
 fn a_run_counts_exactly_what_it_was_asked_for() {
-    let run = report(&["-p", LOOP, "--count", "1000", "--size", "128", "--json"], 0);
+    let run = report(
+        &["-p", LOOP, "--count", "1000", "--size", "128", "--json"],
+        0,
+    );
     assert_eq!(run["streams"][0]["tally"]["sent"], 1000);
     assert_eq!(run["streams"][0]["tally"]["received"], 1000);
     assert_eq!(run["streams"][0]["tally"]["lost"], 0);
@@ -169,7 +192,10 @@ fn a_run_counts_exactly_what_it_was_asked_for() {
     assert!(run["machine"]["cpus"].is_number());
     let text = output(&["-p", LOOP, "--count", "10", "--headless", "--seed", "5"]);
     let text = String::from_utf8(text.stdout).unwrap();
-    assert!(text.contains("seed 5;") && text.ends_with("good\n"), "{text}");
+    assert!(
+        text.contains("seed 5;") && text.ends_with("good\n"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -179,7 +205,18 @@ fn every_port_sends_where_nobody_says_what() {
     let sent = |port: usize| run["ports"][port]["tx"]["packets"].clone();
     assert_eq!((sent(0), sent(1)), (json!(50), json!(50)));
     // Of shortcuts only port 0 is spoken of.
-    let run = report(&["-p", &ring("a"), "-p", "ring:b,loop=on", "--count", "7", "--json"], 0);
+    let run = report(
+        &[
+            "-p",
+            &ring("a"),
+            "-p",
+            "ring:b,loop=on",
+            "--count",
+            "7",
+            "--json",
+        ],
+        0,
+    );
     assert_eq!(run["streams"].as_array().unwrap().len(), 1);
     assert_eq!(run["ports"][1]["tx"]["packets"], 0);
 }
@@ -190,14 +227,25 @@ fn exit_codes_tell_loss_and_invalid_runs_apart() {
     let args = ["-p", &lossy, "--count", "500", "--json"];
     let run = report(&[&args[..], &["--max-loss-ppm", "1000"]].concat(), 3);
     let tally = &run["streams"][0]["tally"];
-    let (sent, received) = (tally["sent"].as_u64().unwrap(), tally["received"].as_u64().unwrap());
+    let (sent, received) = (
+        tally["sent"].as_u64().unwrap(),
+        tally["received"].as_u64().unwrap(),
+    );
     assert_eq!(sent, 500);
     assert_eq!(tally["lost"], sent - received);
     assert!(received > 100 && received < 400, "{received}");
     assert_eq!(report(&args, 0)["verdict"]["word"], "good");
     report(&[&args[..], &["--max-loss-ppm", "900000"]].concat(), 0);
     // More frames than any machine sends.
-    let fast = ["-p", LOOP, "--rate", "900Mpps", "--duration", "0.2", "--json"];
+    let fast = [
+        "-p",
+        LOOP,
+        "--rate",
+        "900Mpps",
+        "--duration",
+        "0.2",
+        "--json",
+    ];
     let run = report(&[&fast[..], &["--max-unsent-ppm", "10"]].concat(), 4);
     assert_eq!(run["verdict"]["word"], "invalid");
     assert_eq!(output(&["--no-such-option"]).status.code(), Some(2));
@@ -209,12 +257,27 @@ fn what_makes_no_sense_is_refused_before_the_run() {
     assert!(error.contains("no port"), "{error}");
     let fast = format!("{LOOP},speed=10G");
     let (error, fix) = refused(&["-p", &fast, "--rate", "20Gbit/s-L1", "--json"]);
-    assert!(error.contains("10 Gbit/s") && fix.contains("14880952"), "{error} {fix}");
-    for map in ["", "[", "[0:0", "[0:1].7", "[99999].0", "nonsense", "[0].0,[0].0.0", "[-1].0"] {
+    assert!(
+        error.contains("10 Gbit/s") && fix.contains("14880952"),
+        "{error} {fix}"
+    );
+    for map in [
+        "",
+        "[",
+        "[0:0",
+        "[0:1].7",
+        "[99999].0",
+        "nonsense",
+        "[0].0,[0].0.0",
+        "[-1].0",
+    ] {
         refused(&["-p", LOOP, "-m", map, "--json"]);
     }
     let (error, fix) = refused(&["-p", LOOP, "-s", "sise=64", "--json"]);
-    assert!(error.contains("sise") && fix.contains("size"), "{error} {fix}");
+    assert!(
+        error.contains("sise") && fix.contains("size"),
+        "{error} {fix}"
+    );
     let nowhere = "/nonexistent/report.json";
     let (error, _) = refused(&["-p", LOOP, "--count", "1", "--json", "--output", nowhere]);
     assert!(error.contains(nowhere), "{error}");
@@ -228,7 +291,10 @@ fn what_makes_no_sense_is_refused_before_the_run() {
     assert!(error.contains("durration"), "{error}");
     let file = scratch.write("bad.cmd", "# two lines\nset 0 size 128\nstrat 0\n");
     let (error, fix) = refused(&["-p", LOOP, "-f", &file, "--json"]);
-    assert!(error.contains("bad.cmd:3: ") && fix.contains("start"), "{error} {fix}");
+    assert!(
+        error.contains("bad.cmd:3: ") && fix.contains("start"),
+        "{error} {fix}"
+    );
 }
 
 #[test]
@@ -277,7 +343,9 @@ fn a_run_file_and_a_file_of_commands_say_all_that_options_say() {
     let script = scratch.write("run.cmd", &text.replace("port=wan ", ""));
     let run = report(&["-p", LOOP, "-f", &script, "--json"], 0);
     let all = run["streams"].as_array().unwrap();
-    let received = all.iter().map(|stream| stream["tally"]["received"].as_u64().unwrap());
+    let received = all
+        .iter()
+        .map(|stream| stream["tally"]["received"].as_u64().unwrap());
     assert_eq!(received.collect::<Vec<_>>(), [30, 12]);
 }
 
@@ -290,7 +358,10 @@ fn a_client_sets_starts_waits_and_reads_exact_counts() {
     let mode = std::fs::metadata(&socket).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let hello = client.method("hello", json!({}));
-    assert_eq!((&hello["version"], &hello["may_change"]), (&json!(1), &json!(true)));
+    assert_eq!(
+        (&hello["version"], &hello["may_change"]),
+        (&json!(1), &json!(true))
+    );
     assert_eq!(hello["pid"], running.0.id());
     // As Pktgen's users type it.
     client.does("set 0 size 740");
@@ -306,20 +377,35 @@ fn a_client_sets_starts_waits_and_reads_exact_counts() {
     let line = client.method("streams", json!({ "ports": 0 }))[0]["line"].clone();
     assert!(line.as_str().unwrap().contains("src=10.1.2.3"), "{line}");
     client.does("clr");
-    assert_eq!(client.method("snapshot", Value::Null)["ports"][0]["tx"]["packets"], 0);
+    assert_eq!(
+        client.method("snapshot", Value::Null)["ports"][0]["tx"]["packets"],
+        0
+    );
     // Unknown names are answered with what is near.
-    for (line, near) in [("pgae main", "page"), ("page latncy", "latency"), ("set 0 sze 64", "size")] {
+    for (line, near) in [
+        ("pgae main", "page"),
+        ("page latncy", "latency"),
+        ("set 0 sze 64", "size"),
+    ] {
         let answer = client.command(line);
         assert_eq!(answer["error"]["nearest"][0], near, "{answer}");
     }
-    assert!(client.command("start 7")["error"]["fix"].as_str().unwrap().contains("port"));
+    assert!(
+        client.command("start 7")["error"]["fix"]
+            .as_str()
+            .unwrap()
+            .contains("port")
+    );
     assert!(client.command("set 0 rate 5000Gpps")["error"]["fix"].is_string());
     let found = client.method("complete", json!({ "line": "page la", "cursor": 7 }));
     assert_eq!(found["candidates"][0]["text"], "latency");
     client.does("stream add name=second size=64 count=5");
     client.does("stream disable 0");
     client.method("start", json!({ "ports": [0] }));
-    assert_eq!(client.method("wait", json!({ "seconds": 30 }))["done"], true);
+    assert_eq!(
+        client.method("wait", json!({ "seconds": 30 }))["done"],
+        true
+    );
     let snapshot = client.method("snapshot", Value::Null);
     assert_eq!(snapshot["streams"][0]["tally"]["sent"], 0);
     assert_eq!(snapshot["streams"][1]["tally"]["sent"], 5);
@@ -351,7 +437,9 @@ fn garbage_long_lines_and_slow_readers_hurt_nobody() {
             .collect();
         let stream = bad.0.get_mut();
         // It may hang up before it has all.
-        let _ = stream.write_all(&bytes).and_then(|()| stream.write_all(b"\n"));
+        let _ = stream
+            .write_all(&bytes)
+            .and_then(|()| stream.write_all(b"\n"));
         if round % 2 == 0 {
             drop(bad);
         }
@@ -376,14 +464,22 @@ fn garbage_long_lines_and_slow_readers_hurt_nobody() {
     let mut long = connect(&socket);
     let line = "x".repeat(100_000);
     let _ = long.0.get_mut().write_all(line.as_bytes());
-    assert!(long.read()["error"]["problem"].as_str().unwrap().contains("more than"));
+    assert!(
+        long.read()["error"]["problem"]
+            .as_str()
+            .unwrap()
+            .contains("more than")
+    );
     assert_eq!(long.read(), Value::Null);
     // One that asks for much and reads nothing.
     let mut deaf = connect(&socket);
     deaf.send(r#"{"id": 1, "method": "subscribe", "params": {"period_ms": 50}}"#);
     let _ = deaf.0.get_mut().set_nonblocking(true);
     for _ in 0..2000 {
-        let _ = deaf.0.get_mut().write(b"{\"id\": 2, \"method\": \"help\"}\n");
+        let _ = deaf
+            .0
+            .get_mut()
+            .write(b"{\"id\": 2, \"method\": \"help\"}\n");
     }
     // All the while the good one is served.
     for _ in 0..20 {
@@ -399,19 +495,31 @@ fn two_clients_work_side_by_side_and_one_may_only_look() {
     let socket = scratch.path("s");
     let running = Running::start(&socket, &[]);
     let (mut first, mut second) = (connect(&socket), connect(&socket));
-    assert_eq!(second.method("hello", json!({ "read_only": true }))["may_change"], false);
+    assert_eq!(
+        second.method("hello", json!({ "read_only": true }))["may_change"],
+        false
+    );
     second.method("subscribe", json!({ "period_ms": 50 }));
     // One waits, the other does not wait for it.
     first.send(r#"{"id": 1, "command": "sleep 0.3"}"#);
     let event = second.read();
-    assert_eq!((&event["event"], &event["id"]), (&json!("snapshot"), &json!("m")));
+    assert_eq!(
+        (&event["event"], &event["id"]),
+        (&json!("snapshot"), &json!("m"))
+    );
     assert!(event["result"]["ports"].is_array());
     assert_eq!(first.read()["ok"], true);
     let mut refused = second.ask(json!({ "id": 5, "command": "start 0" }));
     while refused["id"] != 5 {
         refused = second.read();
     }
-    assert!(refused["error"]["problem"].as_str().unwrap().contains("look"), "{refused}");
+    assert!(
+        refused["error"]["problem"]
+            .as_str()
+            .unwrap()
+            .contains("look"),
+        "{refused}"
+    );
     running.signal(rustix::process::Signal::INT);
     let (code, text) = running.end();
     assert_eq!(code, Some(0), "Ctrl-C ends with totals");
@@ -425,14 +533,20 @@ fn a_killed_session_leaves_a_socket_that_the_next_takes_and_a_live_one_keeps_its
     let first = Running::start(&socket, &[]);
     connect(&socket);
     let (error, fix) = refused(&["-p", LOOP, "--json", "--no-start", "--listen", &socket]);
-    assert!(error.contains(&format!("process {}", first.0.id())), "{error}");
+    assert!(
+        error.contains(&format!("process {}", first.0.id())),
+        "{error}"
+    );
     assert!(fix.contains("--connect"), "{fix}");
     first.signal(rustix::process::Signal::KILL);
     drop(first);
     assert!(Path::new(&socket).exists());
     let second = Running::start(&socket, &[]);
     let late = Instant::now() + Duration::from_secs(30);
-    while !output(&["--connect", &socket, "-c", "quit"]).status.success() {
+    while !output(&["--connect", &socket, "-c", "quit"])
+        .status
+        .success()
+    {
         assert!(Instant::now() < late);
     }
     assert_eq!(second.end().0, Some(0));
@@ -452,7 +566,9 @@ fn over_tcp_only_those_who_know_the_token_are_heard_and_none_names_files() {
     let at = said.split("tcp:").nth(1).unwrap().trim().to_owned();
     let connect = || {
         let stream = TcpStream::connect(&at).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
         Client(BufReader::new(stream))
     };
     for first in [
@@ -462,17 +578,42 @@ fn over_tcp_only_those_who_know_the_token_are_heard_and_none_names_files() {
     ] {
         let mut client = connect();
         let answer = client.ask(first);
-        assert!(answer["error"]["problem"].as_str().unwrap().contains("token"), "{answer}");
+        assert!(
+            answer["error"]["problem"]
+                .as_str()
+                .unwrap()
+                .contains("token"),
+            "{answer}"
+        );
         assert_eq!(client.read(), Value::Null);
     }
     let mut client = connect();
     client.method("hello", json!({ "token": "0123456789abcdef" }));
     let refused = client.command("save /tmp/never");
-    assert!(refused["error"]["problem"].as_str().unwrap().contains("file"), "{refused}");
+    assert!(
+        refused["error"]["problem"]
+            .as_str()
+            .unwrap()
+            .contains("file"),
+        "{refused}"
+    );
     let tcp = format!("tcp:{at}");
-    let args = ["--connect", &tcp, "--token-file", &token, "-c", "set 0 size 90", "-c", "quit"];
+    let args = [
+        "--connect",
+        &tcp,
+        "--token-file",
+        &token,
+        "-c",
+        "set 0 size 90",
+        "-c",
+        "quit",
+    ];
     let done = output(&args);
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    assert!(
+        done.status.success(),
+        "{}",
+        String::from_utf8_lossy(&done.stderr)
+    );
     assert_eq!(running.end().0, Some(0));
 }
 
@@ -482,7 +623,12 @@ fn frames_are_shown_without_being_sent() {
     let shown = output(&["-p", LOOP, "-s", stream, "--dump", "2"]);
     let text = String::from_utf8(shown.stdout).unwrap();
     assert!(shown.status.success());
-    for wanted in ["frame 1, 80 bytes", "198.18.0.2 > 198.19.0.1", "vlan 5 priority", "sequence 1"] {
+    for wanted in [
+        "frame 1, 80 bytes",
+        "198.18.0.2 > 198.19.0.1",
+        "vlan 5 priority",
+        "sequence 1",
+    ] {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
     assert!(!text.contains("wrong"), "{text}");

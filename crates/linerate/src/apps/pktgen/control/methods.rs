@@ -81,12 +81,7 @@ pub(super) const METHODS: &[Method] = &[
         "commands: `name`, `usage`, `help`, `example`",
         help,
     ),
-    method(
-        "methods",
-        "",
-        "methods: `name`, `params`, `help`",
-        methods,
-    ),
+    method("methods", "", "methods: `name`, `params`, `help`", methods),
     method(
         "complete",
         "`line`, `cursor` (in bytes)",

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::protocol::{ANSWER_BYTES, Answer, Completion, Event, Problem, Reply, Request};
+use super::protocol::{ANSWER_BYTES, Answer, Event, Problem, Reply, Request};
 use super::wire::{Line, Lines, Wire};
 use crate::apps::pktgen::Snapshot;
 use crate::error::Error;
@@ -113,18 +113,6 @@ impl Client {
     /// All counts now.
     pub(crate) fn snapshot(&mut self) -> Result<Snapshot, Problem> {
         understand(self.call("snapshot", Value::Null)?)
-    }
-
-    /// How `line` may go on at byte `cursor`.
-    pub(crate) fn complete(&mut self, line: &str, cursor: usize) -> Result<Completion, Problem> {
-        let params = json!({ "line": line, "cursor": cursor });
-        understand(self.call("complete", params)?)
-    }
-
-    /// From now on snapshots come by themselves, one each `period`.
-    pub(crate) fn subscribe(&mut self, period: Duration) -> Result<(), Problem> {
-        let params = json!({ "period_ms": period.as_millis() as u64 });
-        self.call("subscribe", params).map(drop)
     }
 
     fn answer_to(&mut self, request: Request) -> Result<Value, Problem> {

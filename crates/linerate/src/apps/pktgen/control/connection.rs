@@ -15,6 +15,7 @@ use super::methods;
 use super::protocol::{Answer, Problem, REQUEST_BYTES, Request};
 use super::table::{COMMANDS, Does, Done, Given, Row, Source, expanded, parse};
 use super::wire::{Line, Lines, Wire};
+use crate::apps::pktgen::stream::StreamSpec;
 use crate::error::Error;
 
 /// Lines on their way to a client before its own requests wait, and snapshots are left out.
@@ -95,8 +96,7 @@ impl Asker {
                 "connect where the session lets clients change things",
             ));
         }
-        let names_file = row.args.iter().any(|arg| arg.from == Source::Files);
-        if names_file && !self.access.files {
+        if !self.access.files && names_file(row, &given) {
             return Err(Problem::new(
                 format!(
                     "`{}` names a file, and this client is on another machine",
@@ -140,6 +140,22 @@ impl Asker {
         };
         Answer::new(id, result)
     }
+}
+
+/// Whether a command names a file of the session's machine, in whatever way.
+fn names_file(row: &Row, given: &Given) -> bool {
+    row.args
+        .iter()
+        .zip(&given.0)
+        .any(|(arg, text)| match arg.from {
+            Source::Files => true,
+            Source::Keys | Source::StreamKeys => text == "pcap",
+            // What is no stream is refused by the command itself.
+            Source::Line => text
+                .parse::<StreamSpec>()
+                .is_ok_and(|spec| spec.pcap.is_some()),
+            _ => false,
+        })
 }
 
 impl Drop for Asker {
@@ -263,7 +279,27 @@ fn same(given: &[u8], token: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::same;
+    use super::*;
+
+    #[test]
+    fn every_way_to_name_a_file_is_seen() {
+        for (line, wanted) in [
+            ("save x", true),
+            ("load x", true),
+            ("pcap load 0 x", true),
+            ("set 0 pcap x", true),
+            ("stream set 0 pcap x", true),
+            ("stream add pcap=x", true),
+            ("stream add size=64 pc\"ap=x\"", true),
+            ("seq 0 0 pcap=x", true),
+            ("set 0 size 64", false),
+            ("stream add name=pcap", false),
+            ("start 0", false),
+        ] {
+            let (row, given) = parse(line).unwrap();
+            assert_eq!(names_file(row, &given), wanted, "{line}");
+        }
+    }
 
     #[test]
     fn secrets_are_the_same_or_not() {

@@ -5,6 +5,7 @@ use std::fs::OpenOptions;
 use std::io::{IsTerminal, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use linerate_core::env::{Clock, ClockSource};
@@ -178,7 +179,7 @@ fn work(
         if settings.start {
             start(desk, settings.duration)?;
         }
-        return crate::tui::run(Client::over(Wire::Unix(ours))?, interrupts).map(drop);
+        return screen(Client::over(Wire::Unix(ours))?, desk, server, interrupts);
     }
     // Commands may wait; Ctrl-C ends them through what they look at while they do.
     let closing = server.closing();
@@ -189,7 +190,7 @@ fn work(
         .spawn(move || run_lines(&mut own, &file, lines).map(drop))?;
     while !commands.is_finished() {
         if interrupts.wait(LOOK) {
-            closing.store(true, std::sync::atomic::Ordering::SeqCst);
+            closing.store(true, Ordering::SeqCst);
             // What it was waiting for is over; why it ended is known.
             let _ = commands.join();
             return Ok(());
@@ -203,6 +204,38 @@ fn work(
         start(desk, settings.duration)?;
     }
     watch(settings, desk, interrupts)
+}
+
+/// Shows the screen until it is left, or another client says `quit`.
+fn screen(
+    client: Client,
+    desk: &DeskHandle,
+    server: &Server,
+    interrupts: &Interrupts,
+) -> Result<(), Error> {
+    let closing = server.closing();
+    let is_quitting = || desk.call(|desk| desk.quitting).unwrap_or(true);
+    let left = AtomicBool::new(false);
+    let shown = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !left.load(Ordering::SeqCst) {
+                if is_quitting() {
+                    // All connections end, the screen's too.
+                    closing.store(true, Ordering::SeqCst);
+                    return;
+                }
+                std::thread::sleep(LOOK);
+            }
+        });
+        let shown = crate::tui::run(client, interrupts);
+        left.store(true, Ordering::SeqCst);
+        shown
+    });
+    match shown {
+        // The screen may call it an error that the session went away: here it was asked to.
+        Err(_) if is_quitting() => Ok(()),
+        shown => shown.map(drop),
+    }
 }
 
 fn start(desk: &DeskHandle, duration: Option<Duration>) -> Result<(), Error> {

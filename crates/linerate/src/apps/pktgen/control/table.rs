@@ -461,11 +461,11 @@ pub(crate) const PAGES: &[Named] = &[
 
 /// Colours of the screen.
 pub(crate) const THEMES: &[Named] = &[
-    named("dark", &["default"], "for a dark terminal"),
+    named("dark", &["default", "on"], "for a dark terminal"),
     named("light", &[], "for a light terminal"),
     named(
         "safe",
-        &["colour-blind"],
+        &["colour-blind", "color-blind"],
         "blue and orange, no red against green",
     ),
     named("mono", &["none", "off"], "no colours"),

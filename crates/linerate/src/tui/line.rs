@@ -2,26 +2,20 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// Most lines that are remembered.
-const HISTORY: usize = 1000;
+use crate::apps::pktgen::History;
 
 /// A line being typed. The cursor counts letters, not bytes.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Line {
     letters: Vec<char>,
     cursor: usize,
-    history: Vec<String>,
-    /// The line of the history that is shown, and what was typed before it was looked for.
-    recalled: Option<(usize, String)>,
+    /// Lines that were typed before.
+    pub(super) history: History,
 }
 
 impl Line {
     pub(super) fn text(&self) -> String {
         self.letters.iter().collect()
-    }
-
-    pub(super) fn cursor(&self) -> usize {
-        self.cursor
     }
 
     /// Bytes before the cursor.
@@ -32,29 +26,17 @@ impl Line {
             .sum()
     }
 
-    /// Lines that were typed before, oldest first.
-    pub(super) fn remember(&mut self, lines: impl IntoIterator<Item = String>) {
-        for line in lines {
-            if !line.trim().is_empty() && self.history.last() != Some(&line) {
-                self.history.push(line);
-            }
-        }
-        let over = self.history.len().saturating_sub(HISTORY);
-        self.history.drain(..over);
-    }
-
     /// Ends the line: empties it, remembers and returns it.
     pub(super) fn take(&mut self) -> String {
         let text = self.text();
         self.clear();
-        self.remember([text.clone()]);
+        self.history.add(text.trim());
         text
     }
 
     pub(super) fn clear(&mut self) {
         self.letters.clear();
         self.cursor = 0;
-        self.recalled = None;
     }
 
     fn set(&mut self, text: &str) {
@@ -80,25 +62,13 @@ impl Line {
 
     /// One line back in the history, or forth.
     fn recall(&mut self, back: bool) {
-        let at = self
-            .recalled
-            .as_ref()
-            .map_or(self.history.len(), |(at, _)| *at);
-        let wanted = match back {
-            true => at.checked_sub(1),
-            false => Some(at + 1),
+        let typed = self.text();
+        let line = match back {
+            true => self.history.back(&typed),
+            false => self.history.forth(),
         };
-        let Some(wanted) = wanted else { return };
-        let draft = match self.recalled.take() {
-            Some((_, draft)) => draft,
-            None => self.text(),
-        };
-        match self.history.get(wanted).cloned() {
-            Some(line) => {
-                self.set(&line);
-                self.recalled = Some((wanted, draft));
-            }
-            None => self.set(&draft),
+        if let Some(line) = line.map(str::to_owned) {
+            self.set(&line);
         }
     }
 
@@ -214,7 +184,10 @@ mod tests {
     #[test]
     fn the_history_goes_back_and_forth_and_keeps_what_was_begun() {
         let mut line = Line::default();
-        line.remember(["start all", "stop", "stop", " "].map(String::from));
+        for before in ["start all", "stop", "stop", " "] {
+            line.insert(before);
+            line.take();
+        }
         line.insert("se");
         press(&mut line, KeyCode::Up);
         assert_eq!(line.text(), "stop");
@@ -236,7 +209,7 @@ mod tests {
         (0..4).for_each(|_| press(&mut line, KeyCode::Left));
         line.replace(6, "rate");
         assert_eq!(line.text(), "set 0 rate 99%");
-        assert_eq!(line.cursor(), 10);
+        assert_eq!(line.cursor_byte(), 10);
     }
 
     #[test]

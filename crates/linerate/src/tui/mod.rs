@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 
-use crate::apps::pktgen::{Client, Problem, Snapshot};
+use crate::apps::pktgen::{Client, History, Problem, Snapshot};
 use crate::apps::runtime::Interrupts;
 use crate::error::Error;
 
@@ -60,6 +60,16 @@ pub(crate) fn run(client: Client, interrupts: &Interrupts) -> Result<Option<Snap
             )),
             // Nobody needs one.
             _ => {}
+        }
+    }
+    if let Some(path) = History::usual_path() {
+        let (history, opened) = History::open(&path);
+        ui.line.history = history;
+        if let Err(error) = opened {
+            ui.tell(&format!(
+                "what is typed is kept until the end only: {}: {error}",
+                path.display()
+            ));
         }
     }
     let link = Link::start(client)?;

@@ -48,11 +48,7 @@ impl Tone {
         (Self::Bar, "bar"),
     ];
 
-    /// What `theme ITEM STYLE` calls it.
-    pub(super) fn names() -> impl Iterator<Item = &'static str> {
-        Self::ALL.iter().map(|(_, name)| *name)
-    }
-
+    /// By the name that `theme ITEM STYLE` calls it by.
     pub(super) fn named(name: &str) -> Option<Self> {
         let found = Self::ALL.iter().find(|(_, known)| *known == name);
         found.map(|(tone, _)| *tone)
@@ -69,6 +65,8 @@ pub(super) enum Palette {
 }
 
 impl Palette {
+    /// For tests: the session's command table lists them for users.
+    #[cfg(test)]
     pub(super) const ALL: [Self; 4] = [Self::Dark, Self::Light, Self::Mono, Self::Safe];
 }
 

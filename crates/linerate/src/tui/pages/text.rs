@@ -55,12 +55,33 @@ pub(super) fn log(snapshot: &Snapshot, width: u16) -> Grid<'_> {
     lines(text, "    second   what happened, the newest first", width)
 }
 
+/// Where in a line of `help` the explanation begins.
+const HELP_COLUMN: usize = 45;
+
 /// Keys, then the commands as the session lists them.
 pub(super) fn help(commands: &[String], width: u16) -> Grid<'static> {
     let mut text: Vec<String> = KEYS.iter().flat_map(|line| fold(line, width, 22)).collect();
     text.push(String::new());
     text.push("-- commands".into());
-    text.extend(commands.iter().flat_map(|line| fold(line, width, 8)));
+    // A usage and, after at least two spaces or in its column, what it does.
+    for line in commands {
+        let (usage, help) = match line.char_indices().nth(HELP_COLUMN) {
+            Some((at, _)) if line[..at].ends_with(' ') => line.split_at(at),
+            _ => line.split_once("  ").unwrap_or((line, "")),
+        };
+        let (usage, help) = (usage.trim(), help.trim());
+        match usize::from(width) > HELP_COLUMN + 60 {
+            true => text.extend(fold(
+                &format!("  {usage:<HELP_COLUMN$} {help}"),
+                width,
+                HELP_COLUMN + 3,
+            )),
+            false => {
+                text.push(format!("  {usage}"));
+                text.extend(fold(&format!("      {help}"), width, 6));
+            }
+        }
+    }
     lines(text, "keys", width)
 }
 

@@ -97,6 +97,11 @@ impl<S: Stage + 'static> App<S> {
 }
 
 impl<S: Stage + 'static> UnderTest for App<S> {
+    fn lcores(&self) -> Vec<String> {
+        let names = self.running.lcores().map(|(name, _, _)| name.into());
+        names.collect()
+    }
+
     fn busy_ticks(&self) -> Option<u64> {
         Some(self.stats().map(|stats| stats.busy_ticks.read()).sum())
     }

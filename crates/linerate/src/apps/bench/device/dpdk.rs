@@ -105,7 +105,8 @@ fn run(asked: &Asked, cpus: Cpus, dpdk: Dpdk) -> Result<Setup, Error> {
         "512".into(),
         "--no-pci".into(),
         "--no-telemetry".into(),
-        format!("--file-prefix=linerate{}", std::process::id()),
+        // Nothing in /var/run/dpdk that would stay there.
+        "--no-shconf".into(),
     ];
     for port in 0..2 {
         args.push(format!(

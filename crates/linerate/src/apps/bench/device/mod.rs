@@ -149,6 +149,11 @@ impl Cpus {
 
 /// What a device of this process can say of itself while it is measured.
 pub(crate) trait UnderTest {
+    /// Names of its threads, where it has some in this process.
+    fn lcores(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Ticks that its lcores have spent on packets.
     fn busy_ticks(&self) -> Option<u64> {
         None

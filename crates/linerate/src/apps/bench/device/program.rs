@@ -15,10 +15,10 @@ const START: Duration = Duration::from_secs(30);
 const STOP: Duration = Duration::from_secs(5);
 
 /// Runs the arguments, and ends them when standard input does: the pipe to us, which closes even if we are
-/// killed. Ends by itself when the program does, which has that input too, for some end when they have none,
+/// killed. $0 is the log, which goes then. Ends by itself when the program does, which has that input too, for some end when they have none,
 /// and whose output comes by the line.
 const KEEPER: &str = "exec 3<&0; stdbuf -oL \"$@\" <&3 & program=$!; \
-    (cat <&3 >/dev/null; kill -TERM $program; sleep 3; kill -KILL $program) 2>/dev/null & \
+    (cat <&3 >/dev/null; kill -TERM $program; rm -f \"$0\"; sleep 3; kill -KILL $program) 2>/dev/null & \
     exec 3<&-; wait $program";
 
 /// A program at work.
@@ -53,7 +53,9 @@ impl Program {
         let also = output.try_clone().map_err(failed)?;
         let mut command = Command::new("sh");
         command
-            .args(["-c", KEEPER, "sh", program])
+            .args(["-c", KEEPER])
+            .arg(&log)
+            .arg(program)
             .args(args)
             .stdin(Stdio::piped())
             .stdout(output)

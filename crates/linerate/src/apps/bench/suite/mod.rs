@@ -122,9 +122,14 @@ pub(crate) fn run(kind: Kind, options: &Options) -> Result<(), Error> {
 impl Job {
     fn read(kind: Kind, options: &Options) -> Result<Self, Error> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let mut settings = options.settings()?;
+        if options.quick && options.repeats.is_none() && kind == Kind::Rfc2544 {
+            // All that the RFC has, at seven sizes, in less than three minutes.
+            settings.repeats = settings.repeats.min(2);
+        }
         Ok(Self {
             kind,
-            settings: options.settings()?,
+            settings,
             devices: options.devices()?,
             cpus: options.cpus()?,
             directions: options.directions(),
@@ -169,6 +174,10 @@ impl Job {
                 report.device = setup.device.clone();
                 report.device.directions = self.directions;
                 report.path = setup.path.clone();
+                let map = running.stand.session.explain_map();
+                report
+                    .path
+                    .push(("generator lcores".into(), map.trim().into()));
                 report.preflight = preflight::checks(setup, largest, clock)?;
                 Ok(setup.device.name.clone())
             })?);

@@ -234,13 +234,10 @@ impl Running<'_> {
 
     fn watch(&mut self) -> Watch {
         let snapshot = self.stand.session.snapshot();
-        let lcores = snapshot.lcores.into_iter().map(|lcore| lcore.name);
         let setup = &self.stand.setup;
-        Watch::begin(
-            lcores.collect(),
-            setup.under_test.gaps(),
-            setup.is_in_kernel(),
-        )
+        let mut lcores = setup.under_test.lcores();
+        lcores.extend(snapshot.lcores.into_iter().map(|lcore| lcore.name));
+        Watch::begin(lcores, setup.under_test.gaps(), setup.is_in_kernel())
     }
 
     fn stolen(&self, watch: &Watch, last: &Snapshot) -> Stolen {

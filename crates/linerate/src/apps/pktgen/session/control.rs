@@ -183,7 +183,7 @@ impl Session {
             let books = Arc::make_mut(&mut member.books);
             let mut made = Vec::new();
             for stats in &mut books.receivers {
-                let new = Books::new(boundaries.clone(), Default::default());
+                let new = Books::new(boundaries.clone());
                 if !keeps {
                     stats.clear();
                 }

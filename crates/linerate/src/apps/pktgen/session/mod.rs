@@ -250,7 +250,7 @@ impl Session {
             for &(port, queue) in &share.rx {
                 let taken = rx[usize::from(port)][usize::from(queue)].take();
                 let queue = taken.expect("the map gives each queue to one lcore");
-                let fresh = ReceiverBooks::new(self.boundaries.clone(), Default::default());
+                let fresh = ReceiverBooks::new(self.boundaries.clone());
                 books.receivers.push(vec![fresh.stats.clone()]);
                 let receiver = Receiver::new(queue, fresh, self.clock);
                 engine.receivers.push(receiver);

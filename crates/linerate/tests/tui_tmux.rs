@@ -66,6 +66,8 @@ impl Terminal {
             ])
             .args(["-x", &size[0], "-y", &size[1], "sh", "-c", &line])
             .env("HOME", &state)
+            // The server's socket goes with the folder.
+            .env("TMUX_TMPDIR", &state)
             .env("XDG_STATE_HOME", &state)
             .env("LC_ALL", "C.UTF-8")
             .env_remove("NO_COLOR")
@@ -78,6 +80,7 @@ impl Terminal {
 
     fn tmux(&self, args: &[&str]) -> Output {
         Command::new("tmux")
+            .env("TMUX_TMPDIR", &self.home)
             .args(["-u", "-L", &self.name])
             .args(args)
             .output()

@@ -22,7 +22,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use linerate_core::packet::{Burst, Pool, PoolCache};
+use linerate_core::packet::{Burst, Pool, PoolCache, RxTemplate};
 use linerate_core::port::TxQueue;
 
 use super::schedule::{Beat, Pace, Window, weave};
@@ -331,7 +331,13 @@ impl Sender {
             return;
         }
         let first = self.slots.written;
-        let filled = cache.fill(&self.pool, &mut self.burst, wanted);
+        // Most frames of a burst have one length, which is then set with the rest of their metadata.
+        let lane = &self.lanes[self.slots.lane[first] as usize];
+        let template = RxTemplate {
+            len: lane.max_len().min(self.pool.room_bytes()) as u32,
+            ..RxTemplate::default()
+        };
+        let filled = cache.fill_with(&self.pool, &mut self.burst, wanted, template);
         if filled < wanted {
             self.stats.no_slot.add(1);
         }

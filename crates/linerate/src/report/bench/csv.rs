@@ -246,7 +246,7 @@ fn rows(report: &Report) -> Vec<Row> {
         let mut row = row("recovery", one.frame_bytes);
         row.rate(one.overload_pps, one.frame_bytes);
         row.trial(&one.over);
-        row.set("recovery_ns", one.recovery_ns);
+        row.may("recovery_ns", one.recovery_ns);
         rows.push(row);
     }
     if let Some(one) = &report.soak {

@@ -257,8 +257,9 @@ pub(crate) struct Recovery {
     pub(crate) frame_bytes: usize,
     pub(crate) overload_pps: f64,
     pub(crate) then_pps: f64,
-    /// From the drop of the load to the last lost frame, and how finely that was seen.
-    pub(crate) recovery_ns: f64,
+    /// From the drop of the load to the last lost frame; none where the overload lost nothing, or lost it
+    /// unseen (refused frames leave no gap). And how finely that was seen.
+    pub(crate) recovery_ns: Option<f64>,
     pub(crate) resolution_ns: f64,
     /// While overloaded, and after.
     pub(crate) over: Trial,

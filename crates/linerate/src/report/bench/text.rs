@@ -348,7 +348,7 @@ fn recoveries(report: &Report) -> Option<Table> {
             grouped(row.overload_pps),
             grouped(row.then_pps),
             grouped(row.over.lost as f64),
-            may((row.over.lost > 0).then_some(row.recovery_ns), duration),
+            may(row.recovery_ns, duration),
             duration(row.resolution_ns),
         ]
     })

@@ -126,6 +126,12 @@ fn steal_ticks() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::{Duration, Instant};
+
+    use linerate_core::env::Lcore;
+
     use super::*;
 
     #[test]
@@ -156,19 +162,25 @@ mod tests {
             .as_slice()[0];
         let name = "stolen-test".to_string();
         let watch = Watch::begin(vec![name.clone()], Vec::new(), true);
-        let spin = || {
-            let end = std::time::Instant::now() + std::time::Duration::from_millis(60);
-            while std::time::Instant::now() < end {
+        let (done, over) = (Arc::new(AtomicBool::new(false)), Duration::from_secs(10));
+        let rivals_until = done.clone();
+        let rival = Lcore::spawn("rival", Some(cpu), move || {
+            while !rivals_until.load(Ordering::Relaxed) {
                 std::hint::spin_loop();
             }
-        };
-        let rival = linerate_core::env::Lcore::spawn("rival", Some(cpu), spin).expect("spawns");
-        let seen = linerate_core::env::Lcore::spawn(&name, Some(cpu), move || {
-            spin();
-            watch.end(&[], (0, 0), Clock::monotonic("a test"))
+        });
+        let seen = Lcore::spawn(&name, Some(cpu), move || {
+            let end = Instant::now() + over;
+            loop {
+                let stolen = watch.end(&[], (0, 0), Clock::monotonic("a test"));
+                if stolen.sum_ns > 1_000_000 || Instant::now() > end {
+                    done.store(true, Ordering::Relaxed);
+                    return stolen;
+                }
+            }
         });
         let seen = seen.expect("spawns").join().expect("ends");
-        rival.join().expect("ends");
+        rival.expect("spawns").join().expect("ends");
         assert!(seen.sum_ns > 1_000_000, "{seen:?}");
     }
 }

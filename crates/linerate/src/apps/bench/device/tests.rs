@@ -116,7 +116,11 @@ impl Ends {
 fn udp(setup: &Setup, from: usize) -> Vec<u8> {
     let mut frame = vec![0; 60];
     let dst = setup.sides[from].dst_mac.unwrap_or(MacAddr::local(1));
-    set_macs(&mut frame, dst, MacAddr([2, 0, 0, 0, 2, from as u8]));
+    assert!(set_macs(
+        &mut frame,
+        dst,
+        MacAddr([2, 0, 0, 0, 2, from as u8])
+    ));
     let (here, there) = (18 + from as u8, 19 - from as u8);
     frame[12..16].copy_from_slice(&[8, 0, 0x45, 0]);
     frame[16..18].copy_from_slice(&46u16.to_be_bytes());

@@ -36,7 +36,10 @@ pub(super) fn bursts(
         return Ok(None);
     }
     let mut bursts = Vec::new();
-    for _ in 0..run.settings.burst_repeats.max(1) {
+    for number in 0..run.settings.burst_repeats.max(1) {
+        if number > 0 && run.is_late() {
+            break;
+        }
         let near = bursts.last().copied();
         bursts.push(longest(run, tester, size, pps, most, near)?);
     }

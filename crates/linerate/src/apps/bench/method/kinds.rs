@@ -35,6 +35,7 @@ pub(crate) fn run(
         Err(error) => report.failure = Some(error.to_string()),
     }
     report.compliance = compliance::of(kind, settings, &report);
+    report.compliance.departures.extend(runner.cut_short());
     report.verdict = verdict::verdict(&report, settings);
     report
 }
@@ -47,6 +48,7 @@ fn rfc2544(
     report: &mut Report,
 ) -> Result<(), Error> {
     for &size in &run.settings.sizes {
+        run.begin_size();
         let (most, whole) = match kind {
             Kind::Loss => {
                 run.enter(phase::of("loss", size));
@@ -137,6 +139,9 @@ fn throughputs(
     all.resize_with(1 + subjects.baselines.len(), Searches::default);
     let generator = generator_pps(report, size);
     let mut turn = |number: usize, run: &mut Runner, subjects: &mut Subjects| {
+        if number > 0 && run.is_late() {
+            return Ok(());
+        }
         for (subject, searches) in all.iter_mut().enumerate() {
             run.enter(phase::throughput(size, number, subject));
             match subject {
@@ -205,11 +210,15 @@ fn ndr(run: &mut Runner, device: &mut dyn Tester, report: &mut Report) -> Result
         })
         .collect();
     for &size in &run.settings.sizes {
+        run.begin_size();
         let turns = run.settings.ndr_repeats.max(1);
         let mut searches: Vec<Vec<mlr::Found>> = Vec::new();
         let mut trials = Vec::new();
         let mut most = 0.0;
         let mut turn = |number: usize| {
+            if number > 0 && run.is_late() {
+                return Ok(());
+            }
             run.enter(phase::of(&format!("search {}", number + 1), size));
             if number == 0 {
                 most = warm_up(run, device, size, generator_pps(report, size))?;

@@ -36,7 +36,7 @@ pub(super) fn at(
 }
 
 /// The distribution of both, by their buckets.
-pub(super) fn together(a: &Latency, b: &Latency) -> Latency {
+pub(crate) fn together(a: &Latency, b: &Latency) -> Latency {
     match (a.samples, b.samples) {
         (_, 0) => return a.clone(),
         (0, _) => return b.clone(),
@@ -98,5 +98,35 @@ pub(super) fn sum(a: &Trial, b: &Trial) -> Trial {
         stolen_ns: a.stolen_ns + b.stolen_ns,
         longest_stolen_ns: a.longest_stolen_ns.max(b.longest_stolen_ns),
         invalid: a.invalid.clone().or_else(|| b.invalid.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_ports_are_one_distribution() {
+        let of = |ns: f64, samples| Latency {
+            samples,
+            min_ns: ns,
+            mean_ns: ns,
+            max_ns: ns,
+            buckets: vec![(ns, samples)],
+            ..Latency::default()
+        };
+        let (fast, slow, none) = (of(100.0, 98), of(900.0, 2), Latency::default());
+        let merged = together(&together(&fast, &none), &slow);
+        assert_eq!(
+            (merged.samples, merged.min_ns, merged.max_ns),
+            (100, 100.0, 900.0)
+        );
+        assert_eq!(
+            (merged.p50_ns, merged.p90_ns, merged.p99_ns),
+            (100.0, 100.0, 900.0)
+        );
+        assert_eq!(merged.mean_ns, 116.0);
+        assert_eq!(together(&none, &fast), fast);
+        assert_eq!(together(&none, &none).samples, 0);
     }
 }

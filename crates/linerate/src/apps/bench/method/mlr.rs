@@ -9,7 +9,7 @@
 //! Each goal is approached through coarser targets (shorter trials, smaller sum, larger width), whose
 //! bounds say where the next one begins.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::runner::{Runner, forwarded_pps, loss_ratio};
@@ -139,6 +139,9 @@ struct Book {
     loads: BTreeMap<u64, Vec<Measured>>,
     /// The same, as they are reported.
     outcomes: BTreeMap<u64, Vec<Outcome>>,
+    /// Loads at which a trial stayed disturbed while the present target was looked for: they decide
+    /// nothing, and the search goes on below.
+    unclear: BTreeSet<u64>,
 }
 
 impl Book {
@@ -267,18 +270,24 @@ impl Search<'_, '_> {
         });
         // Steps outward double: the first is as wide as the target.
         let mut step = target.width;
+        self.book.unclear.clear();
         let mut hints = [hint.upper.unwrap_or(self.most), hint.lower.unwrap_or(0)]
             .into_iter()
             .filter(|load| *load > 0);
         loop {
             let upper = self.book.upper(target);
             let lower = self.book.lower(target, upper);
+            // Where to search below: a bound, or a load that could not be decided.
+            let above = lower.map_or(0, |lower| lower + 1);
+            let unclear = self.book.unclear.range(above..).next().copied();
+            let upper = upper.into_iter().chain(unclear).min();
             let inside = |load: &u64| {
                 upper.is_none_or(|upper| *load < upper) && lower.is_none_or(|lower| *load > lower)
             };
             let outward = |factor: f64, load: u64| (load as f64 * factor).round() as u64;
             let next = match (lower, upper) {
                 _ if self.left == 0 => None,
+                (Some(_), _) if self.run.is_late() => None,
                 (Some(lower), Some(upper)) if close(lower, upper, target.width) => None,
                 (Some(lower), None) if lower >= self.most => None,
                 (None, Some(upper)) if upper <= least => None,
@@ -308,13 +317,17 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Runs trials at a load until it is a bound.
+    /// Runs trials at a load until it is a bound, or one stays disturbed.
     fn decide(&mut self, target: &Target, load: u64) -> Result<(), Error> {
         while self.left > 0 && self.book.bound(target, load) == Bound::Undecided {
             self.left -= 1;
             let duration = Duration::from_secs_f64(target.trial_s);
             let asked = self.run.load(self.size, Some(load as f64), duration);
             let outcome = self.run.trial(self.tester, &asked, self.log)?;
+            if outcome.trial.invalid.is_some() && loss_ratio(&outcome.trial) > target.loss_ratio {
+                self.book.unclear.insert(load);
+                return Ok(());
+            }
             let measured = Measured {
                 asked_s: target.trial_s,
                 seconds: match outcome.trial.seconds > 0.0 {

@@ -31,6 +31,7 @@ use crate::error::Error;
 use crate::report::bench::Trial;
 
 pub(crate) use kinds::run;
+pub(crate) use latency::together;
 #[cfg(test)]
 pub(crate) use plan::Silent;
 pub(crate) use plan::{Estimate, Progress, Step};
@@ -68,8 +69,8 @@ pub(crate) struct Recovered {
     /// While overloaded, and after.
     pub(crate) over: Trial,
     pub(crate) then: Trial,
-    /// From the drop to the last lost frame, and how finely that was seen.
-    pub(crate) recovery_ns: f64,
+    /// From the drop to the last lost frame, where losses show when they happen; and how finely that was seen.
+    pub(crate) recovery_ns: Option<f64>,
     pub(crate) resolution_ns: f64,
 }
 

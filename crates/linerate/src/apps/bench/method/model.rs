@@ -201,7 +201,7 @@ impl Tester for Model {
     fn recovery(&mut self, over: &Load, then: &Load) -> Result<Option<Recovered>, Error> {
         let (over, then) = (self.trial(over)?.trial, self.trial(then)?.trial);
         Ok(Some(Recovered {
-            recovery_ns: self.buffer / self.service_pps(64) * 1e9,
+            recovery_ns: Some(self.buffer / self.service_pps(64) * 1e9),
             resolution_ns: 1e5,
             over,
             then,

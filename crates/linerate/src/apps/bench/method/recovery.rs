@@ -25,10 +25,7 @@ pub(super) fn recovery(
         overload_pps,
         then_pps,
         // Where the overload lost nothing there is nothing to recover from.
-        recovery_ns: match lost(&found.over) {
-            0 => 0.0,
-            _ => found.recovery_ns,
-        },
+        recovery_ns: found.recovery_ns.filter(|_| lost(&found.over) > 0),
         resolution_ns: found.resolution_ns,
         over: found.over,
         then: found.then,

@@ -62,6 +62,12 @@ pub(super) struct Runner<'a> {
     pub(super) settings: &'a Settings,
     progress: &'a mut dyn Progress,
     plan: Plan,
+    /// What trials of the present size took up to now.
+    size_seconds: f64,
+    /// How often the searches of a size are done: for the device and each baseline.
+    subjects: u32,
+    /// Sizes that took longer than they may.
+    late_sizes: u32,
 }
 
 impl<'a> Runner<'a> {
@@ -75,7 +81,41 @@ impl<'a> Runner<'a> {
             settings,
             progress,
             plan: Plan::of(kind, settings, baselines),
+            size_seconds: 0.0,
+            subjects: 1 + baselines as u32,
+            late_sizes: 0,
         }
+    }
+
+    /// Another size begins, with all its time.
+    pub(super) fn begin_size(&mut self) {
+        self.late_sizes += u32::from(self.is_late());
+        self.size_seconds = 0.0;
+    }
+
+    /// Whether this size has had its time: searches and repeats end with what they know.
+    pub(super) fn is_late(&self) -> bool {
+        let limit = self.limit();
+        limit.is_some_and(|limit| self.size_seconds > limit)
+    }
+
+    /// Seconds for a size.
+    fn limit(&self) -> Option<f64> {
+        let limit = self.settings.size_limit?;
+        Some(limit.as_secs_f64() * f64::from(self.subjects))
+    }
+
+    /// What is not as asked for because the time was up.
+    pub(super) fn cut_short(mut self) -> Option<String> {
+        self.begin_size();
+        let limit = self.limit()?;
+        (self.late_sizes > 0).then(|| {
+            format!(
+                "At {} of {} frame sizes, searches and repeats ended after {limit} s with what they knew.",
+                self.late_sizes,
+                self.settings.sizes.len()
+            )
+        })
     }
 
     /// The phase that trials belong to from now on.
@@ -107,7 +147,7 @@ impl<'a> Runner<'a> {
             let outcome = self.once(tester, load)?;
             log.push(outcome.trial.clone());
             attempts -= 1;
-            if outcome.trial.invalid.is_none() || attempts == 0 {
+            if outcome.trial.invalid.is_none() || attempts == 0 || self.is_late() {
                 return Ok(outcome);
             }
         }
@@ -129,6 +169,7 @@ impl<'a> Runner<'a> {
             None => format!("{rate} for {} s", load.duration.as_secs_f64()),
         };
         let seconds = seconds(load.duration, load.waits);
+        self.size_seconds += seconds;
         let (phase, fraction, left_seconds) = self.plan.begin(seconds);
         self.progress.begins(&Step {
             phase,

@@ -176,6 +176,8 @@ pub(crate) struct Settings {
     pub(crate) soak_slice: Duration,
     /// Frames a second of a soak; none for 90 % of the throughput.
     pub(crate) soak_pps: Option<f64>,
+    /// Trials of one size take about so long at most: then searches and repeats end with what they know.
+    pub(crate) size_limit: Option<Duration>,
     /// How often a disturbed trial is run at most.
     pub(crate) attempts: usize,
     /// Repeated results that differ by more, relative to their median, are noisy.
@@ -217,6 +219,7 @@ impl Settings {
             soak: Duration::from_secs(1800),
             soak_slice: Duration::from_secs(60),
             soak_pps: None,
+            size_limit: None,
             attempts: 3,
             noise: 0.05,
         }
@@ -246,6 +249,7 @@ impl Settings {
             goals: vec![quick("NDR", 0.0), quick("PDR", 0.005)],
             soak: Duration::from_secs(30),
             soak_slice: Duration::from_secs(1),
+            size_limit: Some(Duration::from_secs(18)),
             ..Self::full()
         }
     }

@@ -38,6 +38,8 @@ fn measure(kind: Kind, model: &mut Model, settings: &Settings) -> Report {
 fn quick() -> Settings {
     Settings {
         sizes: vec![64],
+        // What is found is to be seen, not when time is up.
+        size_limit: None,
         ..Settings::quick()
     }
 }
@@ -346,6 +348,71 @@ fn stolen_time_is_tried_again_and_said_when_it_stays() {
         "{:?}",
         runs.collect::<Vec<_>>()
     );
+}
+
+#[test]
+fn trials_that_stay_disturbed_draw_no_bound() {
+    // Half of all attempts are disturbed and there is but one: what is certain is still true.
+    for kind in [Kind::Throughput, Kind::Ndr] {
+        for seed in 0..10 {
+            let mut model = Model {
+                stolen_chance: 0.5,
+                stolen_s: 0.01,
+                seed,
+                ..Model::default()
+            };
+            let settings = Settings {
+                attempts: 1,
+                repeats: 1,
+                ..quick()
+            };
+            let report = measure(kind, &mut model, &settings);
+            for row in &report.throughput {
+                let service = model.service_pps(64);
+                assert!(row.pps <= whole_pps(&model, 64, 1.0) * 1.006, "{seed}");
+                let upper = row.upper_pps.unwrap_or(f64::MAX);
+                assert!(upper >= service, "{kind} {seed}: {upper} of {service}");
+                let decided = row.regular && upper - row.pps <= upper * settings.width;
+                let word = report.verdict.word;
+                assert!(
+                    decided || word >= VerdictWord::SharedMachine,
+                    "{kind}, {seed}: {word:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_size_that_has_had_its_time_ends_with_what_it_knows_and_says_so() {
+    for kind in [Kind::Throughput, Kind::Rfc2544, Kind::Ndr] {
+        let mut model = Model {
+            stolen_chance: 0.4,
+            stolen_s: 0.01,
+            ..Model::default()
+        };
+        let settings = Settings {
+            sizes: vec![64, 128],
+            width: 0.0005,
+            repeats: 20,
+            ndr_repeats: 20,
+            burst_repeats: 50,
+            size_limit: Some(Duration::from_secs(8)),
+            ..quick()
+        };
+        let mut watch = Watch::default();
+        let mut subjects = Subjects {
+            device: &mut model,
+            baselines: Vec::new(),
+        };
+        let report = base(&settings, 2e7);
+        let report = run(kind, &mut subjects, &settings, report, &mut watch);
+        let took: f64 = watch.steps.iter().map(|step| step.seconds).sum();
+        assert!(took < 2.0 * 20.0, "{kind}: {took}");
+        assert!(report.throughput.iter().all(|row| row.pps > 0.0));
+        let said = report.compliance.departures.join(" ");
+        assert!(said.contains("At 2 of 2 frame sizes"), "{said}");
+    }
 }
 
 #[test]

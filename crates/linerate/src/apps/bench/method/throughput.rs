@@ -2,7 +2,8 @@
 //!
 //! The search is binary, with the line's rate first. Shorter trials find the place, and then
 //! full-length ones search on from there, so that what is quoted always comes from a full-length
-//! trial (section 24). A rate that lost frames in a short trial would in a long one.
+//! trial (section 24). A rate that lost frames in a short trial would in a long one. A trial that
+//! stays disturbed proves nothing: the search goes on below it, and does not call it a bound.
 
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ pub(super) struct Bounds {
     width: f64,
     lower: f64,
     upper: Option<f64>,
+    /// The least rate whose trials stayed disturbed: the search goes on below, but it is no bound.
+    unclear: f64,
     /// What came through where the last rate was too much.
     guess: f64,
     /// Successive steps the same way, which double.
@@ -38,6 +41,7 @@ impl Bounds {
             width,
             lower: 0.0,
             upper,
+            unclear: f64::MAX,
             guess: f64::MAX,
             up: 0,
             down: 0,
@@ -52,7 +56,8 @@ impl Bounds {
         }
         let step = |count: i32| self.width * 2_f64.powi(count.min(30));
         let raised = self.lower * (1.0 + step(self.up));
-        match self.upper {
+        let upper = self.upper.unwrap_or(f64::MAX).min(self.unclear);
+        match (upper < f64::MAX).then_some(upper) {
             None if self.lower >= self.most => None,
             None => Some(raised.min(self.most)),
             Some(upper) if self.lower == 0.0 => {
@@ -79,6 +84,14 @@ impl Bounds {
         self.down += 1;
         self.up = 0;
     }
+
+    /// Neither passed nor failed for sure.
+    fn undecided(&mut self, pps: f64) {
+        self.unclear = self.unclear.min(pps);
+        self.guess = f64::MAX;
+        self.down += 1;
+        self.up = 0;
+    }
 }
 
 /// What a search found.
@@ -101,12 +114,16 @@ fn bracket(
 ) -> Result<Found, Error> {
     let mut quoted = Outcome::default();
     while let Some(pps) = bounds.next() {
+        if bounds.lower > 0.0 && run.is_late() {
+            break;
+        }
         let load = run.load(size, Some(pps), duration);
         let outcome = run.trial(tester, &load, log)?;
         let passed = lost(&outcome.trial) == 0 && outcome.trial.received > 0;
-        match passed {
-            true => bounds.passed(pps),
-            false => bounds.failed(pps, forwarded_pps(&outcome.trial)),
+        match (passed, &outcome.trial.invalid) {
+            (true, _) => bounds.passed(pps),
+            (false, None) => bounds.failed(pps, forwarded_pps(&outcome.trial)),
+            (false, Some(_)) => bounds.undecided(pps),
         }
         if passed || bounds.lower == 0.0 {
             quoted = outcome;

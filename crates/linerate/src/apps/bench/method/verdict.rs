@@ -113,8 +113,10 @@ impl Findings {
             self.add(
                 VerdictWord::SharedMachine,
                 format!(
-                    "{what}: a trial of the search stayed disturbed in {} attempts.",
-                    settings.attempts.max(1)
+                    "{what}: a trial of the search stayed disturbed in {} attempts and decided nothing: \
+                     what is certain ends at {}.",
+                    settings.attempts.max(1),
+                    spell_pps(row.lower_pps)
                 ),
             );
         }
@@ -179,6 +181,9 @@ impl Findings {
             return;
         }
         let Some(upper) = row.upper_pps else {
+            if stayed_disturbed(&row.trials) {
+                return;
+            }
             return self.add(
                 VerdictWord::GeneratorLimited,
                 format!(
@@ -289,7 +294,7 @@ fn spread(what: &str, row: &Throughput, settings: &Settings) -> Option<String> {
     })
 }
 
-/// Whether a trial's last attempt was disturbed too, and lost frames: it drew a bound.
+/// Whether a trial's last attempt was disturbed too, and lost frames: the search could not decide there.
 fn stayed_disturbed(trials: &[Trial]) -> bool {
     let attempts = trials.chunk_by(|a, b| a.asked_pps == b.asked_pps && a.invalid.is_some());
     let mut last = attempts.filter_map(<[Trial]>::last);

@@ -4,7 +4,6 @@
 //! [`method`](super::method), which decides everything; [`preflight`] and [`self_test`] come before, so that
 //! the report can say whether to believe it.
 
-mod latency;
 mod options;
 mod preflight;
 mod progress;
@@ -24,7 +23,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use linerate_core::env::{Clock, Lcore};
 
 use crate::apps::bench::device::{self, Asked, Cpus, Wire};
-use crate::apps::bench::method::{self, Kind, Settings, Subjects, Tester};
+use crate::apps::bench::method::{self, Estimate, Kind, Settings, Subjects, Tester};
 use crate::apps::netns::Space;
 use crate::apps::runtime::Interrupts;
 use crate::error::Error;
@@ -159,14 +158,65 @@ impl Job {
             };
             SessionTester::new(number, blueprint, &floor, stop)
         };
+        let mut report = self.report(clock)?;
         let mut testers: Vec<SessionTester> = (0..)
             .zip(&self.devices)
             .map(|(number, asked)| tester(number, asked))
             .collect();
-        let mut report = self.report(clock)?;
+        let mut own = tester(testers.len(), &self.loopback());
+        let ready = self.prepare(
+            &mut testers,
+            &mut own,
+            &check,
+            clock,
+            &mut report,
+            &mut progress,
+        );
+        match ready {
+            Err(Error::Interrupted) => {
+                report.interrupted = true;
+                report.verdict = method::verdict(&report, &self.settings);
+            }
+            Err(error) => return Err(error),
+            Ok(names) => {
+                let (device, baselines) = testers.split_at_mut(1);
+                let baselines = names[1..]
+                    .iter()
+                    .cloned()
+                    .zip(baselines.iter_mut().map(|tester| tester as &mut dyn Tester));
+                let mut subjects = Subjects {
+                    device: &mut device[0],
+                    baselines: baselines.collect(),
+                };
+                let estimate = Estimate::of(self.kind, &self.settings, subjects.baselines.len());
+                progress.expect(&estimate);
+                report = method::run(
+                    self.kind,
+                    &mut subjects,
+                    &self.settings,
+                    report,
+                    &mut progress,
+                );
+            }
+        }
+        progress.end();
+        report.seconds = began.elapsed().as_secs_f64();
+        Ok(report)
+    }
+
+    /// Builds every device once before anything is measured, so that what is missing is told now, and tests
+    /// the generator by itself. Returns the devices' names.
+    fn prepare(
+        &self,
+        testers: &mut [SessionTester],
+        own: &mut SessionTester,
+        check: &ClockCheck,
+        clock: Clock,
+        report: &mut Report,
+        progress: &mut progress::Shown,
+    ) -> Result<Vec<String>, Error> {
         let largest = self.settings.sizes.iter().copied().max().unwrap_or(64);
         let mut names = Vec::new();
-        // Every device is built once before anything is measured: what is missing is told now.
         for (number, tester) in testers.iter_mut().enumerate().rev() {
             progress.say(&format!("setting up {}", self.devices[number].kind.name()));
             names.push(tester.with(|running| {
@@ -183,8 +233,6 @@ impl Job {
             })?);
         }
         names.reverse();
-        let mut own = tester(testers.len(), &self.loopback());
-        let mut failed = None;
         let duration = match self.quick {
             true => QUICK_SELF_TEST.min(self.settings.trial),
             false => SELF_TEST.min(self.settings.trial),
@@ -192,39 +240,11 @@ impl Job {
         let ppm = check.error_ppm();
         for &bytes in &self.settings.sizes {
             progress.say(&format!("self-test of the generator: {bytes} B"));
-            match self_test::one(&mut own, bytes, duration, ppm) {
-                Ok(row) => report.self_test.push(row),
-                Err(error) => {
-                    failed = Some(error);
-                    break;
-                }
-            }
+            report
+                .self_test
+                .push(self_test::one(own, bytes, duration, ppm)?);
         }
-        match failed {
-            Some(Error::Interrupted) => report.interrupted = true,
-            Some(error) => return Err(error),
-            None => {
-                let (device, baselines) = testers.split_at_mut(1);
-                let baselines = names[1..]
-                    .iter()
-                    .cloned()
-                    .zip(baselines.iter_mut().map(|tester| tester as &mut dyn Tester));
-                let mut subjects = Subjects {
-                    device: &mut device[0],
-                    baselines: baselines.collect(),
-                };
-                report = method::run(
-                    self.kind,
-                    &mut subjects,
-                    &self.settings,
-                    report,
-                    &mut progress,
-                );
-            }
-        }
-        progress.end();
-        report.seconds = began.elapsed().as_secs_f64();
-        Ok(report)
+        Ok(names)
     }
 
     /// What is known before the first trial.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::apps::bench::method::{Progress, Step};
+use crate::apps::bench::method::{Estimate, Progress, Step};
 
 /// Steps of the bar.
 const LENGTH: u64 = 10_000;
@@ -43,6 +43,12 @@ impl Shown {
         }
     }
 
+    /// Says how long it will take.
+    pub(super) fn expect(&mut self, estimate: &Estimate) {
+        let time = spell(estimate.seconds);
+        self.say(&format!("about {} trials, {time}", estimate.trials));
+    }
+
     /// Takes the bar away.
     pub(super) fn end(&mut self) {
         if let Some(bar) = &self.bar {
@@ -53,7 +59,7 @@ impl Shown {
 
 impl Progress for Shown {
     fn begins(&mut self, step: &Step) {
-        let left = left(step.left_seconds);
+        let left = format!("{} left", spell(step.left_seconds));
         match &self.bar {
             Some(bar) => {
                 bar.set_position((step.fraction.clamp(0.0, 1.0) * LENGTH as f64) as u64);
@@ -70,13 +76,13 @@ impl Progress for Shown {
     }
 }
 
-/// `2 min 5 s left`.
-fn left(seconds: f64) -> String {
+/// `2 min 5 s`.
+fn spell(seconds: f64) -> String {
     let seconds = seconds.max(0.0).round() as u64;
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, s) => format!("{s} s left"),
-        (0, min, s) => format!("{min} min {s} s left"),
-        (h, min, _) => format!("{h} h {min} min left"),
+        (0, 0, s) => format!("{s} s"),
+        (0, min, s) => format!("{min} min {s} s"),
+        (h, min, _) => format!("{h} h {min} min"),
     }
 }
 
@@ -85,10 +91,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_left_is_said_in_fitting_units() {
-        assert_eq!(left(7.4), "7 s left");
-        assert_eq!(left(125.0), "2 min 5 s left");
-        assert_eq!(left(7260.0), "2 h 1 min left");
-        assert_eq!(left(-1.0), "0 s left");
+    fn times_are_said_in_fitting_units() {
+        assert_eq!(spell(7.4), "7 s");
+        assert_eq!(spell(125.0), "2 min 5 s");
+        assert_eq!(spell(7260.0), "2 h 1 min");
+        assert_eq!(spell(-1.0), "0 s");
     }
 }

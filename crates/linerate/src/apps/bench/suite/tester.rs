@@ -6,17 +6,18 @@ use std::time::{Duration, Instant};
 
 use linerate_core::env::Clock;
 
-use super::latency;
 use super::stand::{Blueprint, Floor, Stand};
 use crate::apps::bench::device::{Stolen, Watch};
-use crate::apps::bench::method::{Load, Outcome, Recovered, Tester};
+use crate::apps::bench::method::{Load, Outcome, Recovered, Tester, together};
 use crate::apps::pktgen::units::line_rate_pps;
-use crate::apps::pktgen::{Snapshot, Tally};
+use crate::apps::pktgen::{Latency, Snapshot, Tally};
 use crate::error::Error;
 use crate::report::bench::Trial;
 
 /// Between two looks at a running trial.
 const LOOK: Duration = Duration::from_millis(5);
+/// The same for whether its ports are still there.
+const LOOK_PORTS: Duration = Duration::from_millis(250);
 /// The same while a device recovers.
 const LOOK_RECOVERY: Duration = Duration::from_millis(1);
 /// Frames that have not come after this long without any are lost.
@@ -151,14 +152,10 @@ impl Running<'_> {
 
     /// Whether all ports are there. A trial in which one goes is invalid; no other is begun.
     fn check_ports(&mut self) -> Result<(), Error> {
-        let ports = self.stand.session.snapshot().ports;
-        match ports.iter().find(|port| !port.link_up) {
+        match gone(&self.stand.session.snapshot()) {
             None => Ok(()),
             Some(port) => Err(Error::Usage {
-                problem: format!(
-                    "port {} of the generator is gone: {}",
-                    port.name, port.link_reason
-                ),
+                problem: port,
                 fix: "bring the interface back and run it again; what was measured before is in the report".into(),
             }),
         }
@@ -205,19 +202,9 @@ impl Running<'_> {
         self.stand.session.clear();
         let watch = self.watch();
         let busy = self.stand.setup.under_test.busy_ticks();
-        let began = Instant::now();
         let senders = self.senders.clone();
         self.stand.session.start(&senders, Some(load.duration))?;
-        // Bursts end by their count, and all else by its time, whatever the lcores say.
-        let patience = began + load.duration + RESIDUAL;
-        self.pause(match load.count {
-            Some(_) => Duration::ZERO,
-            None => load.duration.saturating_sub(LOOK),
-        })?;
-        while self.stand.session.is_sending() && Instant::now() < patience {
-            self.look()?;
-            std::thread::sleep(LOOK.min(load.duration));
-        }
+        self.wait(load)?;
         self.stand.session.stop(&senders);
         let last = self.drain(load)?;
         let busy = self
@@ -230,6 +217,32 @@ impl Running<'_> {
         let stolen = self.stolen(&watch, &last);
         let outcome = self.outcome(load, &last, stolen, busy);
         Ok((outcome, last))
+    }
+
+    /// Until all is sent, or a port is gone. Bursts end by their count, and all else by its time, whatever
+    /// the lcores say.
+    fn wait(&mut self, load: &Load) -> Result<(), Error> {
+        let began = Instant::now();
+        let patience = began + load.duration + RESIDUAL;
+        let sure = match load.count {
+            Some(_) => began,
+            None => began + load.duration.saturating_sub(LOOK),
+        };
+        loop {
+            let left = sure.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            self.pause(left.min(LOOK_PORTS))?;
+            if left > LOOK_PORTS && gone(&self.stand.session.snapshot()).is_some() {
+                return Ok(());
+            }
+        }
+        while self.stand.session.is_sending() && Instant::now() < patience {
+            self.look()?;
+            std::thread::sleep(LOOK.min(load.duration));
+        }
+        Ok(())
     }
 
     fn watch(&mut self) -> Watch {
@@ -283,8 +296,9 @@ impl Running<'_> {
         let lost = intended.saturating_sub(tally.received - tally.duplicates);
         let seconds = load.duration.as_secs_f64();
         let asked_pps = load.pps.unwrap_or(intended as f64 / seconds);
-        let invalid = match self.stand.session.invalid().first() {
-            Some(reason) => Some(reason.clone()),
+        let spoilt = self.stand.session.invalid().first().cloned();
+        let invalid = match spoilt.or_else(|| gone(last)) {
+            Some(reason) => Some(reason),
             // Who shares a CPU takes it from the other in every trial.
             None if self.stand.setup.cpus.shared() => None,
             None => stolen.explains(lost, asked_pps),
@@ -304,14 +318,17 @@ impl Running<'_> {
                 longest_stolen_ns: stolen.longest_ns,
                 invalid,
             },
-            latency: latency::merge(last.ports.iter().map(|port| &port.latency)),
+            latency: last.ports.iter().fold(Latency::default(), |all, port| {
+                together(&all, &port.latency)
+            }),
             received_by_port: last.ports.iter().map(|port| port.tally.received).collect(),
             device_busy_ticks,
         }
     }
 
     /// Overload, then less at once: when was the last frame lost? The books are read again and again, and
-    /// whenever they show another gap in the numbers that came, frames were still lost.
+    /// whenever they show another gap in the numbers that came, frames were still lost. What a device refuses
+    /// leaves no gap, and so shows no recovery.
     fn recovery(&mut self, over: &Load, then: &Load) -> Result<Recovered, Error> {
         self.look()?;
         self.set(over)?;
@@ -363,10 +380,21 @@ impl Running<'_> {
         Ok(Recovered {
             over,
             then,
-            recovery_ns: last_loss.as_nanos() as f64,
+            // What is over sooner than one looks takes no longer than a look.
+            recovery_ns: (sum(&at_drop).lost > 0)
+                .then(|| last_loss.max(resolution).as_nanos() as f64),
             resolution_ns: resolution.as_nanos() as f64,
         })
     }
+}
+
+/// Which port is gone and why, if one is.
+fn gone(snapshot: &Snapshot) -> Option<String> {
+    let port = snapshot.ports.iter().find(|port| !port.link_up)?;
+    Some(format!(
+        "port {} of the generator is gone: {}",
+        port.name, port.link_reason
+    ))
 }
 
 /// What became of all test frames.

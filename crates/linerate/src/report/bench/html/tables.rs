@@ -238,9 +238,9 @@ pub(super) fn bursts(body: &mut String, report: &Report) {
                 figure(row.overload_pps),
                 figure(row.then_pps),
                 figure(row.over.lost as f64),
-                match row.over.lost {
-                    0 => NONE.into(),
-                    _ => format!("<b>{}</b>", duration(row.recovery_ns)),
+                match row.recovery_ns {
+                    None => NONE.into(),
+                    Some(ns) => format!("<b>{}</b>", duration(ns)),
                 },
                 duration(row.resolution_ns),
             ]

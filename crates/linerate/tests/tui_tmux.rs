@@ -111,6 +111,21 @@ impl Terminal {
         self.key("Enter");
     }
 
+    /// Leaves a command, and candidates before it. Two escapes that are read at once are one key, and so is
+    /// one with what follows it: the prompt is seen empty before anything else is typed.
+    fn leave(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        let is_empty = || self.lines().last().is_some_and(|line| line == "linerate>");
+        while !is_empty() {
+            assert!(Instant::now() < deadline, "{}", self.lines().join("\n"));
+            self.key("Escape");
+            let again = Instant::now() + Duration::from_secs(1);
+            while !is_empty() && Instant::now() < again {
+                std::thread::sleep(Duration::from_millis(30));
+            }
+        }
+    }
+
     fn resize(&self, width: u16, height: u16) {
         let (width, height) = (width.to_string(), height.to_string());
         let output = self.tmux(&["resize-window", "-x", &width, "-y", &height]);
@@ -342,11 +357,11 @@ fn commands_are_completed_corrected_and_remembered() {
     terminal.see("linerate> sto");
     terminal.key("Tab");
     terminal.see("linerate> stop");
-    terminal.key("Escape");
+    terminal.leave();
     terminal.type_in(":");
     terminal.key("Up");
     terminal.see("linerate> strat all");
-    terminal.key("Escape");
+    terminal.leave();
     terminal.type_in("s");
     terminal.key("Tab");
     // Several ways to go on are shown with what they mean.
@@ -354,8 +369,7 @@ fn commands_are_completed_corrected_and_remembered() {
         let begins = |word: &str| lines.iter().any(|line| line.trim_start().starts_with(word));
         begins("start ") && begins("stop ")
     });
-    terminal.key("Escape");
-    terminal.key("Escape");
+    terminal.leave();
     for theme in ["light", "safe", "mono", "dark"] {
         terminal.command(&format!("theme {theme}"));
         terminal.wait("an empty prompt", |lines| {

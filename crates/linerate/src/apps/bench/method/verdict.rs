@@ -106,7 +106,11 @@ impl Findings {
         self.offered(&what, &row.quoted);
         self.disturbed(&what, &row.quoted);
         if let Some(reason) = spread(&what, row, settings) {
-            self.add(VerdictWord::Noisy, reason);
+            // Searches that could not decide differ for that.
+            match stayed_disturbed(&row.trials) {
+                true => self.note(reason),
+                false => self.add(VerdictWord::Noisy, reason),
+            }
         }
         self.generator(&what, row, report);
         if stayed_disturbed(&row.trials) {

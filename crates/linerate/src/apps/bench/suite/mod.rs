@@ -125,6 +125,8 @@ impl Job {
         if options.quick && options.repeats.is_none() && kind == Kind::Rfc2544 {
             // All that the RFC has, at seven sizes, in less than three minutes.
             settings.repeats = settings.repeats.min(2);
+            // Loss, latency and recovery take 8 s more.
+            settings.size_limit = settings.size_limit.map(|limit| limit.mul_f64(0.75));
         }
         Ok(Self {
             kind,

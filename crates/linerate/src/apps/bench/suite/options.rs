@@ -166,6 +166,10 @@ impl Options {
                 goal.trial = settings.trial;
             }
         }
+        if self.trial.is_some() || self.repeats.is_some() {
+            // Who asks for so much gets it all.
+            settings.size_limit = None;
+        }
         if let Some(value) = self.search_trial {
             settings.search_trial = seconds("search-trial", value)?;
         }

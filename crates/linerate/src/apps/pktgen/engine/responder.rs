@@ -197,10 +197,6 @@ impl Responder {
         }
     }
 
-    pub(crate) fn addrs(&self) -> &[PortAddr] {
-        &self.addrs
-    }
-
     /// Takes a frame that was received at tick `now`. Any bytes will do.
     pub(crate) fn handle(&mut self, now: u64, frame: &[u8]) -> Response<'_> {
         self.respond(now, frame).unwrap_or(Response::Nothing)

@@ -576,13 +576,13 @@ fn ports_answer_for_their_addresses_and_ask_from_them() {
 
 #[test]
 fn what_a_wire_corrupts_is_counted_where_somebody_looks() {
-    let faults = "ring:a,loop=on,faulty=corrupt:0.05+seed:5+on:rx";
+    let faults = "ring:a,loop=on,faulty=flip:0.05+seed:5+on:rx";
     let mut session = open(&[faults], &["count=2000 dport=1-10"]);
     assert_eq!(session.snapshot().ports[0].corrupt, None);
     session.set_port(0, "verify", "on").unwrap();
     let port = &run(&mut session).ports[0];
     // Some hit what no checksum covers: addresses of Ethernet, padding.
-    let (seen, done) = (port.corrupt.unwrap(), fault(port, "corrupt"));
+    let (seen, done) = (port.corrupt.unwrap(), fault(port, "flip"));
     assert!(seen > 0 && seen <= done, "{seen} of {done}");
     assert!(port.flows.unwrap() >= 10, "{:?}", port.flows);
     session.set_port(0, "verify", "off").unwrap();

@@ -9,6 +9,7 @@
 
 use crate::has;
 use crate::linerate::{L2fwd, binary};
+use crate::scratch::Scratch;
 use crate::stand::Namespace;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -208,4 +209,54 @@ fn a_port_that_vanishes_makes_the_run_invalid() {
     assert_eq!(code, 4, "{counts}");
     let reasons = counts["verdict"]["reasons"].to_string();
     assert!(reasons.contains("g0"), "{counts}");
+}
+
+/// The kernel pings the generator, and the generator the kernel: each finds the other and is answered.
+#[test]
+fn pktgen_and_the_kernel_ping_each_other() {
+    let Some(around) = Loop::new() else {
+        return;
+    };
+    if !has(&["ping"]) {
+        return;
+    }
+    around.device.ip("addr add 10.7.0.1/24 dev d0");
+    let scratch = Scratch::new();
+    let socket = scratch.file("pktgen.sock");
+    let words = format!(
+        "pktgen --headless --json -p af_packet:g0,addr=10.7.0.9/24 --no-start --listen {socket}"
+    );
+    let mut session = around.generator.start(binary(), &words);
+    session.wait("the session to listen", |_, _| {
+        std::path::Path::new(&socket).exists()
+    });
+    let kernel = around.device.run("ping", "-n -c 3 -i 0.2 -W 5 10.7.0.9");
+    assert!(
+        kernel.status.success(),
+        "{}",
+        String::from_utf8_lossy(&kernel.stdout)
+    );
+    let ask = |command: &str| {
+        let mut client = around.generator.command(binary());
+        client.args(["pktgen", "--connect", &socket, "-c", command]);
+        let output = client.output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.success(), stdout, stderr)
+    };
+    let (good, said, error) = ask("ping 0 10.7.0.1 3");
+    assert!(good && said.contains("3 of 3 answered"), "{said}{error}");
+    let (_, log, _) = ask("log");
+    assert!(log.contains("10.7.0.1 is at"), "{log}");
+    assert!(log.contains("10.7.0.1 answered echo 2"), "{log}");
+    let (_, said, _) = ask("arp 0");
+    assert!(said.contains("told"), "{said}");
+    let (good, _, error) = ask("ping 0 10.7.0.77");
+    assert!(!good && error.contains("10.7.0.77"), "{error}");
+    assert!(ask("quit").0);
+    assert!(session.end().success(), "{}", session.stderr.text());
+    let counts: Value = serde_json::from_str(&session.stdout.text()).unwrap();
+    let answers = counts["ports"][0]["answers"].to_string();
+    assert!(answers.contains(r#"["echo replies",3]"#), "{answers}");
+    assert!(answers.contains("ARP replies"), "{answers}");
 }

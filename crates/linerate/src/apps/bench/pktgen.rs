@@ -45,7 +45,9 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-const FIXED: &str = "size=64";
+/// The same bytes in each frame, as testpmd's txonly sends them.
+const FIXED: &str = "udp size=64 signature=off";
+/// With a signature: stream, sequence number, time stamp and check.
 const VARIED: &str = "udp size=64 dst=198.19.0.1-198.19.0.254 sport=random:1024-65535 dport=1000-9999 ttl=32,64,128,255";
 
 const SLOTS: u32 = 16_384;

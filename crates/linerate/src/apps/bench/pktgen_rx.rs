@@ -1,15 +1,13 @@
 //! The traffic generator's receive side on one core: the whole turn of a receiver, from the queue to
 //! the free list, with every frame classified and checked.
 //!
-//! The queue is one that costs little and leaves nothing out: it takes slots from the pool and writes a
-//! new label (stream, sequence number, send time, check) into the 60 bytes that lie there. Its own
-//! time, with the frames freed unseen, is the detail `source_ns`; nothing is subtracted.
-
-use std::time::Instant;
+//! Frames come from a ring loop. It is filled with [`BATCH`] of them, new labels and all, while no time
+//! is taken; then the receiver empties it by the clock.
 
 use linerate_core::env::Clock;
-use linerate_core::packet::{Burst, Packet, Pool, PoolCache, PoolConfig};
-use linerate_core::port::RxQueue;
+use linerate_core::packet::{Burst, Packet, Pool, PoolCache, PoolConfig, Pools};
+use linerate_core::port::{Port, PortConfig, TxQueue};
+use linerate_drivers::ring;
 
 use super::{Row, Run, Sample};
 use crate::apps::pktgen::engine::{Books, Boundaries, Label, Receiver, SIGNATURE_BYTES};
@@ -43,37 +41,40 @@ const FRAME: [u8; 60] = {
     frame
 };
 
+/// Frames between two looks at the clock.
+const BATCH: usize = 1024;
+
 /// Test frames of `1 << bits` streams in turns, in order, from 1000 to 2023 ticks old.
 struct Source {
     pool: Pool,
     clock: Clock,
+    tx: Box<dyn TxQueue>,
     bits: u32,
     came: u64,
 }
 
-impl RxQueue for Source {
-    fn rx_burst(&mut self, burst: &mut Burst, cache: &mut PoolCache) -> usize {
-        let count = cache.take(&self.pool, burst, Burst::CAPACITY);
-        let (before, bits, first) = (self.clock.now() - 1000, self.bits, self.came);
-        self.came += count as u64;
-        let mask = (1 << bits) - 1;
-        for (packet, number) in burst.iter_mut().zip(first..) {
-            if packet.len() != FRAME.len() {
-                first_time(packet);
+impl Source {
+    /// Puts a batch into the ring.
+    fn fill(&mut self, cache: &mut PoolCache) {
+        let mask = (1 << self.bits) - 1;
+        let before = self.clock.now() - 1000;
+        for _ in 0..BATCH / Burst::CAPACITY {
+            let mut burst = Burst::new();
+            cache.take(&self.pool, &mut burst, Burst::CAPACITY);
+            for (packet, number) in burst.iter_mut().zip(self.came..) {
+                if packet.len() != FRAME.len() {
+                    first_time(packet);
+                }
+                let label = Label {
+                    stream: (number & mask) as u16,
+                    sequence: number >> self.bits,
+                    stamp: before - ((number * 37) & 1023),
+                };
+                let tail: Option<&mut [u8; SIGNATURE_BYTES]> = packet.data_mut().last_chunk_mut();
+                label.write(tail.expect("a frame of 60 bytes"));
             }
-            let label = Label {
-                stream: (number & mask) as u16,
-                sequence: number >> bits,
-                stamp: before - ((number * 37) & 1023),
-            };
-            let tail: Option<&mut [u8; SIGNATURE_BYTES]> = packet.data_mut().last_chunk_mut();
-            label.write(tail.expect("a frame of 60 bytes"));
+            self.came += self.tx.tx_burst(&mut burst, cache) as u64;
         }
-        count
-    }
-
-    fn held(&self) -> i64 {
-        0
     }
 }
 
@@ -86,27 +87,40 @@ fn first_time(packet: &mut Packet) {
 fn receive(row: &'static str, run: Run, streams: usize) -> Result<Sample, Error> {
     let pool = Pool::new(&PoolConfig::new("bench", 16_384))?;
     let pages = pool.page_kind();
-    let source = move |pool: &Pool, clock| Source {
-        pool: pool.clone(),
-        clock,
-        bits: streams.ilog2(),
-        came: 0,
-    };
-    let (mpps, source_ns) = run.pinned(move |run| {
+    let mpps = run.pinned(move |run| -> Result<f64, Error> {
         let clock = Clock::calibrate();
-        let mut cache = PoolCache::new(std::slice::from_ref(&pool));
-        let mut bare = source(&pool, clock);
-        let mut burst = Burst::new();
-        let source_mpps = rate(run.duration / 4, &mut || {
-            let came = bare.rx_burst(&mut burst, &mut cache);
-            cache.free(&mut burst);
-            came as u64
-        });
+        let pools = Pools::new(vec![pool.clone()]);
+        let mut cache = PoolCache::new(pools.as_slice());
+        let mut port = ring::looped("bench", 1, BATCH);
+        let mut queues = port.start(&PortConfig::default(), &pools)?;
+        let mut source = Source {
+            pool,
+            clock,
+            tx: queues.tx.remove(0),
+            bits: streams.ilog2(),
+            came: 0,
+        };
         let books = Books::new(Boundaries::new(streams).into());
-        let mut receiver = Receiver::new(Box::new(source(&pool, clock)), books, clock);
-        let mut turn = || receiver.turn(&mut cache) as u64;
-        rate(run.duration / 10, &mut turn);
-        let mpps = rate(run.duration, &mut turn);
+        let mut receiver = Receiver::new(queues.rx.remove(0), books, clock);
+        let mut rate = |ticks: u64| {
+            let (mut spent, mut frames) = (0, 0);
+            while spent < ticks {
+                source.fill(&mut cache);
+                let began = clock.now();
+                loop {
+                    let came = receiver.turn(&mut cache);
+                    frames += came as u64;
+                    if came == 0 {
+                        break;
+                    }
+                }
+                spent += clock.now() - began;
+            }
+            frames as f64 / 1e6 / (spent as f64 / clock.hz())
+        };
+        let ticks = clock.ticks(run.duration.as_nanos() as u64);
+        rate(ticks / 10);
+        let mpps = rate(ticks);
         let stats = &receiver.books.stats;
         let told = (0..streams as u16).map(|id| stats.stream(id));
         let (unique, lost) = told.fold((0, 0), |sum, stream| {
@@ -117,23 +131,7 @@ fn receive(row: &'static str, run: Run, streams: usize) -> Result<Sample, Error>
             (stats.packets.read(), 0, stats.packets.read()),
             "the receiver's own books must be right"
         );
-        (mpps, 1e3 / source_mpps)
-    })?;
-    Ok(Sample::new(row, mpps, "Mpps", pages)
-        .with("streams", streams)
-        .with("source_ns", source_ns))
-}
-
-/// Millions of frames a second that `turn` says came.
-fn rate(duration: std::time::Duration, turn: &mut impl FnMut() -> u64) -> f64 {
-    let (began, mut frames) = (Instant::now(), 0);
-    loop {
-        for _ in 0..64 {
-            frames += turn();
-        }
-        let elapsed = began.elapsed();
-        if elapsed >= duration {
-            return frames as f64 / 1e6 / elapsed.as_secs_f64();
-        }
-    }
+        Ok(mpps)
+    })??;
+    Ok(Sample::new(row, mpps, "Mpps", pages).with("streams", streams))
 }

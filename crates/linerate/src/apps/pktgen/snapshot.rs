@@ -94,8 +94,12 @@ pub(crate) struct PortView {
     /// `idle`, `sending`, `done`, `failed`; a word and a reason where nothing is sent though it was asked.
     pub(crate) state: String,
     pub(crate) state_reason: String,
-    /// Pktgen's flag letters, such as `P-----RI-----`; `linerate pktgen`'s help explains each.
+    /// A letter for each that is on, else `-`: `E` answers ARP and echoes, `C` looks at checksums, `L` measures
+    /// latency, `p` replays a capture, `R` random fields, `S` several streams, `V` VLAN tags.
     pub(crate) flags: String,
+    /// Its own addresses, such as `192.0.2.1/24`, and what it answered for them, by kind.
+    pub(crate) addrs: Vec<String>,
+    pub(crate) answers: Vec<(String, u64)>,
     pub(crate) rx: Traffic,
     pub(crate) tx: Traffic,
     pub(crate) broadcast: u64,

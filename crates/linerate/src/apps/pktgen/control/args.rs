@@ -20,8 +20,8 @@ use crate::error::Error;
 /// --max-unsent-ppm allows.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Args {
-    /// A port, [NAME=]KIND:TARGET[,key=value...], also with speed=10G, rate= and count=; may be given
-    /// many times
+    /// A port, [NAME=]KIND:TARGET[,key=value...], also with speed=10G, rate=, count=, addr=192.0.2.1/24,
+    /// process=, give_up=, tx_burst=, rx_burst= and verify=; may be given many times
     #[arg(long = "port", short = 'p', value_name = "PORT")]
     ports: Vec<String>,
     /// A stream in one line, such as "port=0 size=64 rate=1Mpps"; may be given many times. Without any,
@@ -258,6 +258,7 @@ impl Settings {
                 map: args.map.clone().or(file.run.map),
                 seed: args.seed.or(file.run.seed).unwrap_or_else(any_seed),
                 plan: args.plan.over(file.plan.unwrap_or_default()),
+                no_sleep: args.no_sleep,
                 ..SessionConfig::default()
             },
             shortcuts,

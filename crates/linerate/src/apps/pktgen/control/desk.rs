@@ -13,7 +13,7 @@ use super::names::list;
 use super::pktgen::Parts;
 use super::protocol::{Event, Problem};
 use crate::apps::pktgen::Snapshot;
-use crate::apps::pktgen::session::Session;
+use crate::apps::pktgen::session::{PortAsked, Session};
 use crate::apps::pktgen::stream::StreamSpec;
 use crate::error::Error;
 
@@ -217,11 +217,7 @@ impl Desk {
         if result.is_err() {
             // It was so a moment ago, and can be so again.
             for (&port, value) in ports.iter().zip(before) {
-                let value = value.as_deref().unwrap_or(match key {
-                    "speed" => "none",
-                    "count" => "0",
-                    _ => "max",
-                });
+                let value = value.as_deref().unwrap_or(PortAsked::default_of(key));
                 let _ = self.session()?.set_port(port, key, value);
             }
             for (id, _, spec) in specs.iter().filter(|(id, _, _)| own.contains(id)) {

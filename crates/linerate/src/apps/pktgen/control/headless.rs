@@ -69,25 +69,35 @@ impl Verdict {
                 "{part} frames {word} of {whole}: {ppm:.1} ppm, allowed are {limit}"
             ))
         };
-        let unsent = too_many(unsent, sent + unsent, limits.unsent_ppm, "unsent");
-        let invalid: Vec<String> = failed.iter().cloned().chain(unsent).collect();
+        let due = sent + unsent;
+        let late = too_many(unsent, due, limits.unsent_ppm, "unsent");
+        // Said in any case: what was not sent was not tested.
+        let told = (late.is_none() && unsent > 0).then(|| {
+            format!(
+                "{unsent} of {due} frames unsent: {:.1} ppm",
+                ppm(unsent, due)
+            )
+        });
+        let invalid: Vec<String> = failed.iter().cloned().chain(late).collect();
         let lossy: Vec<String> = too_many(lost, sent, limits.loss_ppm, "lost")
             .into_iter()
             .collect();
+        let told: Vec<String> = told.into_iter().collect();
         match (invalid.is_empty(), lossy.is_empty()) {
             (false, _) => Self {
                 word: "invalid",
                 exit_code: 4,
-                reasons: [invalid, lossy].concat(),
+                reasons: [invalid, lossy, told].concat(),
             },
             (true, false) => Self {
                 word: "lossy",
                 exit_code: 3,
-                reasons: lossy,
+                reasons: [lossy, told].concat(),
             },
             (true, true) => Self {
                 word: "good",
-                ..Self::default()
+                exit_code: 0,
+                reasons: told,
             },
         }
     }
@@ -356,5 +366,8 @@ mod tests {
         assert_eq!(judge(0, 0, 0, &[]), 0);
         let free = Verdict::of(&snapshot(10, 10, 10), &[], &Limits::default());
         assert_eq!((free.word, free.exit_code), ("good", 0));
+        assert_eq!(free.reasons, ["10 of 20 frames unsent: 500000.0 ppm"]);
+        let none = Verdict::of(&snapshot(10, 0, 0), &[], &Limits::default());
+        assert!(none.reasons.is_empty());
     }
 }

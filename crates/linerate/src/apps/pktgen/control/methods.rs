@@ -68,6 +68,18 @@ pub(super) const METHODS: &[Method] = &[
         "answers when all has been sent, or after so long: `done`",
         wait,
     ),
+    method(
+        "arp",
+        "`ports`, `address`",
+        "as the command: a list of `port`, `ip`, `mac`",
+        arp,
+    ),
+    method(
+        "ping",
+        "`port`, `address`, `count`",
+        "as the command: `sent`, `answered`, `rtt_ns`",
+        ping,
+    ),
     method("set", "`ports`, `key`, `value`", "as the command", set),
     method(
         "streams",
@@ -170,6 +182,21 @@ struct Set {
     ports: Value,
     key: String,
     value: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arp {
+    ports: Value,
+    address: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ping {
+    port: Value,
+    address: String,
+    count: Option<u16>,
 }
 
 #[derive(Deserialize)]
@@ -281,6 +308,20 @@ fn wait(asker: &mut Asker, request: &Request) -> Result {
     asker
         .run_named("wait", words.into_iter().collect())
         .map(|reply| reply.data)
+}
+
+fn arp(asker: &mut Asker, request: &Request) -> Result {
+    let given: Arp = params(request)?;
+    let mut words = vec![ports(&given.ports)?];
+    words.extend(given.address);
+    asker.run_named("arp", words).map(|reply| reply.data)
+}
+
+fn ping(asker: &mut Asker, request: &Request) -> Result {
+    let given: Ping = params(request)?;
+    let mut words = vec![ports(&given.port)?, given.address];
+    words.extend(given.count.map(|count| count.to_string()));
+    asker.run_named("ping", words).map(|reply| reply.data)
 }
 
 fn set(asker: &mut Asker, request: &Request) -> Result {

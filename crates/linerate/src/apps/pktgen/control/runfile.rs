@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::protocol::Problem;
-use crate::apps::pktgen::session::PortAsked;
+use crate::apps::pktgen::session::{PORT_KEYS, PortAsked};
 use crate::apps::pktgen::stream::StreamSpec;
 use crate::apps::pktgen::units::{Rate, parse_speed};
 use crate::config::{self, PlanStanza};
@@ -84,6 +84,18 @@ pub(crate) struct PortEntry {
     pub(crate) rx_burst: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tx_burst: Option<u16>,
+    /// Addresses that it answers for: `192.0.2.1/24`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) addr: Vec<String>,
+    /// Whether it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) process: Option<bool>,
+    /// How late a frame may be: `10ms`, `never`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) give_up: Option<String>,
+    /// Whether checksums of what comes in are looked at, and flows counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) verify: Option<bool>,
 }
 
 impl PortEntry {
@@ -114,16 +126,28 @@ impl PortEntry {
     fn take(&mut self, key: &str, value: &str) -> Result<bool, Error> {
         let bad = |problem: String| Error::Usage {
             problem: format!("{key}={value}: {problem}"),
-            fix: "write such as speed=10G, rate=1Mpps, count=1000".into(),
+            fix: "write such as speed=10G, rate=1Mpps, count=1000, addr=192.0.2.1/24, give_up=1s"
+                .into(),
         };
+        if key == "speed" {
+            self.speed = Some(value.into());
+            return Ok(true);
+        }
+        if !PORT_KEYS.iter().any(|known| known.0 == key) {
+            return Ok(false);
+        }
+        let mut asked = PortAsked::default();
+        asked.set(key, value).map_err(bad)?;
+        let taken = Self::of(&asked);
         match key {
-            "speed" => self.speed = Some(value.into()),
-            "rate" => self.rate = Some(value.parse().map_err(bad)?),
-            "count" => {
-                let count = value.parse();
-                self.count = Some(count.map_err(|_| bad("no whole number".into()))?);
-            }
-            _ => return Ok(false),
+            "rate" => self.rate = taken.rate,
+            "count" => self.count = taken.count,
+            "addr" => self.addr.extend(taken.addr),
+            "process" => self.process = taken.process,
+            "give_up" => self.give_up = taken.give_up,
+            "tx_burst" => self.tx_burst = taken.tx_burst,
+            "rx_burst" => self.rx_burst = taken.rx_burst,
+            _ => self.verify = taken.verify,
         }
         Ok(true)
     }
@@ -135,7 +159,7 @@ impl PortEntry {
             problem: format!("port {}: {problem}", self.spec),
             fix: "write speed = \"10G\"".into(),
         })?;
-        Ok(PortAsked {
+        let mut asked = PortAsked {
             name: self.name.clone(),
             spec: self.spec.clone(),
             speed_bps,
@@ -145,7 +169,19 @@ impl PortEntry {
             count: self.count,
             tx_burst: self.tx_burst,
             rx_burst: self.rx_burst,
-        })
+            process: self.process,
+            verify: self.verify.unwrap_or(false),
+            ..PortAsked::default()
+        };
+        let addrs = (!self.addr.is_empty()).then(|| self.addr.join(","));
+        for (key, value) in [("addr", addrs), ("give_up", self.give_up.clone())] {
+            let set = value.map(|value| asked.set(key, &value)).transpose();
+            set.map_err(|problem| Error::Usage {
+                problem: format!("port {}: {problem}", self.spec),
+                fix: "write addr = [\"192.0.2.1/24\"], give_up = \"10ms\"".into(),
+            })?;
+        }
+        Ok(asked)
     }
 
     /// The other way round.
@@ -160,6 +196,10 @@ impl PortEntry {
             tx_queues: asked.tx_queues,
             rx_burst: asked.rx_burst,
             tx_burst: asked.tx_burst,
+            addr: asked.addrs.iter().map(ToString::to_string).collect(),
+            process: asked.process,
+            give_up: asked.get("give_up"),
+            verify: asked.verify.then_some(true),
         }
     }
 }
@@ -239,13 +279,10 @@ impl RunFile {
         }
         text.push_str("stream remove all\n");
         for (number, port) in self.port.iter().enumerate() {
-            let keys = [
-                ("speed", port.speed.clone()),
-                ("rate", port.rate.map(|rate| rate.to_string())),
-                ("count", port.count.map(|count| count.to_string())),
-            ];
-            for (key, value) in keys {
-                if let Some(value) = value {
+            // Where it came from a session, it makes sense.
+            let asked = port.asked().unwrap_or_default();
+            for (key, _, _) in PORT_KEYS {
+                if let Some(value) = asked.get(key) {
                     let _ = writeln!(text, "set {number} {key} {value}");
                 }
             }
@@ -279,6 +316,11 @@ mod tests {
             port: vec![
                 PortEntry::parse("wan=ring:a,loop=on,speed=10G,rate=99%,count=5").unwrap(),
                 PortEntry::parse("ring:b").unwrap(),
+                PortEntry::parse(
+                    "ring:c,addr=192.0.2.1/24,addr=2001:db8::1/64,process=off,give_up=never,rx_burst=8,\
+                     tx_burst=4,verify=on",
+                )
+                .unwrap(),
             ],
             stream: vec![
                 "udp size=imix dst=198.19.0.1-198.19.0.9".parse().unwrap(),
@@ -312,6 +354,27 @@ mod tests {
         let plain = PortEntry::parse("null,size=60").unwrap();
         assert_eq!((plain.name, plain.spec.as_str()), (None, "null,size=60"));
         assert!(PortEntry::parse("ring:a,rate=fast").is_err());
+        for bad in [
+            "addr=224.0.0.1",
+            "give_up=soon",
+            "tx_burst=65",
+            "rx_burst=0",
+            "verify=maybe",
+        ] {
+            assert!(PortEntry::parse(&format!("ring:a,{bad}")).is_err(), "{bad}");
+        }
+        let port = &full().port[2];
+        assert_eq!(port.addr, ["192.0.2.1/24", "2001:db8::1/64"]);
+        assert_eq!(port.spec, "ring:c");
+        assert_eq!(PortEntry::of(&port.asked().unwrap()), *port);
+        let saved = full().commands();
+        for line in [
+            "set 2 addr 192.0.2.1/24,2001:db8::1/64",
+            "set 2 give_up never",
+            "set 2 process off",
+        ] {
+            assert!(saved.contains(line), "{saved}");
+        }
         let speed = PortEntry::parse("ring:a,speed=fast").unwrap();
         assert!(speed.asked().is_err());
     }

@@ -168,6 +168,27 @@ pub(super) const COMMANDS: &[Row] = &[
         does: Does::Change(run::clear),
     },
     Row {
+        name: "arp",
+        args: &[
+            one("PORTS", Source::Ports),
+            optional("ADDRESS", Source::Free),
+        ],
+        help: "ask who has an IPv4 or IPv6 address; without one, tell all neighbours of the port's own",
+        example: "arp 0 192.0.2.2",
+        does: Does::Wait(run::arp),
+    },
+    Row {
+        name: "ping",
+        args: &[
+            one("PORT", Source::Ports),
+            one("ADDRESS", Source::Free),
+            optional("COUNT", Source::Free),
+        ],
+        help: "send echo requests, one or COUNT, and wait up to a second for each answer",
+        example: "ping 0 192.0.2.2 3",
+        does: Does::Wait(run::ping),
+    },
+    Row {
         name: "wait",
         args: &[optional("SECONDS", Source::Free)],
         help: "go on when all that was asked for has been sent, or after so long",

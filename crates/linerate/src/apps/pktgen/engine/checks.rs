@@ -51,13 +51,15 @@ impl Found {
         }
     }
 
-    /// How many different flows came to these queues together; none where nobody counts.
+    /// How many different flows came to those of these queues together that count them; none where none does.
     pub(crate) fn flows<'a>(queues: impl IntoIterator<Item = &'a Self>) -> Option<u64> {
-        let maps: Option<Vec<&Flows>> = queues
+        let maps: Vec<&Flows> = queues
             .into_iter()
-            .map(|queue| queue.flows.as_ref())
+            .filter_map(|queue| queue.flows.as_ref())
             .collect();
-        let maps = maps.filter(|maps| !maps.is_empty())?;
+        if maps.is_empty() {
+            return None;
+        }
         let clear = (0..FLOW_WORDS).map(|word| {
             let all = maps.iter().fold(0, |all, map| all | map.0[word].read());
             u64::from(all.count_zeros())

@@ -11,6 +11,7 @@ use linerate_core::packet::{Burst, Offload, Packet, PoolCache};
 use linerate_core::port::TxQueue;
 use linerate_core::ring::{Pop, Push, spsc};
 
+use super::lcore::Waker;
 use super::responder::{Event, Responder, ResponderStats, Response};
 
 /// Replies that may wait for the sender.
@@ -22,6 +23,8 @@ const EVENTS: usize = 1024;
 pub(crate) struct Helper {
     responder: Responder,
     replies: spsc::Producer<Packet>,
+    /// Of the lcore that sends, which may sleep.
+    waker: Waker,
     events: SyncSender<(u64, Event)>,
 }
 
@@ -30,12 +33,16 @@ pub(crate) struct Replies(spsc::Consumer<Packet>);
 
 impl Helper {
     /// With the sender's half, and the session's: the tick of receipt, and what was heard.
-    pub(crate) fn new(responder: Responder) -> (Self, Replies, Mailbox<(u64, Event)>) {
+    pub(crate) fn new(
+        responder: Responder,
+        waker: Waker,
+    ) -> (Self, Replies, Mailbox<(u64, Event)>) {
         let (replies, taker) = spsc::ring(REPLIES);
         let (events, mailbox) = sync_channel(EVENTS);
         let helper = Self {
             responder,
             replies,
+            waker,
             events,
         };
         (helper, Replies(taker), mailbox)
@@ -89,6 +96,7 @@ impl Helper {
             stays
         });
         self.replies.push_burst(&mut replies);
+        self.waker.wake();
         stats.dropped.add(replies.len() as u64);
         cache.free(&mut replies);
     }

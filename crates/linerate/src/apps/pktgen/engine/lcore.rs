@@ -63,6 +63,8 @@ pub(crate) struct Engine {
     mail: mpsc::Receiver<Message>,
     bell: Arc<Bell>,
     stopping: bool,
+    /// Polls on where nothing comes and nothing is sent.
+    pub(crate) never_sleeps: bool,
 }
 
 /// Says that mail has come.
@@ -75,6 +77,25 @@ struct Bell {
 pub(crate) struct EngineHandle {
     mail: mpsc::Sender<Message>,
     bell: Arc<Bell>,
+}
+
+/// Wakes an lcore that sleeps, to look at what was put into its rings.
+#[derive(Clone)]
+pub(crate) struct Waker(Arc<Bell>);
+
+impl Waker {
+    pub(super) fn wake(&self) {
+        self.0.doorbell.ring();
+    }
+
+    /// Wakes nobody.
+    #[cfg(test)]
+    pub(super) fn idle() -> Self {
+        Self(Arc::new(Bell {
+            flagged: AtomicBool::new(false),
+            doorbell: Doorbell::new().expect("a descriptor is left"),
+        }))
+    }
 }
 
 /// An answer that is under way.
@@ -119,6 +140,7 @@ impl Engine {
             mail,
             bell,
             stopping: false,
+            never_sleeps: false,
         };
         Ok((engine, handle))
     }
@@ -164,17 +186,25 @@ impl Engine {
     #[inline]
     fn round(&mut self) -> usize {
         let mut moved = 0;
+        // Each turn is charged to its own queue: from the end of the turn before to its own.
+        let mut now = self.clock.now();
         for sender in &mut self.senders {
-            let now = self.clock.now();
             let sent = sender.turn(now, &mut self.cache);
+            let after = self.clock.now();
             if sent > 0 {
-                let ticks = self.clock.now().saturating_sub(now);
+                let ticks = after.saturating_sub(now);
                 sender.stats.busy_ticks.add(ticks);
             }
-            moved += sent;
+            (moved, now) = (moved + sent, after);
         }
         for receiver in &mut self.receivers {
-            moved += receiver.turn(&mut self.cache);
+            let came = receiver.turn(&mut self.cache);
+            let after = self.clock.now();
+            if came > 0 {
+                let ticks = after.saturating_sub(now);
+                receiver.books.stats.busy_ticks.add(ticks);
+            }
+            (moved, now) = (moved + came, after);
         }
         moved
     }
@@ -221,7 +251,7 @@ impl Engine {
             return now;
         }
         let nobody_sends = self.at_work.load(Ordering::Relaxed) == 0;
-        if is_quiet && nobody_sends {
+        if is_quiet && nobody_sends && !self.never_sleeps {
             return self.sleep();
         }
         yield_now();
@@ -274,6 +304,10 @@ impl Engine {
 }
 
 impl EngineHandle {
+    pub(crate) fn waker(&self) -> Waker {
+        Waker(self.bell.clone())
+    }
+
     /// Asks for `work` to be run on the lcore, between two turns, and returns without waiting.
     pub(crate) fn ask<R: Send + 'static>(
         &self,

@@ -17,11 +17,11 @@ mod track;
 
 pub(crate) use super::signature::{Label, SIGNATURE_BYTES};
 pub(crate) use checks::{Checks, Found};
-pub(crate) use help::{Helper, Replies};
+pub(crate) use help::Helper;
 pub(crate) use lcore::{Engine, EngineHandle, Load};
 pub(crate) use receiver::{Books, Receiver, ReceiverStats};
 pub(crate) use replay::{MOST_BYTES, Recording, Replay};
 pub(crate) use responder::{Event, PortAddr, Responder, ResponderStats};
-pub(crate) use schedule::{LONGEST_ORDER, Pace};
+pub(crate) use schedule::Pace;
 pub(crate) use sender::{Content, GIVE_UP_AFTER, Lane, Sender, SenderStats, StreamSent};
-pub(crate) use track::{ANYWHERE, Boundaries, StreamReceived};
+pub(crate) use track::{Boundaries, StreamReceived};

@@ -136,6 +136,8 @@ pub(crate) struct Receiver {
     clock: Clock,
     /// Labels of a burst.
     seen: Box<[Seen; Burst::CAPACITY]>,
+    /// Frames in a burst at most.
+    pub(crate) most: usize,
     /// Where the port has addresses: who answers for them.
     pub(crate) helper: Option<Helper>,
     pub(crate) books: Books,
@@ -147,6 +149,7 @@ impl Receiver {
             rx,
             clock,
             seen: Box::new([FOREIGN; Burst::CAPACITY]),
+            most: Burst::CAPACITY,
             helper: None,
             books,
         }
@@ -182,7 +185,7 @@ impl Receiver {
     /// Receives one burst and checks it; returns how many frames came.
     #[inline]
     pub(crate) fn turn(&mut self, cache: &mut PoolCache) -> usize {
-        let mut burst = Burst::new();
+        let mut burst = Burst::with_room(self.most);
         let came = self.rx.rx_burst(&mut burst, cache);
         // After the burst: a frame that came behind a boundary finds it published.
         self.follow();
@@ -204,8 +207,6 @@ impl Receiver {
             helper.help(&mut burst, helpable, now, cache);
         }
         cache.free(&mut burst);
-        let ticks = self.clock.now().saturating_sub(now);
-        self.books.stats.busy_ticks.add(ticks);
         came
     }
 

@@ -135,6 +135,19 @@ pub(crate) struct ResponderStats {
     pub(crate) dropped: Counter,
 }
 
+impl ResponderStats {
+    /// All of them, by name.
+    pub(crate) fn read(&self) -> [(&'static str, u64); 5] {
+        [
+            ("ARP replies", self.arp_replies.read()),
+            ("ND replies", self.nd_replies.read()),
+            ("echo replies", self.echo_replies.read()),
+            ("too many to answer", self.limited.read()),
+            ("answers dropped", self.dropped.read()),
+        ]
+    }
+}
+
 /// Answers for one port.
 pub(crate) struct Responder {
     mac: MacAddr,

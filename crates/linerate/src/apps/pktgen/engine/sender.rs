@@ -22,9 +22,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use linerate_core::packet::{Burst, Pool, PoolCache};
+use linerate_core::packet::{Burst, Pool, PoolCache, RxTemplate};
 use linerate_core::port::TxQueue;
 
+use super::help::Replies;
 use super::schedule::{Beat, Pace, Window, weave};
 use crate::error::Error;
 use books::Departures;
@@ -57,6 +58,8 @@ pub(crate) struct Sender {
     slots: Slots,
     burst: Burst,
     departures: Departures,
+    /// Of the port's responders, one for each receive queue that has one.
+    replies: Vec<Replies>,
     window: Window,
     /// Ticks: as [`GIVE_UP_AFTER`].
     limit: u64,
@@ -82,6 +85,7 @@ impl Sender {
             lanes: Vec::new(),
             departures: Departures::new(ticks_per_second),
             stats,
+            replies: Vec::new(),
             shared_pace: Pace::even(None),
             shared: Shared::default(),
             due: BinaryHeap::new(),
@@ -100,6 +104,36 @@ impl Sender {
     /// Gives frames up that are overdue by more than `limit`.
     pub(crate) fn give_up_after(&mut self, limit: Duration) {
         self.limit = (limit.as_secs_f64() * self.ticks_per_second) as u64;
+    }
+
+    /// Sends what the port's responders answer, from now on; those that were there before are gone.
+    pub(crate) fn help(&mut self, replies: Vec<Replies>) -> Vec<Replies> {
+        std::mem::replace(&mut self.replies, replies)
+    }
+
+    /// Sends frames that belong to no stream, as they are, before all that waits. Returns how many the queue
+    /// took; the rest is dropped.
+    pub(crate) fn send(&mut self, frames: &[Vec<u8>], cache: &mut PoolCache) -> usize {
+        let mut burst = Burst::new();
+        let room = frames.len().min(Burst::CAPACITY);
+        let filled = cache.fill(&self.pool, &mut burst, room);
+        let packets = burst.as_packets_mut().iter_mut();
+        // A frame that does not fit its slot would leave as an empty one.
+        let all_fit = packets
+            .zip(&frames[..filled])
+            .all(|(packet, frame)| packet.set_data(frame));
+        let sent = match all_fit {
+            true => self.tx.tx_burst(&mut burst, cache),
+            false => 0,
+        };
+        cache.free(&mut burst);
+        self.tx.flush(cache);
+        sent
+    }
+
+    /// Offers the queue at most so many frames at a time, 1 to [`Burst::CAPACITY`].
+    pub(crate) fn burst_of(&mut self, frames: usize) {
+        self.slots.most = frames.clamp(1, Burst::CAPACITY);
     }
 
     /// Begins all enabled lanes at tick `at`; frames are intended for as long as `lasts` (for ever
@@ -193,12 +227,16 @@ impl Sender {
         self.due.peek().map(|&Reverse((leaves, _))| leaves)
     }
 
-    /// Sends what is due at `now`; returns how many frames went.
+    /// Sends what is due at `now`, and replies; returns how many frames went.
     #[inline]
     pub(crate) fn turn(&mut self, now: u64, cache: &mut PoolCache) -> usize {
+        let mut answered = 0;
+        for replies in &mut self.replies {
+            answered += replies.send(&mut *self.tx, cache);
+        }
         if !self.running {
             self.tx.flush(cache);
-            return 0;
+            return answered;
         }
         self.departures.turn(now);
         if self.slots.len > 0 {
@@ -206,7 +244,7 @@ impl Sender {
         }
         if self.is_over(now) {
             self.end(now);
-            return 0;
+            return answered;
         }
         self.draw(now);
         self.write(cache);
@@ -221,7 +259,7 @@ impl Sender {
                 self.end(now);
             }
         }
-        sent
+        sent + answered
     }
 
     /// Fills the slots with frames that are due: first those with a time, then as many as go.
@@ -331,7 +369,13 @@ impl Sender {
             return;
         }
         let first = self.slots.written;
-        let filled = cache.fill(&self.pool, &mut self.burst, wanted);
+        // Most frames of a burst have one length, which is then set with the rest of their metadata.
+        let lane = &self.lanes[self.slots.lane[first] as usize];
+        let template = RxTemplate {
+            len: lane.max_len().min(self.pool.room_bytes()) as u32,
+            ..RxTemplate::default()
+        };
+        let filled = cache.fill_with(&self.pool, &mut self.burst, wanted, template);
         if filled < wanted {
             self.stats.no_slot.add(1);
         }

@@ -28,13 +28,7 @@ impl Session {
 
     /// The value of a port's key, as [`Session::set_port`] takes it; none where nothing was asked.
     pub(crate) fn port_key(&self, port: u16, key: &str) -> Option<String> {
-        let asked = &self.ports.get(usize::from(port))?.asked;
-        match key {
-            "speed" => asked.speed_bps.map(|bps| format!("{}M", bps / 1e6)),
-            "rate" => asked.rate.map(|rate| rate.to_string()),
-            "count" => asked.count.map(|count| count.to_string()),
-            _ => None,
-        }
+        self.ports.get(usize::from(port))?.asked.get(key)
     }
 
     /// The addresses that a port's frames have where their streams say nothing of them.

@@ -4,31 +4,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::config::PORT_KEYS;
 use super::streams::{self, Load, Loads, OpenStream, Order, Shard, weight};
 use super::{Session, room_for};
-use crate::apps::pktgen::engine::{Content, MOST_BYTES, Pace, Recording, StreamSent};
+use crate::apps::pktgen::engine::{Content, Engine, MOST_BYTES, Pace, Recording, StreamSent};
 use crate::apps::pktgen::stream::StreamSpec;
-use crate::apps::pktgen::units::{FCS_BYTES, parse_speed};
+use crate::apps::pktgen::units::FCS_BYTES;
 use crate::error::Error;
-
-/// The keys of a port that can change while it is open.
-pub(crate) const PORT_KEYS: &[(&str, &str, &str)] = &[
-    (
-        "rate",
-        "RATE",
-        "what its streams without a rate share: 1Mpps, 5Gbit/s-L1, 99%, max",
-    ),
-    (
-        "count",
-        "N",
-        "frames in all, shared by its streams without a count; 0: for ever",
-    ),
-    (
-        "speed",
-        "SPEED",
-        "what percentages are of, such as 10G; none: no wire",
-    ),
-];
 
 impl Session {
     /// Adds a stream; its frames go out with the next start, or at once where its port sends. Returns its
@@ -138,13 +120,12 @@ impl Session {
                 .sent
                 .push((shard.wire, shard.sent.clone()));
             let lane = streams::lane(spec, compiled, self.seed, shard);
-            let placed = member.handle.call(move |engine| {
-                let lanes = &mut engine.senders[sender].lanes;
-                lanes.push(lane);
-                lanes.len() - 1
-            });
-            // A dead lcore sends nothing: the place does not matter.
-            shard.lane = placed.unwrap_or(0);
+            let clock = self.clock;
+            let placed = member
+                .handle
+                .call(move |engine| engine.senders[sender].add(lane, clock.now()));
+            // A lane without an order fits any other; a dead lcore sends nothing: the place does not matter.
+            shard.lane = placed.and_then(Result::ok).unwrap_or(0);
         }
     }
 
@@ -270,21 +251,35 @@ impl Session {
             fix: format!("{key} takes {takes}: {help}"),
         };
         let mut asked = self.ports[usize::from(port)].asked.clone();
-        match key {
-            "rate" => asked.rate = Some(value.parse().map_err(bad)?),
-            "speed" if value == "none" => asked.speed_bps = None,
-            "speed" => asked.speed_bps = Some(parse_speed(value).map_err(bad)?),
-            _ => {
-                let count = value.parse();
-                asked.count = Some(count.map_err(|_| bad(format!("`{value}` is no count")))?);
-            }
-        }
+        asked.set(key, value).map_err(bad)?;
         let state = &mut self.ports[usize::from(port)];
         let before = std::mem::replace(&mut state.asked, asked);
         let loads = self.loads(port).inspect_err(|_| {
             self.ports[usize::from(port)].asked = before;
         })?;
-        self.apply(port, &loads, None)
+        match key {
+            "rate" | "count" | "speed" => self.apply(port, &loads, None)?,
+            "addr" | "process" => self.fit_help(port),
+            "verify" => self.install_books(self.boundaries.clone(), true),
+            _ => self.fit_queues(port),
+        }
+        Ok(())
+    }
+
+    /// Tells a port's senders and receivers what is asked of the port.
+    fn fit_queues(&mut self, port: u16) {
+        let state = &self.ports[usize::from(port)];
+        for &(lcore, sender) in &state.senders {
+            let asked = state.asked.clone();
+            let fit = move |engine: &mut Engine| asked.fit_sender(&mut engine.senders[sender]);
+            self.lcores[lcore].handle.call(fit);
+        }
+        for &(lcore, receiver) in &state.receivers {
+            let asked = state.asked.clone();
+            let fit =
+                move |engine: &mut Engine| asked.fit_receiver(&mut engine.receivers[receiver]);
+            self.lcores[lcore].handle.call(fit);
+        }
     }
 
     /// What a port's enabled streams are to do.

@@ -162,6 +162,7 @@ impl Session {
         }
         for (state, open) in self.ports.iter_mut().zip(&self.rig.ports) {
             state.base = open.port.stats();
+            state.help.clear();
             if let Some(pace) = &mut state.pace {
                 let base = |&(lcore, sender): &(usize, usize)| {
                     self.lcores[lcore]
@@ -179,11 +180,12 @@ impl Session {
     /// Has all receivers go on with fresh books; the counts of the old ones stay where `keeps` says so.
     pub(super) fn install_books(&mut self, boundaries: Arc<Boundaries>, keeps: bool) {
         let mut fresh: Vec<Vec<Books>> = Vec::new();
-        for member in &mut self.lcores {
+        for (member, share) in self.lcores.iter_mut().zip(&self.map.lcores) {
             let books = Arc::make_mut(&mut member.books);
             let mut made = Vec::new();
-            for stats in &mut books.receivers {
-                let new = Books::new(boundaries.clone());
+            for (stats, (port, _)) in books.receivers.iter_mut().zip(&share.rx) {
+                let checks = self.ports[usize::from(*port)].asked.checks();
+                let new = Books::with_checks(boundaries.clone(), checks);
                 if !keeps {
                     stats.clear();
                 }
@@ -208,6 +210,7 @@ impl Session {
     /// Whether any port still has something to send.
     pub(crate) fn is_sending(&mut self) -> bool {
         self.watch_links();
+        self.hear();
         self.read_done();
         self.ports
             .iter()

@@ -8,6 +8,7 @@ mod ask;
 mod change;
 mod config;
 mod control;
+mod help;
 mod log;
 mod map;
 mod rates;
@@ -38,10 +39,10 @@ use super::units::FCS_BYTES;
 use crate::apps::runtime::Rig;
 use crate::error::Error;
 
-pub(crate) use change::PORT_KEYS;
-pub(crate) use config::{PortAsked, SessionConfig};
+pub(crate) use config::{PORT_KEYS, PortAsked, SessionConfig};
 pub(crate) use map::{Map, PortShape};
 
+use help::Help;
 use log::Log;
 use rates::Meter;
 use sample::{Books, Sample};
@@ -98,6 +99,7 @@ struct PortState {
     shares: Vec<Option<f64>>,
     /// When sending ended, as far as seen.
     quiet_since: u64,
+    help: Help,
 }
 
 /// What a port is doing.
@@ -149,6 +151,9 @@ impl Session {
             .iter()
             .map(|asked| (asked.name.clone(), asked.spec.clone()))
             .collect();
+        for asked in &config.ports {
+            asked.check()?;
+        }
         let mut rig = Rig::open_among(drivers, &specs, clock)?;
         let map = choose_map(&config, &rig)?;
         let configs: Vec<PortConfig> = (0..rig.ports.len() as u16)
@@ -201,7 +206,8 @@ impl Session {
             invalid: Vec::new(),
         };
         // From here on dropping the session takes down what is there.
-        session.spawn(queues)?;
+        session.spawn(queues, config.no_sleep)?;
+        (0..session.port_count()).for_each(|port| session.fit_help(port));
         session.add_all(config.streams)?;
         let explained = session.explain_map();
         explained.lines().for_each(|line| session.log.add(line));
@@ -225,7 +231,7 @@ impl Session {
     }
 
     /// Makes the lcores, gives them their queues, and starts them.
-    fn spawn(&mut self, queues: Vec<Queues>) -> Result<(), Error> {
+    fn spawn(&mut self, queues: Vec<Queues>, no_sleep: bool) -> Result<(), Error> {
         let mut rx: Vec<_> = Vec::new();
         let mut tx: Vec<_> = Vec::new();
         for queues in queues {
@@ -239,20 +245,24 @@ impl Session {
         for share in &self.map.lcores {
             let cache = PoolCache::new(self.pools.as_slice());
             let (mut engine, handle) = Engine::new(cache, self.clock, is_shared, at_work.clone())?;
+            engine.never_sleeps = no_sleep;
             let mut books = Books::new(self.pools.primary().clone());
             for &(port, queue) in &share.tx {
                 let taken = tx[usize::from(port)][usize::from(queue)].take();
                 let queue = taken.expect("the map gives each queue to one lcore");
-                let sender = Sender::new(queue, self.slots().clone(), self.clock.hz());
+                let mut sender = Sender::new(queue, self.slots().clone(), self.clock.hz());
+                self.ports[usize::from(port)].asked.fit_sender(&mut sender);
                 books.senders.push(sender.stats.clone());
                 engine.senders.push(sender);
             }
             for &(port, queue) in &share.rx {
                 let taken = rx[usize::from(port)][usize::from(queue)].take();
                 let queue = taken.expect("the map gives each queue to one lcore");
-                let fresh = ReceiverBooks::new(self.boundaries.clone());
+                let asked = &self.ports[usize::from(port)].asked;
+                let fresh = ReceiverBooks::with_checks(self.boundaries.clone(), asked.checks());
                 books.receivers.push(vec![fresh.stats.clone()]);
-                let receiver = Receiver::new(queue, fresh, self.clock);
+                let mut receiver = Receiver::new(queue, fresh, self.clock);
+                asked.fit_receiver(&mut receiver);
                 engine.receivers.push(receiver);
             }
             let thread = Lcore::spawn(&share.name, share.cpu, move || engine.run())?;
@@ -403,6 +413,7 @@ impl PortState {
             count: 0,
             shares: Vec::new(),
             quiet_since: 0,
+            help: Help::default(),
         }
     }
 }

@@ -509,3 +509,118 @@ fn nothing_to_send_and_unknown_ports_are_said() {
     assert!(session.start(&[0], None).is_err());
     session.stop(&[9]);
 }
+
+/// Waits for what a session has heard.
+fn heard<T>(session: &mut Session, mut look: impl FnMut(&mut Session) -> Option<T>) -> T {
+    let deadline = Instant::now() + LONG;
+    loop {
+        if let Some(found) = look(session) {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "nothing was heard");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn ports_answer_for_their_addresses_and_ask_from_them() {
+    let mut session = open(&["ring:a", "ring:a"], &[]);
+    let wrong = session.arp(0, "192.0.2.2".parse().ok()).unwrap_err();
+    assert!(wrong.fix().unwrap().contains("addr"), "{wrong}");
+    session
+        .set_port(0, "addr", "192.0.2.1/24,2001:db8::1/64")
+        .unwrap();
+    session
+        .set_port(1, "addr", "192.0.2.2/24,2001:db8::2/64")
+        .unwrap();
+    session.clear();
+    for to in ["192.0.2.2", "2001:db8::2"] {
+        let to: std::net::IpAddr = to.parse().unwrap();
+        assert!(session.ping(0, to).is_err(), "nobody knows where {to} is");
+        session.arp(0, Some(to)).unwrap();
+        let mac = heard(&mut session, |session| session.neighbour(0, to));
+        assert_eq!(mac, session.macs_of(1).0);
+        let echo = session.ping(0, to).unwrap();
+        let rtt_ns = heard(&mut session, |session| session.echo(0, echo));
+        assert!(rtt_ns > 0);
+    }
+    session.arp(1, None).unwrap();
+    let snapshot = session.snapshot();
+    let log = snapshot.log.iter().map(|line| line.text.as_str());
+    let answered = log.filter(|text| text.contains("answered echo")).count();
+    assert_eq!(answered, 2, "{:?}", snapshot.log);
+    let answers = &snapshot.ports[1].answers;
+    for kind in ["ARP replies", "ND replies"] {
+        assert!(answers.contains(&(kind.into(), 1)), "{answers:?}");
+    }
+    assert!(answers.contains(&("echo replies".into(), 2)), "{answers:?}");
+    assert_eq!(snapshot.ports[1].addrs.len(), 2);
+    assert!(snapshot.ports[1].flags.starts_with('E'));
+    check_sums(&snapshot);
+    // Switched off, it is deaf and dumb, and what it did still counts.
+    session.set_port(1, "process", "off").unwrap();
+    session.set_port(1, "process", "off").unwrap();
+    let off = session.arp(1, None).unwrap_err();
+    assert!(off.fix().unwrap().contains("process on"), "{off}");
+    session.arp(0, "192.0.2.2".parse().ok()).unwrap();
+    session.set_port(1, "process", "on").unwrap();
+    session.arp(0, "192.0.2.2".parse().ok()).unwrap();
+    heard(&mut session, |session| {
+        session.neighbour(0, "192.0.2.2".parse().unwrap())
+    });
+    session.set_port(1, "addr", "none").unwrap();
+    assert!(!session.snapshot().ports[1].answers.is_empty());
+    session.clear();
+    assert!(session.snapshot().ports[1].answers.is_empty());
+}
+
+#[test]
+fn what_a_wire_corrupts_is_counted_where_somebody_looks() {
+    let faults = "ring:a,loop=on,faulty=corrupt:0.05+seed:5+on:rx";
+    let mut session = open(&[faults], &["count=2000 dport=1-10"]);
+    assert_eq!(session.snapshot().ports[0].corrupt, None);
+    session.set_port(0, "verify", "on").unwrap();
+    let port = &run(&mut session).ports[0];
+    // Some hit what no checksum covers: addresses of Ethernet, padding.
+    let (seen, done) = (port.corrupt.unwrap(), fault(port, "corrupt"));
+    assert!(seen > 0 && seen <= done, "{seen} of {done}");
+    assert!(port.flows.unwrap() >= 10, "{:?}", port.flows);
+    session.set_port(0, "verify", "off").unwrap();
+    let port = &session.snapshot().ports[0];
+    assert_eq!((port.corrupt, port.flows), (None, None));
+}
+
+#[test]
+fn port_keys_are_read_as_they_are_written() {
+    let mut session = open(&["ring:a,loop=on"], &["count=1000"]);
+    for (key, values) in [
+        ("rate", ["1Mpps", "2Mpps"]),
+        ("count", ["0", "1000"]),
+        ("speed", ["none", "10G"]),
+        ("addr", ["none", "192.0.2.1/24"]),
+        ("process", ["off", "on"]),
+        ("give_up", ["never", "15ms"]),
+        ("tx_burst", ["64", "3"]),
+        ("rx_burst", ["64", "5"]),
+        ("verify", ["off", "on"]),
+    ] {
+        for value in values {
+            session.set_port(0, key, value).unwrap();
+            let written = session.port_key(0, key);
+            let written = written.unwrap_or_else(|| PortAsked::default_of(key).into());
+            session.set_port(0, key, &written).unwrap();
+        }
+        let error = session.set_port(0, key, "65 or so").unwrap_err();
+        assert!(!error.fix().unwrap().is_empty(), "{error}");
+        assert!(PORT_KEYS.iter().any(|known| known.0 == key), "{key}");
+    }
+    let snapshot = run(&mut session);
+    check_sums(&snapshot);
+    let port = &snapshot.ports[0];
+    assert_eq!((port.tx_burst, port.rx_burst), (3, 5));
+    assert_eq!(port.rx.packets + port.unsent, 1000);
+    let mut refused = config(&["ring:a,loop=on"], &[]);
+    refused.ports[0].tx_burst = Some(0);
+    let error = Session::open(refused, &mut Drivers::new(), Clock::calibrate());
+    assert!(error.err().unwrap().to_string().contains("tx_burst"));
+}

@@ -9,7 +9,7 @@ use super::rates::{Count, Series};
 use super::sample::{Sample, SenderCount, SentCount};
 use super::streams::OpenStream;
 use super::{Activity, PortState, Session};
-use crate::apps::pktgen::engine::StreamReceived;
+use crate::apps::pktgen::engine::{Found, StreamReceived};
 use crate::apps::pktgen::snapshot::{
     Latency, LcoreView, PortView, QueueView, Snapshot, Spread, StreamView, Tally, VERSION,
 };
@@ -29,6 +29,7 @@ impl Session {
     /// All counts, at one moment.
     pub(crate) fn snapshot(&mut self) -> Snapshot {
         self.watch_links();
+        self.hear();
         self.read_lcores();
         self.read_done();
         self.measure_paces();
@@ -288,6 +289,9 @@ impl Session {
             let all = &self.lcores[lcore].books.receivers[index];
             all.iter().for_each(|stats| latency.merge(&stats.latency()));
         }
+        let books = state.receivers.iter();
+        let books = books.flat_map(|&(lcore, index)| &self.lcores[lcore].books.receivers[index]);
+        let found: Vec<&Found> = books.map(|stats| &stats.found).collect();
         let mut departures = HistogramSnapshot::default();
         for &(lcore, index) in &state.senders {
             let member = &self.lcores[lcore];
@@ -320,7 +324,9 @@ impl Session {
             speed_bps: asked.speed_bps,
             state: word,
             state_reason: reason,
-            flags: flags(&mine),
+            flags: flags(state, &mine),
+            addrs: asked.addrs.iter().map(ToString::to_string).collect(),
+            answers: state.help.answers(),
             rx: self
                 .meter
                 .traffic(number, true, counts.rx(state).into_iter()),
@@ -355,8 +361,8 @@ impl Session {
             tally: here,
             latency: Latency::of_ticks(&latency, &came, &self.clock),
             earlier: came.earlier,
-            corrupt: None,
-            flows: None,
+            corrupt: (asked.verify).then(|| found.iter().map(|found| found.corrupt.read()).sum()),
+            flows: Found::flows(found.iter().copied()).filter(|_| asked.verify),
             departure_error: spread_of(&departures, &self.clock),
             tx_ticks_per_packet: per_packet(sent.busy_ticks, sent.packets),
             rx_ticks_per_packet: per_packet(
@@ -565,11 +571,20 @@ fn drops(now: &[(&'static str, u64)], before: &[(&'static str, u64)]) -> Vec<(St
         .collect()
 }
 
-/// Pktgen's letters, for what there is of it here.
-fn flags(streams: &[&OpenStream]) -> String {
+/// Letters for what is on: echoes and ARP answered, checksums looked at, latency measured, a capture, random
+/// fields, several streams, VLAN tags.
+fn flags(port: &PortState, streams: &[&OpenStream]) -> String {
     let letter = |letter: char, is_set: bool| if is_set { letter } else { '-' };
     let any = |test: fn(&OpenStream) -> bool| streams.iter().any(|stream| test(stream));
     [
+        letter('E', port.help.is_on()),
+        letter('C', port.asked.verify),
+        letter('L', any(|stream| stream.is_enabled() && stream.is_tested())),
+        letter('p', any(|stream| stream.spec.pcap.is_some())),
+        letter(
+            'R',
+            any(|stream| stream.spec.to_string().contains("=random")),
+        ),
         letter('S', streams.len() > 1),
         letter('V', any(|stream| !stream.template.vlan.is_empty())),
     ]

@@ -116,10 +116,10 @@ impl Stream {
             };
             let template = &*self.template;
             let Some(variation) = &mut self.variation else {
-                match template.len() {
-                    ..=64 => copies(rooms, &labels, template, copy_short),
-                    65..=128 => copies(rooms, &labels, template, copy_middle),
-                    _ => copies(rooms, &labels, template, <[u8]>::copy_from_slice),
+                match (template.len(), Ends::of(template), Ends::of(template)) {
+                    (32..=64, Some(ends), _) => copies::<_, 32>(rooms, &labels, template, ends),
+                    (65..=128, _, Some(ends)) => copies::<_, 64>(rooms, &labels, template, ends),
+                    _ => copies_of_any(rooms, &labels, template),
                 }
                 continue;
             };
@@ -181,19 +181,50 @@ impl Labels<'_> {
     }
 }
 
-/// Frames that differ in their signatures only.
+/// The first and the last bytes of a template that has no others; they may overlap.
+#[derive(Clone, Copy)]
+struct Ends<const HALF: usize> {
+    first: [u8; HALF],
+    last: [u8; HALF],
+}
+
+impl<const HALF: usize> Ends<HALF> {
+    fn of(template: &[u8]) -> Option<Self> {
+        let (first, last) = (*template.first_chunk()?, *template.last_chunk()?);
+        (template.len() <= 2 * HALF).then_some(Self { first, last })
+    }
+}
+
+/// Frames that differ in their signatures only, of up to twice `HALF` bytes: they come out of registers.
 #[inline(always)]
-fn copies<R: Room>(
+fn copies<R: Room, const HALF: usize>(
     rooms: &mut [R],
     labels: &Labels<'_>,
     template: &[u8],
-    copy: impl Fn(&mut [u8], &[u8]),
+    ends: Ends<HALF>,
 ) {
     for (room, label) in rooms.iter_mut().zip(labels.each()) {
         let Some(frame) = room.take(template.len()) else {
             continue;
         };
-        copy(frame, template);
+        if let Some(to) = frame.first_chunk_mut() {
+            *to = ends.first;
+        }
+        if let Some(to) = frame.last_chunk_mut() {
+            *to = ends.last;
+        }
+        labels.sign(frame, label);
+    }
+}
+
+/// The same of any length.
+#[inline(always)]
+fn copies_of_any<R: Room>(rooms: &mut [R], labels: &Labels<'_>, template: &[u8]) {
+    for (room, label) in rooms.iter_mut().zip(labels.each()) {
+        let Some(frame) = room.take(template.len()) else {
+            continue;
+        };
+        frame.copy_from_slice(template);
         labels.sign(frame, label);
     }
 }

@@ -14,7 +14,7 @@ mod vary;
 
 pub(crate) use compiled::Stream;
 pub(crate) use keys::{KEYS, KeyHelp};
-pub(crate) use parts::Pacing;
+pub(crate) use parts::{Pacing, parse_switch, parse_time, write_time};
 pub(crate) use spec::{StreamError, StreamSpec};
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ pub(super) use streams::{
     default_stream, pcap_load, pcap_start, random, range, seq, set, stream_add, stream_disable,
     stream_enable, stream_list, stream_remove, stream_set,
 };
-pub(super) use traffic::{clear, delay, sleep, start, stop, wait};
+pub(super) use traffic::{arp, clear, delay, ping, sleep, start, stop, wait};
 
 use std::time::Duration;
 

@@ -4,7 +4,10 @@ use linerate_core::packet::{Pool, PoolConfig};
 use linerate_wire::ethernet::MacAddr;
 
 use super::*;
-use crate::apps::pktgen::engine::{ANYWHERE, Replies, Responder};
+use crate::apps::pktgen::engine::Responder;
+use crate::apps::pktgen::engine::help::Replies;
+use crate::apps::pktgen::engine::lcore::Waker;
+use crate::apps::pktgen::engine::track::ANYWHERE;
 use crate::apps::pktgen::signature::SIGNATURE_BYTES;
 
 /// Bursts of frames as they are to come.
@@ -274,7 +277,10 @@ fn replies_leave_by_the_sender_and_nothing_leaks() {
     let own = MacAddr::local(1);
     let clock = Clock::monotonic("a test");
     let addrs = |text: &str| vec![text.parse().unwrap()];
-    let (helper, replies, events) = Helper::new(Responder::new(own, addrs("192.0.2.1/24"), &clock));
+    let (helper, replies, events) = Helper::new(
+        Responder::new(own, addrs("192.0.2.1/24"), &clock),
+        Waker::idle(),
+    );
     let stats = helper.stats();
     let mut peer = Responder::new(MacAddr::local(2), addrs("192.0.2.2/24"), &clock);
     let question = peer.who_has("192.0.2.1".parse().unwrap()).unwrap().to_vec();

@@ -313,6 +313,7 @@ fn the_kernel_finds_and_pings_the_port_and_is_found_and_pinged() {
     use linerate_core::port::PortConfig;
     use linerate_drivers::Drivers;
 
+    use crate::apps::pktgen::engine::lcore::Waker;
     use crate::apps::pktgen::engine::{Books, Boundaries, Helper, Receiver};
 
     let space = match netns::Namespace::new() {
@@ -346,7 +347,7 @@ fn the_kernel_finds_and_pings_the_port_and_is_found_and_pinged() {
             let mut tx = queues.tx.remove(0);
             let own = addrs("192.0.2.1/24 2001:db8::1/64");
             let responder = || Responder::new(OWN, own.clone(), &clock);
-            let (helper, mut replies, events) = Helper::new(responder());
+            let (helper, mut replies, events) = Helper::new(responder(), Waker::idle());
             let stats = helper.stats();
             let books = Books::new(Boundaries::new(1).into());
             let mut receiver = Receiver::new(queues.rx.remove(0), books, clock);

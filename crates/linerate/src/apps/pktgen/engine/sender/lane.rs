@@ -146,6 +146,11 @@ impl Lane {
         cued || !self.pace.is_max()
     }
 
+    /// Longest frame in memory.
+    pub(super) fn max_len(&self) -> usize {
+        self.content.max_len()
+    }
+
     /// Its share of the rate that it has in common with others.
     pub(super) fn share(&self) -> u32 {
         match self.left > 0 && !self.has_own_times() {

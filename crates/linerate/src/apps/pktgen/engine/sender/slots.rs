@@ -15,6 +15,8 @@ pub(super) struct Slots {
     /// A bit for each that has an intended time.
     pub(super) timed: u64,
     pub(super) len: usize,
+    /// Frames at a time; what was pushed before it became less still goes.
+    pub(super) most: usize,
     pub(super) written: usize,
 }
 
@@ -26,6 +28,7 @@ impl Default for Slots {
             bytes: [0; ROOM],
             timed: 0,
             len: 0,
+            most: ROOM,
             written: 0,
         }
     }
@@ -34,7 +37,7 @@ impl Default for Slots {
 impl Slots {
     #[inline(always)]
     pub(super) fn room(&self) -> usize {
-        ROOM - self.len
+        self.most.saturating_sub(self.len)
     }
 
     #[inline(always)]

@@ -195,7 +195,7 @@ impl Ui {
     fn command(&mut self, text: &str) -> Option<Ask> {
         let words: Vec<&str> = text.split_whitespace().collect();
         match words[..] {
-            ["theme", "save"] => return Some(Ask::SaveTheme),
+            ["theme", "save"] => Some(Ask::SaveTheme),
             ["theme", item, ref style @ ..] if Tone::named(item).is_some() => {
                 let tone = Tone::named(item)?;
                 match style_of(style) {

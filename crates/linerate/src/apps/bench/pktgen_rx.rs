@@ -68,7 +68,7 @@ impl Source {
                 let label = Label {
                     stream: (number & mask) as u16,
                     sequence: number >> self.bits,
-                    stamp: before - (number * 37 & 1023),
+                    stamp: before - ((number * 37) & 1023),
                 };
                 let tail: Option<&mut [u8; SIGNATURE_BYTES]> = packet.data_mut().last_chunk_mut();
                 label.write(tail.expect("a frame of 60 bytes"));

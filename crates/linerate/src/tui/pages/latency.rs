@@ -11,11 +11,14 @@ use crate::tui::number::{Figure, Form, grouped, micros, time};
 use crate::tui::sheet::{Sheet, Total};
 use crate::tui::theme::{Theme, Tone};
 
+/// One figure of a distribution, in ns.
+type Figured = fn(&Latency) -> f64;
+
 pub(super) fn page(snapshot: &Snapshot, chosen: usize) -> Grid<'_> {
     let mut sheet = Sheet::new(&snapshot.ports);
     let all = latency_of_all(snapshot.ports.iter().map(|port| &port.latency));
     sheet.count("Samples", |port| port.latency.samples);
-    let rows: [(&str, fn(&Latency) -> f64); 10] = [
+    let rows: [(&str, Figured); 10] = [
         ("Latency min us", |latency| latency.min_ns),
         ("        mean us", |latency| latency.mean_ns),
         ("        p50 us", |latency| latency.p50_ns),

@@ -109,16 +109,4 @@ impl<S: Stage + 'static> UnderTest for App<S> {
     fn gaps(&self) -> Vec<HistogramSnapshot> {
         self.stats().map(|stats| stats.gaps.snapshot()).collect()
     }
-
-    fn drops(&self) -> Vec<(String, u64)> {
-        let mut drops: Vec<_> = self.stats().flat_map(|stats| stats.drops()).collect();
-        for port in self.running.ports() {
-            let stats = port.port.stats();
-            let all = stats.rx_drops.iter().chain(&stats.tx_drops);
-            let named =
-                |(reason, count): &(&'static str, u64)| (format!("{} {reason}", port.name), *count);
-            drops.extend(all.filter(|(_, count)| *count > 0).map(named));
-        }
-        drops
-    }
 }

@@ -164,11 +164,6 @@ pub(crate) trait UnderTest {
         Vec::new()
     }
 
-    /// What it dropped, by reason.
-    fn drops(&self) -> Vec<(String, u64)> {
-        Vec::new()
-    }
-
     /// Whether it is still there.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! `linerate bench throughput|latency|loss|back2back|rfc2544|ndr|soak`: a device under test, measured.
 //!
 //! [`options`] says what, [`stand`] puts a device and the generator up, [`tester`] runs trials on them for
-//! [`method`](super::method), which decides everything; [`preflight`] and [`self_test`] come before, so that
+//! [`method`], which decides everything; [`preflight`] and [`self_test`] come before, so that
 //! the report can say whether to believe it.
 
 mod options;

@@ -141,14 +141,14 @@ struct FaultCounts {
 impl FaultCounts {
     /// Sums over queues by kind, those that happened.
     fn sum(all: &[Arc<Self>]) -> Vec<(&'static str, u64)> {
-        let rows: [(&'static str, fn(&Self) -> &Counter); 4] = [
-            ("loss", |counts| &counts.lost),
-            ("dup", |counts| &counts.doubled),
-            ("reorder", |counts| &counts.reordered),
-            ("flip", |counts| &counts.flipped),
-        ];
         let sum = |read: fn(&Self) -> &Counter| all.iter().map(|counts| read(counts).read()).sum();
-        let rows = rows.into_iter().map(|(name, read)| (name, sum(read)));
+        let rows = [
+            ("loss", sum(|counts| &counts.lost)),
+            ("dup", sum(|counts| &counts.doubled)),
+            ("reorder", sum(|counts| &counts.reordered)),
+            ("flip", sum(|counts| &counts.flipped)),
+        ];
+        let rows = rows.into_iter();
         rows.filter(|&(_, count): &(_, u64)| count > 0).collect()
     }
 }

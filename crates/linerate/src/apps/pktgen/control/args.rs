@@ -28,7 +28,7 @@ pub(crate) struct Args {
     /// each port sends UDP frames of 64 bytes
     #[arg(long = "stream", short = 's', value_name = "STREAM")]
     streams: Vec<String>,
-    /// Which lcore polls what, as Pktgen writes it: "[1:2].0,[3].1"; by itself where absent
+    #[doc = "Which lcore polls what, as Pktgen writes it: `[1:2].0,[3].1`; by itself where absent"]
     #[arg(short = 'm', long = "map", value_name = "MAP")]
     map: Option<String>,
     /// Size of port 0's frames, FCS included
@@ -193,7 +193,7 @@ impl Settings {
         }
         let has_shortcuts = args.size.is_some() || args.rate.is_some() || args.count.is_some();
         let own_streams = !streams.is_empty() || has_commands;
-        if !own_streams && !(is_run_file && !lines.is_empty()) {
+        if !own_streams && (!is_run_file || lines.is_empty()) {
             // Nobody says what to send: a stream of defaults on each port, or on the one spoken of.
             let senders = if has_shortcuts { 1 } else { ports.len() };
             streams = (0..senders).map(default_stream).collect();

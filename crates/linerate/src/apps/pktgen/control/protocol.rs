@@ -124,7 +124,7 @@ impl From<Error> for Problem {
 pub(crate) enum ScreenAction {
     /// Show this page, one of [`PAGES`](super::PAGES).
     Page(String),
-    /// Take these colours, one of [`THEMES`](super::THEMES).
+    /// Take these colours, one of `THEMES`.
     Theme(String),
     /// Show this text until a key is pressed.
     Show(String),

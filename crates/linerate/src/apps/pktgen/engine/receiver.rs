@@ -88,6 +88,7 @@ impl ReceiverStats {
     }
 
     /// Test frames that were sent before counting began, of all streams.
+    #[cfg(test)]
     pub(crate) fn earlier(&self) -> u64 {
         self.streams.earlier()
     }

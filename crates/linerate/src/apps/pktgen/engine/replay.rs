@@ -193,11 +193,12 @@ impl Replay {
         })
     }
 
-    /// What a stream with the key `pcap` asks for; frames may have `longest_bytes` in memory.
+    /// What a stream with the key `pcap` asks of its recording: with a rate at that rate, otherwise as
+    /// captured; once, if nothing else is said.
     ///
     /// # Errors
-    /// Those of [`Recording::load`] and [`Replay::new`], and keys that have no meaning for a capture.
-    pub(crate) fn of(spec: &StreamSpec, id: u16, longest_bytes: usize) -> Result<Self, Error> {
+    /// Those of [`Replay::new`], and keys that have no meaning for a capture.
+    pub(crate) fn of(spec: &StreamSpec, recording: Arc<Recording>, id: u16) -> Result<Self, Error> {
         let file = spec.pcap.as_deref().unwrap_or_default();
         if let Some((key, value)) = spec.pairs().find(|(key, _)| !KEYS.contains(key)) {
             return Err(Error::Usage {
@@ -211,7 +212,6 @@ impl Replay {
             (speed, _) => Some(speed.unwrap_or(1.0)),
         };
         let passes = Some(spec.repeat.unwrap_or(1)).filter(|&passes| passes > 0);
-        let recording = Arc::new(Recording::load(Path::new(file), MOST_BYTES, longest_bytes)?);
         Self::new(recording, id, spec.signature == Some(true), speed, passes)
     }
 

@@ -1,6 +1,6 @@
 //! What came of each stream at one receive queue: order, loss, duplicates, latency and jitter.
 //!
-//! Three parties: the lcore that receives owns [`Books`] and alone writes them, the session reads
+//! Three parties: the lcore that receives owns [`Books`](super::Books) and alone writes them, the session reads
 //! their shared half, [`ReceiverStats::stream`](super::ReceiverStats::stream), at any time, and
 //! [`Boundaries`] tells receivers with which sequence number the counting of each stream begins.
 //!
@@ -240,6 +240,7 @@ impl StreamStats {
         HistogramSnapshot::of_counts(bits, counts, min, max, hot.age_sum.read())
     }
 
+    #[cfg(test)]
     pub(super) fn earlier(&self) -> u64 {
         self.cold.iter().map(|cold| cold.earlier.read()).sum()
     }
@@ -327,7 +328,8 @@ impl Hot {
         let last = self.last_age.read();
         self.last_age.set(age);
         if last == NONE {
-            (self.age_min.set(age), self.age_span.set(0));
+            self.age_min.set(age);
+            self.age_span.set(0);
             return;
         }
         // RFC 3550 A.8, in integers.

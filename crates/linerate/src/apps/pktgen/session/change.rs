@@ -225,14 +225,6 @@ impl Session {
         Ok(())
     }
 
-    /// Whether a stream is sent.
-    ///
-    /// # Errors
-    /// There is none of that number, or the port's rate does not allow it.
-    pub(crate) fn enable_stream(&mut self, id: u16, on: bool) -> Result<(), Error> {
-        self.set_stream(id, "enabled", if on { "on" } else { "off" })
-    }
-
     /// Sets one of [`PORT_KEYS`].
     ///
     /// # Errors
@@ -394,12 +386,6 @@ impl Session {
     pub(super) fn of_port(&self, port: u16) -> impl Iterator<Item = &OpenStream> {
         let mine = move |stream: &&OpenStream| stream.port == port && !stream.is_removed;
         self.streams.iter().filter(mine)
-    }
-
-    /// The streams as users wrote them, by number: what a configuration file holds.
-    pub(crate) fn specs(&self) -> impl Iterator<Item = (u16, &StreamSpec)> {
-        let shown = self.streams.iter().filter(|stream| !stream.is_removed);
-        shown.map(|stream| (stream.id, &stream.spec))
     }
 }
 

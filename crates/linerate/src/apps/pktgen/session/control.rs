@@ -217,23 +217,6 @@ impl Session {
             .any(|port| matches!(port.activity, Activity::Sending { .. }))
     }
 
-    /// Waits until all ports have sent what was asked for, at most `longest`; false where time is up, or
-    /// `interrupted` says so.
-    pub(crate) fn wait_done(
-        &mut self,
-        longest: Duration,
-        mut interrupted: impl FnMut() -> bool,
-    ) -> bool {
-        let deadline = Instant::now() + longest;
-        while self.is_sending() {
-            if Instant::now() >= deadline || interrupted() {
-                return false;
-            }
-            sleep(LOOK);
-        }
-        true
-    }
-
     /// Waits for frames that are under way: until as many test frames have come as were sent, or none
     /// came for `quiet`; at most `longest`. False where time was up while frames still came.
     pub(crate) fn drain(&mut self, quiet: Duration, longest: Duration) -> bool {

@@ -141,7 +141,7 @@ pub(super) fn compile(
     limits: &Limits,
 ) -> Result<Content, Error> {
     let content: Content = match recording {
-        Some(recording) => replay(spec, recording, wire)?.into(),
+        Some(recording) => Replay::of(spec, recording.clone(), wire)?.into(),
         None => spec
             .compile(wire, macs.0, macs.1, seed)
             .map_err(usage)?
@@ -158,16 +158,6 @@ pub(super) fn compile(
         });
     }
     Ok(content)
-}
-
-/// A capture: with a rate at that rate, otherwise as captured; once, if nothing else is said.
-fn replay(spec: &StreamSpec, recording: &Arc<Recording>, wire: u16) -> Result<Replay, Error> {
-    let speed = match spec.rate {
-        Some(_) => None,
-        None => Some(spec.speed.unwrap_or(1.0)),
-    };
-    let passes = Some(spec.repeat.unwrap_or(1)).filter(|&passes| passes > 0);
-    Replay::new(recording.clone(), wire, is_tested(spec), speed, passes)
 }
 
 /// Whether frames carry a signature, so that their fate is known; captures only where it is asked for.

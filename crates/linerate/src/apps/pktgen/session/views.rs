@@ -12,6 +12,7 @@ use super::{Activity, PortState, Session};
 use crate::apps::pktgen::engine::{Found, StreamReceived};
 use crate::apps::pktgen::snapshot::{
     Latency, LcoreView, PortView, QueueView, Snapshot, Spread, StreamView, Tally, VERSION,
+    clock_text,
 };
 use crate::apps::pktgen::units::Rate;
 
@@ -56,7 +57,7 @@ impl Session {
             epoch: self.epoch,
             since_clear_ns: self.clock.ns(now.saturating_sub(self.cleared_at)),
             interval_ns: self.clock.ns(self.meter.interval()),
-            clock: self.clock.source().to_string(),
+            clock: clock_text(&self.clock),
             clock_error_ppm,
             clock_mhz,
             seed: self.seed,

@@ -62,11 +62,6 @@ impl Stream {
         }
     }
 
-    /// The number in its frames' signatures.
-    pub(crate) fn id(&self) -> u16 {
-        self.id
-    }
-
     /// Longest frame in memory: bytes without FCS. Packets need slots that take it.
     pub(crate) fn max_len(&self) -> usize {
         self.template.len()
@@ -125,12 +120,8 @@ impl Stream {
             };
             let (rows, heads) = variation.split();
             match rows {
-                Rows::Short(rows) => {
-                    varied(rooms, &labels, template, &mut **rows, heads, self.vectors)
-                }
-                Rows::Long(rows) => {
-                    varied(rooms, &labels, template, &mut **rows, heads, self.vectors)
-                }
+                Rows::Short(rows) => varied(rooms, &labels, template, rows, heads, self.vectors),
+                Rows::Long(rows) => varied(rooms, &labels, template, rows, heads, self.vectors),
             }
         }
     }

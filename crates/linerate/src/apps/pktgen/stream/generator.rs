@@ -301,9 +301,9 @@ impl<W: Word> Random<W> {
             second,
             third,
         } = self.at.keys;
-        let mut word = (number + add) * first & self.mask;
-        word = (word ^ word >> self.half) * second & self.mask;
-        word = (word ^ word >> self.half) * third & self.mask;
+        let mut word = ((number + add) * first) & self.mask;
+        word = ((word ^ (word >> self.half)) * second) & self.mask;
+        word = ((word ^ (word >> self.half)) * third) & self.mask;
         word ^ word >> self.half
     }
 

@@ -719,9 +719,7 @@ fn a_mix_is_spread_over_its_round() {
     assert_eq!(sizes.iter().filter(|&&size| size == 60).count(), 7);
     assert_eq!(sizes.iter().filter(|&&size| size == 566).count(), 4);
     assert!(
-        sizes
-            .windows(3)
-            .all(|three| three.iter().any(|&size| size == 60)),
+        sizes.windows(3).all(|three| three.contains(&60)),
         "{sizes:?}"
     );
 }

@@ -244,6 +244,10 @@ impl<const HEAD: usize> Work for Making<'_, HEAD> {
 }
 
 /// Writes one field into the rows.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a stream has a few; a box would cost each burst a cache miss"
+)]
 #[derive(Debug)]
 pub(super) enum FieldWriter {
     /// Of 1 or 2 bytes.

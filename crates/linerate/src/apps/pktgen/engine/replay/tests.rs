@@ -125,7 +125,8 @@ fn the_keys_of_a_stream_say_how_a_capture_is_sent() {
     let file = scratch("keys.pcap", &pcap(&FRAMES));
     let of = |keys: &str| {
         let spec: StreamSpec = format!("pcap={} {keys}", file.0.display()).parse().unwrap();
-        Replay::of(&spec, 3, 1514)
+        let recording = Recording::load(&file.0, MOST_BYTES, 1514).unwrap();
+        Replay::of(&spec, recording.into(), 3)
     };
     let asked = |keys: &str| {
         let replay = of(keys).unwrap();

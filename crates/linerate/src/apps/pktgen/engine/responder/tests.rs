@@ -193,7 +193,7 @@ fn announcements_name_each_address_and_tell_of_a_conflict() {
 fn replies_are_limited_to_a_thousand_a_second() {
     let (mut own, question) = (own(), peer().who_has(ip("192.0.2.1")).unwrap().to_vec());
     let second = 1_000_000_000;
-    let mut replies = |own: &mut Responder, from: u64, to: u64| {
+    let replies = |own: &mut Responder, from: u64, to: u64| {
         (0..10_000)
             .filter(|n| {
                 let now = from + n * (to - from) / 10_000;

@@ -300,7 +300,7 @@ fn a_stream_of_another_process_counts_from_the_first_frame_that_comes() {
 #[test]
 fn latencies_are_within_what_is_promised_and_jitter_is_that_of_the_rfc() {
     let mut random = Random(3);
-    let mut queue = Queue::new(2);
+    let queue = Queue::new(2);
     let mut fine = vec![0; FINE_BUCKETS];
     let mut ages: Vec<u64> = Vec::new();
     let (mut jitter, mut ipdv) = (0.0, 0);

@@ -219,7 +219,7 @@ fn errors_name_the_part_and_the_reason() {
 fn check(map: &Map, shapes: &[PortShape]) {
     for (number, shape) in (0u16..).zip(shapes) {
         let queues = |side: fn(&Share) -> &[(u16, u16)]| -> Vec<u16> {
-            let all = map.lcores.iter().flat_map(|share| side(share));
+            let all = map.lcores.iter().flat_map(side);
             let mut queues: Vec<u16> = all
                 .filter(|queue| queue.0 == number)
                 .map(|queue| queue.1)

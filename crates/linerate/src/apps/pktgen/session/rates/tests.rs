@@ -41,9 +41,9 @@ fn ninety_nine_percent_of_ten_gigabits_is_known_to_the_frame() {
     let pps = Rate::Percent(99.0).pps(740.0, Some(10e9));
     assert_eq!(pps.map(|pps| pps.map(f64::round)), Ok(Some(1_628_289.0)));
     // What the talk's ports sent was 0.02 to 0.10 % less, and differed by 0.08 %.
-    for (sent, off) in [(1_626_661.0, -0.10), (1_628_000.0, -0.02)] {
+    for (sent, off) in [(1_626_661.0, -0.10_f64), (1_628_000.0, -0.02)] {
         let percent = (sent / 1_628_289.0 - 1.0) * 100.0;
-        assert!((percent - off as f64).abs() < 0.005, "{sent}: {percent}");
+        assert!((percent - off).abs() < 0.005, "{sent}: {percent}");
     }
 }
 

@@ -314,7 +314,8 @@ impl Session {
         answers
     }
 
-    /// Reads all lcores' counters, each between two of its turns.
+    /// Reads all lcores' counters, each between two of its turns: first what was received on all of them,
+    /// then what was sent, so that nothing has come that was not sent.
     pub(super) fn read_lcores(&mut self) {
         let clock = self.clock;
         let books: Vec<_> = self
@@ -322,11 +323,19 @@ impl Session {
             .iter()
             .map(|member| member.books.clone())
             .collect();
-        let samples = self.ask_all(|lcore| {
+        let received = self.ask_all(|lcore| {
             let books = books[lcore].clone();
-            move |engine: &mut Engine| books.read(engine, clock)
+            move |engine: &mut Engine| books.read_received(engine)
         });
-        for (member, sample) in self.lcores.iter_mut().zip(samples) {
+        let sent = self.ask_all(|lcore| {
+            let books = books[lcore].clone();
+            move |engine: &mut Engine| books.read_sent(engine, clock)
+        });
+        let samples = sent.into_iter().zip(received).map(|both| match both {
+            (Some(sent), Some(receivers)) => Some(Sample { receivers, ..sent }),
+            _ => None,
+        });
+        for (member, sample) in self.lcores.iter_mut().zip(samples.collect::<Vec<_>>()) {
             member.take(sample, clock);
         }
     }

@@ -82,7 +82,20 @@ impl Books {
 
     /// Reads all counters; on the lcore that writes them.
     pub(super) fn read(&self, engine: &mut Engine, clock: Clock) -> Sample {
+        Sample {
+            receivers: self.read_received(engine),
+            ..self.read_sent(engine, clock)
+        }
+    }
+
+    /// What receivers counted; on their lcore.
+    pub(super) fn read_received(&self, engine: &mut Engine) -> Vec<ReceiverCount> {
         engine.receivers.iter_mut().for_each(Receiver::follow);
+        self.receivers.iter().map(|stats| receiver(stats)).collect()
+    }
+
+    /// All but what receivers counted; on the lcore.
+    pub(super) fn read_sent(&self, engine: &Engine, clock: Clock) -> Sample {
         Sample {
             at: clock.now(),
             load: engine.load,
@@ -93,7 +106,7 @@ impl Books {
                 .iter()
                 .map(|(wire, stats)| (*wire, sent(stats)))
                 .collect(),
-            receivers: self.receivers.iter().map(|stats| receiver(stats)).collect(),
+            receivers: Vec::new(),
         }
     }
 }

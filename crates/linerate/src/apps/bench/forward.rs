@@ -199,7 +199,7 @@ fn transmit(row: &'static str, run: Run) -> Result<Sample, Error> {
 }
 
 /// Millions of packets per second that `turn` says it moved.
-fn rate(duration: Duration, turn: &mut impl FnMut() -> u64) -> f64 {
+pub(super) fn rate(duration: Duration, turn: &mut impl FnMut() -> u64) -> f64 {
     let (began, mut packets) = (Instant::now(), 0);
     loop {
         for _ in 0..64 {

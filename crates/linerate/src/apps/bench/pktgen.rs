@@ -4,7 +4,7 @@
 //! A frame of 64 bytes is 60 in memory (the check sequence is not), and each is written in full. Over
 //! `ring` the same lcore takes the frames out again and frees them, since nobody else does.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use linerate_core::env::{Clock, ClockSource};
 use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools};
@@ -12,6 +12,7 @@ use linerate_core::port::{Port, PortConfig};
 use linerate_drivers::Drivers;
 use linerate_wire::ethernet::MacAddr;
 
+use super::forward::rate;
 use super::{Row, Run, Sample};
 use crate::apps::pktgen::engine::{Lane, Sender};
 use crate::apps::pktgen::stream::{Stream, StreamSpec};
@@ -139,18 +140,4 @@ fn compile(stream: &str) -> Stream {
         .parse::<StreamSpec>()
         .and_then(|spec| spec.compile(0, MacAddr::local(1), MacAddr::local(2), 1))
         .expect("the bench's own streams are right")
-}
-
-/// Millions of frames a second that `turn` says it sent.
-fn rate(duration: Duration, turn: &mut impl FnMut() -> u64) -> f64 {
-    let (began, mut frames) = (Instant::now(), 0);
-    loop {
-        for _ in 0..64 {
-            frames += turn();
-        }
-        let elapsed = began.elapsed();
-        if elapsed >= duration {
-            return frames as f64 / 1e6 / elapsed.as_secs_f64();
-        }
-    }
 }

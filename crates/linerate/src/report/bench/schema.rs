@@ -225,6 +225,25 @@ pub(crate) struct LatencyRow {
     pub(crate) trial: Trial,
 }
 
+impl LatencyRow {
+    /// What tables show of it, in this order: min, mean, p50, p90, p99, p99.9, p99.99, max, PDV, jitter.
+    pub(crate) fn times_ns(&self) -> [f64; 10] {
+        let of = &self.latency;
+        [
+            of.min_ns,
+            of.mean_ns,
+            of.p50_ns,
+            of.p90_ns,
+            of.p99_ns,
+            of.p999_ns,
+            of.p9999_ns,
+            of.max_ns,
+            self.pdv_ns,
+            of.jitter_ns,
+        ]
+    }
+}
+
 /// One point of the loss curve.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct LossPoint {

@@ -336,19 +336,8 @@ fn sizes(list: &str) -> Result<Vec<usize>, Error> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use super::super::tests::options;
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        options: Options,
-    }
-
-    fn options(line: &str) -> Options {
-        let words = std::iter::once("bench").chain(line.split_whitespace());
-        Line::try_parse_from(words).unwrap().options
-    }
 
     #[test]
     fn the_command_line_goes_before_the_file() {

@@ -14,7 +14,8 @@ struct Line {
     options: Options,
 }
 
-fn options(line: &str) -> Options {
+/// The options of a command line.
+pub(super) fn options(line: &str) -> Options {
     let words = std::iter::once("bench").chain(line.split_whitespace());
     Line::try_parse_from(words).unwrap().options
 }

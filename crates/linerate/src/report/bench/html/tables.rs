@@ -165,19 +165,10 @@ pub(super) fn latency(body: &mut String, report: &Report) {
             figure(row.pps),
             figure(of.samples as f64),
         ];
-        let times = [
-            of.min_ns,
-            of.mean_ns,
-            of.p50_ns,
-            of.p90_ns,
-            of.p99_ns,
-            of.p999_ns,
-            of.p9999_ns,
-            of.max_ns,
-            row.pdv_ns,
-            of.jitter_ns,
-        ];
-        cells.extend(times.map(|ns| may((of.samples > 0).then_some(ns), duration)));
+        cells.extend(
+            row.times_ns()
+                .map(|ns| may((of.samples > 0).then_some(ns), duration)),
+        );
         cells
     });
     table(body, &headings, rows);

@@ -8,5 +8,6 @@ mod netns;
 pub(crate) mod pktgen;
 pub(crate) mod plan;
 pub(crate) mod ports;
+pub(crate) mod router;
 pub(crate) mod rss;
 pub(crate) mod runtime;

@@ -1,0 +1,4 @@
+//! The data plane: what workers do with packets.
+
+pub(crate) mod hops;
+pub(crate) mod settings;

@@ -1,0 +1,89 @@
+//! What workers know of the configuration: read-only, exchanged as a whole on reload.
+
+use linerate_wire::MacAddr;
+
+use crate::apps::router::model::{Cidr, InterfaceId, Vrf};
+
+/// One generation of the configuration, as the data plane needs it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings {
+    /// By [`InterfaceId`].
+    pub(crate) interfaces: Vec<Interface>,
+    /// By number of the receiving port: which interface a frame came in on.
+    pub(crate) ports: Vec<PortMap>,
+    /// How many VRFs there are.
+    pub(crate) vrfs: u32,
+}
+
+/// The interfaces of one port.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PortMap {
+    /// Of frames without a tag.
+    pub(crate) untagged: Option<InterfaceId>,
+    /// By VLAN number, sorted.
+    pub(crate) vlans: Vec<(u16, InterfaceId)>,
+}
+
+/// A layer-3 interface.
+#[derive(Clone, Debug)]
+pub(crate) struct Interface {
+    pub(crate) name: String,
+    /// Number of the port.
+    pub(crate) port: u16,
+    /// 802.1Q VLAN number, 1 to 4094; `None`: untagged.
+    pub(crate) vlan: Option<u16>,
+    pub(crate) vrf: Vrf,
+    pub(crate) mac: MacAddr,
+    /// Largest IP packet in bytes.
+    pub(crate) mtu: u16,
+    pub(crate) addresses: Vec<Cidr>,
+    /// Number of the port of its TAP twin in the kernel.
+    pub(crate) twin: Option<u16>,
+    pub(crate) urpf: Urpf,
+    /// Whether ARP requests and neighbour solicitations for addresses that are routed elsewhere are
+    /// answered (RFC 1027, RFC 4861 7.2.8).
+    pub(crate) proxy: bool,
+    /// Whether ICMP redirects are sent (RFC 1812 5.2.7.2).
+    pub(crate) redirects: bool,
+    /// Whether fragments that come in are put together before anything is decided.
+    pub(crate) reassemble: bool,
+    /// Access list of what comes in, and of what goes out: its place among the configuration's.
+    pub(crate) acl_in: Option<u16>,
+    pub(crate) acl_out: Option<u16>,
+    /// Most that may come in.
+    pub(crate) policer: Option<Policer>,
+    /// Router advertisements (RFC 4861 6.2), if any are sent.
+    pub(crate) advertise: Option<Advertise>,
+}
+
+/// Unicast reverse path forwarding (RFC 3704): is the source reachable, and by this interface?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Urpf {
+    #[default]
+    Off,
+    /// Some route leads to the source, the default route aside.
+    Loose,
+    /// The best route to the source leaves by the interface it came in on.
+    Strict,
+}
+
+/// A token bucket on bytes (RFC 2697's committed part).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Policer {
+    /// Bits a second, of IP packets.
+    pub(crate) rate_bps: u64,
+    /// Bytes that may come at once.
+    pub(crate) burst_bytes: u64,
+}
+
+/// What router advertisements say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Advertise {
+    /// Seconds between two unsolicited ones, at most.
+    pub(crate) interval_s: u16,
+    /// Seconds for which hosts may use this router by default; 0: they may not.
+    pub(crate) lifetime_s: u16,
+    /// Whether hosts ask DHCPv6 for addresses (M), or for the rest (O).
+    pub(crate) managed: bool,
+    pub(crate) other: bool,
+}

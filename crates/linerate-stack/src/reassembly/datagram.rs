@@ -114,8 +114,25 @@ impl Datagram {
     }
 
     /// Says what a fragment does, and if it fills a gap, that it did.
-    #[inline]
+    #[inline(always)]
     pub(super) fn admit(&mut self, piece: &Piece, frame: &[u8]) -> Added {
+        let run = &mut self.runs[0];
+        // In order, with no end known; or in reverse, before what came.
+        if self.runs_len == 1 && piece.start == run.end && self.total == 0 {
+            run.end = piece.end;
+            self.note_bytes(piece);
+            return Added::Ok;
+        }
+        if self.runs_len == 1 && piece.end == run.start && piece.more {
+            run.start = piece.start;
+            self.note_bytes(piece);
+            return Added::Ok;
+        }
+        self.admit_anywhere(piece, frame)
+    }
+
+    #[inline(never)]
+    fn admit_anywhere(&mut self, piece: &Piece, frame: &[u8]) -> Added {
         let runs_len = usize::from(self.runs_len);
         // RFC 791 3.2, RFC 8200 4.5: the last fragment says where the datagram ends.
         let is_past_end = match (self.total, piece.more) {
@@ -159,11 +176,16 @@ impl Datagram {
                 self.runs_len += 1;
             }
         }
+        self.note_bytes(piece);
+        Added::Ok
+    }
+
+    #[inline(always)]
+    fn note_bytes(&mut self, piece: &Piece) {
         if !piece.more {
             self.total = piece.end;
         }
         self.received += piece.end - piece.start;
-        Added::Ok
     }
 
     /// Whether the slot takes the fragment, and the headers that it may bring.
@@ -362,10 +384,9 @@ fn copy(to: &mut [u8], from: &[u8]) {
             return false;
         };
         let to = &mut to[..from.len()];
-        let (first, last) = (*first, *last);
-        to[..HALF].copy_from_slice(&first);
+        to[..HALF].copy_from_slice(first);
         let at = to.len() - HALF;
-        to[at..].copy_from_slice(&last);
+        to[at..].copy_from_slice(last);
         true
     }
     let is_done = match from.len() {

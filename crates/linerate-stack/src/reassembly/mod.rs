@@ -203,7 +203,7 @@ impl Reassembler {
         }
         self.tie(cache);
         match self.table.find(&piece.key) {
-            Some(at) => self.add(at, &piece, packet, cache, pools),
+            Some(at) => self.add_older(at, &piece, packet, cache, pools),
             None => self.open(&piece, packet, now_ns, cache, pools),
         }
     }
@@ -312,8 +312,21 @@ impl Reassembler {
         Outcome::Held
     }
 
+    /// A fragment of a datagram that is in the making, and not the one before's.
+    #[inline(never)]
+    fn add_older(
+        &mut self,
+        at: u32,
+        piece: &Piece,
+        packet: Packet,
+        cache: &mut PoolCache,
+        pools: &Pools,
+    ) -> Outcome {
+        self.add(at, piece, packet, cache, pools)
+    }
+
     /// A fragment of a datagram that is in the making.
-    #[inline]
+    #[inline(always)]
     fn add(
         &mut self,
         at: u32,
@@ -326,18 +339,12 @@ impl Reassembler {
         match datagram.admit(piece, packet.data()) {
             Added::Ok => {}
             Added::Duplicate => return self.refuse(Refusal::Duplicate, packet),
-            Added::Abandon(refusal) => {
-                let home = self.end(at, refusal);
-                cache.free_one(home);
-                return self.refuse(refusal, packet);
-            }
+            Added::Abandon(refusal) => return self.abandon(at, refusal, packet, cache),
         }
         if !datagram.has_room(piece)
             && let Err(refusal) = self.move_to_larger(at, piece, cache, pools)
         {
-            let home = self.end(at, refusal);
-            cache.free_one(home);
-            return self.refuse(refusal, packet);
+            return self.abandon(at, refusal, packet, cache);
         }
         let datagram = self.table.at_mut(at);
         datagram.place(piece, &packet);
@@ -424,6 +431,20 @@ impl Reassembler {
             }
         }
         true
+    }
+
+    /// Drops a datagram, and the fragment that is the reason for it.
+    #[cold]
+    fn abandon(
+        &mut self,
+        at: u32,
+        refusal: Refusal,
+        packet: Packet,
+        cache: &mut PoolCache,
+    ) -> Outcome {
+        let home = self.end(at, refusal);
+        cache.free_one(home);
+        self.refuse(refusal, packet)
     }
 
     #[cold]

@@ -37,6 +37,9 @@ enum By {
     Large,
 }
 
+/// The source of an IPv4 key's first word: the four bytes that come first in memory.
+const SOURCE4: u64 = u64::from_ne_bytes([0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
+
 /// How many lists a datagram is in.
 pub(super) const LISTS: usize = 3;
 
@@ -223,9 +226,9 @@ impl Table {
     /// The place of a datagram's source: the VRF, and the IPv4 address or the first half of the IPv6 one.
     pub(super) fn source(&self, at: u32) -> u32 {
         let datagram = self.at(at);
-        let [first, .., last] = datagram.key.0;
+        let [first, second, .., last] = datagram.key.0;
         let (source, vrf) = match datagram.is_v6 {
-            false => (first as u32 as u64, datagram.key.0[1] >> 32),
+            false => (first & SOURCE4, second >> 32),
             true => (first, last >> 32),
         };
         let hash = fold(source ^ self.secret[6], vrf ^ self.secret[7]);

@@ -20,7 +20,7 @@ struct Run {
 /// What a fragment would do to a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Added {
-    /// It fills a gap, and its bytes are now said to be there.
+    /// It fills a gap, and its bytes are now said to be there; but they do not fit the slot.
     Ok,
     /// All it brings is there.
     Duplicate,
@@ -58,6 +58,8 @@ pub(super) struct Datagram {
     next_header: u8,
     l3: u8,
     pub(super) is_v6: bool,
+    /// The one fragment that has come is not the first, and its payload lies at `base` still.
+    is_lone: bool,
     runs: [Run; RUNS],
 }
 
@@ -87,13 +89,20 @@ impl Datagram {
             next_header: 0,
             l3: 0,
             is_v6: false,
+            is_lone: false,
             runs: [Run::default(); RUNS],
         }
     }
 
-    /// Begins with one fragment, whose payload is in its place in `home`.
+    /// Begins with one fragment, in the slot of `home`.
     #[inline]
-    pub(super) fn begin(&mut self, piece: &Piece, home: Packet, base: u32) {
+    pub(super) fn begin(&mut self, piece: &Piece, home: Home) {
+        let Home {
+            packet: home,
+            base,
+            is_lone,
+        } = home;
+        self.is_lone = is_lone;
         self.slot_bytes = home.len() as u32;
         self.packet = Some(home);
         self.base = base;
@@ -113,9 +122,73 @@ impl Datagram {
         }
     }
 
+    /// Makes the slot of a first fragment the datagram's, if all that is there is one later fragment that
+    /// fits behind it: so that of two fragments in the wrong order only one is copied. Gives back the packet
+    /// that is no longer needed. Otherwise the fragment that is there moves to its place, and `packet` is
+    /// given back as an error.
+    #[inline(never)]
+    fn adopt(&mut self, piece: &Piece, mut packet: Packet) -> Result<Packet, Packet> {
+        self.is_lone = false;
+        let (run, from) = (self.runs[0], self.base as usize);
+        let (start, end) = (usize::from(run.start), usize::from(run.end));
+        let base = packet.headroom() + usize::from(piece.header_len);
+        let bytes = slot_bytes(&packet);
+        let is_before = piece.start == 0 && piece.end <= run.start;
+        if !is_before || base + end > bytes || bytes != self.slot_bytes() {
+            let home = self.home_mut();
+            home.data_mut()
+                .copy_within(from..from + end - start, from + start);
+            return Err(packet);
+        }
+        widen(&mut packet);
+        let old = self.home();
+        packet.data_mut()[base + start..base + end]
+            .copy_from_slice(&old.data()[from..from + end - start]);
+        self.base = base as u32;
+        self.note_first(piece);
+        self.note_bytes(piece);
+        match piece.end == run.start {
+            true => self.runs[0].start = 0,
+            false => {
+                self.runs[1] = Run {
+                    start: 0,
+                    end: piece.end,
+                };
+                self.runs_len = 2;
+            }
+        }
+        self.fragments += 1;
+        self.ecn |= 1 << piece.ecn;
+        let old = self.packet.replace(packet);
+        Ok(old.expect("a datagram in the table has its slot"))
+    }
+
+    /// Takes a fragment in, and gives back the packet that is no longer needed; or the fragment, and what
+    /// is to be done about it.
+    #[inline(always)]
+    pub(super) fn take(
+        &mut self,
+        piece: &Piece,
+        mut packet: Packet,
+    ) -> Result<Packet, (Added, Packet)> {
+        if self.is_lone {
+            packet = match self.adopt(piece, packet) {
+                Ok(old) => return Ok(old),
+                Err(packet) => packet,
+            };
+        }
+        match self.admit(piece, packet.data()) {
+            Added::Ok if self.has_room(piece) => {
+                self.place(piece, &packet);
+                Ok(packet)
+            }
+            added => Err((added, packet)),
+        }
+    }
+
     /// Says what a fragment does, and if it fills a gap, that it did.
     #[inline(always)]
-    pub(super) fn admit(&mut self, piece: &Piece, frame: &[u8]) -> Added {
+    fn admit(&mut self, piece: &Piece, frame: &[u8]) -> Added {
         let run = &mut self.runs[0];
         // In order, with no end known; or in reverse, before what came.
         if self.runs_len == 1 && piece.start == run.end && self.total == 0 {
@@ -190,7 +263,7 @@ impl Datagram {
 
     /// Whether the slot takes the fragment, and the headers that it may bring.
     #[inline]
-    pub(super) fn has_room(&self, piece: &Piece) -> bool {
+    fn has_room(&self, piece: &Piece) -> bool {
         let headers_fit = piece.start != 0 || u32::from(piece.header_len) <= self.base;
         headers_fit && self.base as usize + usize::from(piece.end) <= self.slot_bytes()
     }
@@ -346,22 +419,28 @@ impl Datagram {
     }
 }
 
-/// Makes a fragment's own slot the datagram's: its payload moves to where it belongs, and fits there.
-/// Returns where in the slot the payload begins.
+/// Where a datagram begins to be made.
+pub(super) struct Home {
+    pub(super) packet: Packet,
+    base: u32,
+    is_lone: bool,
+}
+
+/// Makes a fragment's own slot the datagram's, which fits there up to its end.
 #[inline]
-pub(super) fn settle(mut packet: Packet, piece: &Piece) -> (Packet, u32) {
+pub(super) fn settle(mut packet: Packet, piece: &Piece) -> Home {
     let base = packet.headroom() + usize::from(piece.header_len);
     widen(&mut packet);
-    if piece.start != 0 {
-        let to = base + usize::from(piece.start);
-        packet.data_mut().copy_within(base..base + piece.len(), to);
+    Home {
+        packet,
+        base: base as u32,
+        is_lone: piece.start != 0,
     }
-    (packet, base as u32)
 }
 
 /// Makes a fresh packet the datagram's slot, and copies the fragment to its place there.
 #[cold]
-pub(super) fn settle_in(mut home: Packet, packet: &Packet, piece: &Piece) -> (Packet, u32) {
+pub(super) fn settle_in(mut home: Packet, packet: &Packet, piece: &Piece) -> Home {
     let (headers, frame) = (usize::from(piece.header_len), packet.data());
     let base = home.headroom() + headers;
     widen(&mut home);
@@ -370,7 +449,11 @@ pub(super) fn settle_in(mut home: Packet, packet: &Packet, piece: &Piece) -> (Pa
     let payload = piece.payload(frame);
     data[base + usize::from(piece.start)..][..payload.len()].copy_from_slice(payload);
     home.copy_meta(packet);
-    (home, base as u32)
+    Home {
+        packet: home,
+        base: base as u32,
+        is_lone: false,
+    }
 }
 
 /// Copies to the front. Short ones by two overlapping halves of a size that the compiler knows, since a

@@ -128,12 +128,12 @@ impl Table {
             list: List::EMPTY,
             count: 0,
         };
-        // Two buckets a datagram; sources that share one share its limit, so they have as many.
-        let buckets = (count * 2).next_power_of_two();
+        // Sources that share a hash share the limit.
+        let (buckets, sources) = ((count * 2).next_power_of_two(), count.next_power_of_two());
         Ok(Self {
             datagrams,
             buckets: HugeArray::filled("reassembly index", buckets, NONE)?,
-            sources: HugeArray::filled("reassembly sources", buckets, empty)?,
+            sources: HugeArray::filled("reassembly sources", sources, empty)?,
             ages: [List::EMPTY; 2],
             timeouts_ns: [config.timeout4_ns, config.timeout6_ns],
             large: List::EMPTY,

@@ -11,6 +11,7 @@ mod headers;
 mod icmp_error;
 mod neighbour;
 mod pcap;
+mod reassembly;
 mod segment;
 mod tunnels;
 
@@ -27,6 +28,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("acl_rules", acl_rules::check),
     ("neighbour", neighbour::check),
     ("icmp_error", icmp_error::check),
+    ("reassembly", reassembly::check),
 ];
 
 /// Runs the target of that name; what the shims call.

@@ -9,6 +9,7 @@ mod acl_rules;
 mod filter;
 mod headers;
 mod pcap;
+mod reassembly;
 mod segment;
 mod tunnels;
 
@@ -23,6 +24,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("segment", segment::check),
     ("pcap", pcap::check),
     ("acl_rules", acl_rules::check),
+    ("reassembly", reassembly::check),
 ];
 
 /// Runs the target of that name; what the shims call.

@@ -11,14 +11,41 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::process::{Command, Output};
 
-/// A named network namespace without IPv6, so that the kernel sends nothing of its own accord.
+/// A named network namespace.
 pub(crate) struct Namespace {
     name: String,
 }
 
 impl Namespace {
-    /// Makes one, or says why the test is skipped.
+    /// Makes one without IPv6, so that the kernel sends nothing of its own accord; or says why the
+    /// test is skipped.
     pub(crate) fn new(role: &str) -> Option<Self> {
+        let namespace = Self::bare(role)?;
+        for which in ["all", "default"] {
+            // Absent where the kernel has no IPv6.
+            namespace.try_sysctl(&format!("ipv6/conf/{which}/disable_ipv6"), "1");
+        }
+        namespace.ip("link set lo up");
+        Some(namespace)
+    }
+
+    /// Makes one with IPv6, whose addresses are usable at once, and which asks for no router.
+    pub(crate) fn with_ipv6(role: &str) -> Option<Self> {
+        let namespace = Self::bare(role)?;
+        for (key, value) in [
+            ("accept_dad", "0"),
+            ("accept_ra", "0"),
+            ("router_solicitations", "0"),
+        ] {
+            for which in ["all", "default"] {
+                namespace.try_sysctl(&format!("ipv6/conf/{which}/{key}"), value);
+            }
+        }
+        namespace.ip("link set lo up");
+        Some(namespace)
+    }
+
+    fn bare(role: &str) -> Option<Self> {
         sweep();
         let name = format!("lr-{}-{}{role}", std::process::id(), scratch::number());
         match Command::new("ip").args(["netns", "add", &name]).output() {
@@ -36,16 +63,23 @@ impl Namespace {
                 return None;
             }
         }
-        let namespace = Self { name };
-        namespace.inside(|| {
-            for which in ["all", "default"] {
-                // Absent where the kernel has no IPv6.
-                let _ =
-                    std::fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1");
-            }
-        });
-        namespace.ip("link set lo up");
-        Some(namespace)
+        Some(Self { name })
+    }
+
+    /// As `ip netns` knows it.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Sets a key below `/proc/sys/net`, which must exist.
+    #[track_caller]
+    pub(crate) fn sysctl(&self, key: &str, value: &str) {
+        self.inside(|| std::fs::write(format!("/proc/sys/net/{key}"), value))
+            .unwrap_or_else(|error| panic!("{key} = {value}: {error}"));
+    }
+
+    fn try_sysctl(&self, key: &str, value: &str) {
+        let _ = self.inside(|| std::fs::write(format!("/proc/sys/net/{key}"), value));
     }
 
     /// A command that will run in it, and be killed if the test's thread ends.

@@ -134,6 +134,7 @@ impl Dpdk {
         let sources = [
             "main.c", "ring.c", "pool.c", "parse.c", "rss.c", "exact.c", "lpm4.c", "lpm6.c",
             "acl.c", "flow.c", "timers.c", "meter.c", "pktgen.c",
+            "reassembly.c",
         ];
         self.compile(&sources.map(source), "peer")
     }

@@ -25,6 +25,7 @@ mod pktgen_rx;
 mod pool;
 mod probe;
 mod random;
+mod reassembly;
 mod ring;
 mod rss;
 mod suite;
@@ -204,6 +205,7 @@ fn rows() -> impl Iterator<Item = &'static Row> {
         timers::ROWS,
         meter::ROWS,
         balance::ROWS,
+        reassembly::ROWS,
         pktgen::ROWS,
         pktgen_rx::ROWS,
     ];

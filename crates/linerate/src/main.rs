@@ -4,7 +4,9 @@
 mod apps;
 mod config;
 mod error;
+mod nearest;
 mod report;
+mod socket;
 mod tui;
 
 use std::process::ExitCode;

@@ -27,6 +27,8 @@ use crate::random::Random;
 ///     ..InterfaceConfig::default()
 /// };
 /// table.set_interface(0, lan, 0, &mut out);
+/// assert_eq!(out.frames().count(), 1, "192.0.2.1 is here");
+/// out.clear();
 /// assert_eq!(table.resolve(0, "192.0.2.7".parse()?, None, 0, &mut out), None);
 /// assert_eq!(out.frames().count(), 1, "who has 192.0.2.7?");
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -8,6 +8,8 @@
 mod acl_rules;
 mod filter;
 mod headers;
+mod icmp_error;
+mod neighbour;
 mod pcap;
 mod reassembly;
 mod segment;
@@ -24,6 +26,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("segment", segment::check),
     ("pcap", pcap::check),
     ("acl_rules", acl_rules::check),
+    ("neighbour", neighbour::check),
+    ("icmp_error", icmp_error::check),
     ("reassembly", reassembly::check),
 ];
 

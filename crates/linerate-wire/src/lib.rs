@@ -6,7 +6,7 @@
 //!
 //! | for | see |
 //! |---|---|
-//! | one header | [`ethernet`], [`vlan`], [`arp`], [`mpls`], [`ipv4`], [`ipv6`], [`icmp`], [`tcp`], [`udp`], [`sctp`], [`vxlan`], [`geneve`], [`gtpu`], [`gre`] |
+//! | one header | [`ethernet`], [`vlan`], [`arp`], [`mpls`], [`ipv4`], [`ipv6`], [`icmp`], [`ndp`], [`tcp`], [`udp`], [`sctp`], [`vxlan`], [`geneve`], [`gtpu`], [`gre`] |
 //! | a whole frame | [`parse()`], [`parse_tunnelled`] for what is in tunnels, [`Headers::quoted`] for what ICMP errors quote |
 //! | the flow it belongs to | [`Headers::flow_key`], [`Headers::icmp_error_flow`] |
 //! | checksums | [`checksum`] (RFC 1071, RFC 1624), [`crc32c`] |
@@ -46,6 +46,7 @@ pub mod ipv4;
 pub mod ipv6;
 mod malformed;
 pub mod mpls;
+pub mod ndp;
 pub mod offload;
 pub mod parse;
 mod quoted;

@@ -8,7 +8,10 @@
 mod acl_rules;
 mod filter;
 mod headers;
+mod icmp_error;
+mod neighbour;
 mod pcap;
+mod reassembly;
 mod segment;
 mod tunnels;
 
@@ -23,6 +26,9 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("segment", segment::check),
     ("pcap", pcap::check),
     ("acl_rules", acl_rules::check),
+    ("neighbour", neighbour::check),
+    ("icmp_error", icmp_error::check),
+    ("reassembly", reassembly::check),
 ];
 
 /// Runs the target of that name; what the shims call.

@@ -4,14 +4,16 @@
 mod apps;
 mod config;
 mod error;
+mod nearest;
 mod report;
+mod socket;
 mod tui;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use apps::{bench, demo, doctor, l2fwd, pktgen, plan, ports};
+use apps::{bench, demo, doctor, l2fwd, l3fwd, pktgen, plan, ports};
 use error::Error;
 
 /// Packet-processing appliances, traffic generator and benchmarks in one binary.
@@ -32,6 +34,8 @@ enum Command {
     Doctor(doctor::Args),
     /// Forward between ports, each to its neighbour
     L2fwd(l2fwd::Args),
+    /// Forward IP packets between ports by static tables: routes, flows or an access list
+    L3fwd(l3fwd::Args),
     /// Generate traffic, and check what comes back
     Pktgen(pktgen::Args),
     /// Show roles and lcores as they would be placed, with warnings
@@ -46,6 +50,7 @@ fn run(command: Command) -> Result<(), Error> {
         Command::Demo(args) => demo::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::L2fwd(args) => l2fwd::run(&args),
+        Command::L3fwd(args) => l3fwd::run(&args),
         Command::Pktgen(args) => pktgen::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Ports(args) => ports::run(&args),

@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod l2fwd;
+pub(crate) mod l3fwd;
 mod netns;
 pub(crate) mod pktgen;
 pub(crate) mod plan;

@@ -14,6 +14,7 @@ mod exact;
 mod flow;
 mod forward;
 mod growth;
+mod l3fwd;
 mod lpm;
 mod lpm4;
 mod lpm6;
@@ -25,6 +26,7 @@ mod pktgen_rx;
 mod pool;
 mod probe;
 mod random;
+mod reassembly;
 mod ring;
 mod rss;
 mod suite;
@@ -194,6 +196,7 @@ fn rows() -> impl Iterator<Item = &'static Row> {
         ring::ROWS,
         pool::ROWS,
         forward::ROWS,
+        l3fwd::ROWS,
         parse::ROWS,
         rss::ROWS,
         exact::ROWS,
@@ -204,6 +207,7 @@ fn rows() -> impl Iterator<Item = &'static Row> {
         timers::ROWS,
         meter::ROWS,
         balance::ROWS,
+        reassembly::ROWS,
         pktgen::ROWS,
         pktgen_rx::ROWS,
     ];
@@ -211,7 +215,7 @@ fn rows() -> impl Iterator<Item = &'static Row> {
 }
 
 fn inputs() -> impl Iterator<Item = &'static Input> {
-    [lpm4::INPUTS, lpm6::INPUTS, acl::INPUTS]
+    [l3fwd::INPUTS, lpm4::INPUTS, lpm6::INPUTS, acl::INPUTS]
         .into_iter()
         .flatten()
 }

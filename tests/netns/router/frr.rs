@@ -8,7 +8,7 @@
 //! Each peer announces a network by BGP and one by OSPF; nothing has a default route.
 
 use super::instance::{Router, two_ports};
-use super::site::{hide, iperf3};
+use super::site::{hide, iperf3, unhide};
 use super::stream::Stream;
 use crate::child::Running;
 use crate::has;
@@ -16,6 +16,7 @@ use crate::scratch::Scratch;
 use crate::stand::Namespace;
 use crate::traffic::{ROUNDS, reaches};
 use rustix::process::Signal;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 /// Where Debian's package has them.
@@ -80,13 +81,14 @@ impl Plan {
         for (interface, _) in &self.links {
             text += &format!(
                 "interface {interface}\n ip ospf network point-to-point\n ip ospf hello-interval 1\n \
-                 ip ospf dead-interval 4\n ip ospf area 0\n"
+                 ip ospf dead-interval 4\n"
             );
         }
-        text + &format!(
-            "router ospf\n ospf router-id 192.0.2.{}\n network 10.201.0.0/24 area 0\n network 10.202.0.0/24 area 0\n",
-            self.id + 1
-        )
+        text += &format!("router ospf\n ospf router-id 192.0.2.{}\n", self.id + 1);
+        for net in ["10.1", "10.2", "10.201", "10.202"] {
+            text += &format!(" network {net}.0.0/24 area 0\n");
+        }
+        text
     }
 
     fn ospf6d(&self) -> String {
@@ -98,8 +100,7 @@ impl Plan {
             );
         }
         if self.id > 0 {
-            // Its only addresses of global scope are those to announce.
-            text += "interface lo\n ipv6 ospf6 area 0\n";
+            text += "interface stub\n ipv6 ospf6 area 0\n ipv6 ospf6 passive\n";
         }
         text + &format!("router ospf6\n ospf6 router-id 192.0.2.{}\n", self.id + 1)
     }
@@ -108,7 +109,9 @@ impl Plan {
 impl Frr {
     fn start(namespace: &Namespace, plan: &Plan, scratch: &Scratch) -> Self {
         let directory = scratch.file(&format!("frr{}", plan.id));
-        let _ = std::fs::create_dir(&directory);
+        std::fs::create_dir(&directory).unwrap();
+        let open = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(&directory, open).unwrap();
         let mut frr = Self {
             daemons: Vec::new(),
             directory,
@@ -131,7 +134,7 @@ impl Frr {
         std::fs::write(&file, format!("log stdout\n{config}")).unwrap();
         let port = if name == "bgpd" { "--bgp_port 179" } else { "" };
         let words = format!(
-            "--user root --group root --config_file {file} --pid_file {directory}/{name}.pid \
+            "--config_file {file} --pid_file {directory}/{name}.pid \
              --socket {socket} --vty_socket {directory} --vty_addr 127.0.0.1 --vty_port 0 {port} {words}"
         );
         let mut running = namespace.start(&format!("{DAEMONS}/{name}"), &words);
@@ -204,13 +207,15 @@ impl Net {
             hide(&net.mid, port);
             peer.ip(&format!("addr add 10.{at}.0.2/24 dev {interface}"));
             peer.ip(&format!("addr add fd00:{at}::2/64 dev {interface}"));
-            for address in [
-                format!("10.10{at}.0.1/32"),
-                format!("10.20{at}.0.1/32"),
-                format!("fd00:10{at}::1/128"),
-                format!("fd00:20{at}::1/128"),
+            // BGP's networks are behind lo, OSPF's on a wire that ends nowhere.
+            peer.wire("stub", peer, "end", "");
+            for (address, interface) in [
+                (format!("10.10{at}.0.1/32"), "lo"),
+                (format!("fd00:10{at}::1/128"), "lo"),
+                (format!("10.20{at}.0.1/24"), "stub"),
+                (format!("fd00:20{at}::1/64"), "stub"),
             ] {
-                peer.ip(&format!("addr add {address} dev lo"));
+                peer.ip(&format!("addr add {address} dev {interface}"));
             }
         }
         Some(net)
@@ -277,9 +282,7 @@ impl Net {
 fn the_peers_with_the_kernel_between_them() {
     let Some(net) = Net::new() else { return };
     for (port, at) in [("a", 1), ("b", 2)] {
-        net.mid.sysctl(&format!("ipv6/conf/{port}/disable_ipv6"), "0");
-        net.mid.sysctl(&format!("ipv4/conf/{port}/arp_ignore"), "0");
-        net.mid.sysctl(&format!("ipv4/conf/{port}/rp_filter"), "0");
+        unhide(&net.mid, port);
         net.mid.ip(&format!("addr add 10.{at}.0.1/24 dev {port}"));
         net.mid.ip(&format!("addr add fd00:{at}::1/64 dev {port}"));
     }
@@ -315,7 +318,7 @@ fn frr_through_us(kind: &str, zebra: (&'static str, &'static str)) {
         iperf3(&net.one, &net.two, to, 2, &format!("--bind {from} --reverse"));
     }
     let routes = router.ctl("show routes");
-    for prefix in ["10.102.0.0/24", "10.202.0.1/32", "fd00:102::/48", "fd00:202::1/128"] {
+    for prefix in ["10.102.0.0/24", "10.202.0.0/24", "fd00:102::/48", "fd00:202::/64"] {
         let row = routes.lines().find(|line| line.contains(prefix));
         let row = row.unwrap_or_else(|| panic!("no {prefix} in\n{routes}"));
         assert_eq!(row.contains("fpm"), by_fpm, "{row}");

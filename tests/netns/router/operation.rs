@@ -158,7 +158,7 @@ fn a_port_deleted_under_us() {
     let scratch = Scratch::new();
     let mut router = Router::start(&site.mid, &scratch, &two_ports("af_packet", "", ""));
     site.works();
-    site.mid.ip("link del a");
+    site.mid.ip("link del dev a");
     router.shows("ports", |text| text.contains("down") || text.contains("no interface"));
     assert!(crate::traffic::reaches(&site.right, FAR_GATE4, 10));
     site.left.wire("veth0", &site.mid, "a", "");

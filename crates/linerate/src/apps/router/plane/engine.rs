@@ -288,7 +288,9 @@ impl Engine {
         }
         let (asks, vrf, mac) = (face.asks, face.vrf, face.mac);
         self.marks = Marks {
-            whole: whole.map_or(0, |first| all & Mask::MAX.checked_shl(first as u32).unwrap_or(0)),
+            whole: whole.map_or(0, |first| {
+                all & Mask::MAX.checked_shl(first as u32).unwrap_or(0)
+            }),
             ..Marks::default()
         };
         let (class, checks) = (&self.parsed.class, self.parsed.checks);
@@ -402,12 +404,7 @@ impl Engine {
 
     /// The hop of a packet, through its group if there is one, and its number.
     #[inline]
-    pub(super) fn hop<'a>(
-        &self,
-        view: View<'a>,
-        index: usize,
-        packet: &Packet,
-    ) -> (u32, &'a Hop) {
+    pub(super) fn hop<'a>(&self, view: View<'a>, index: usize, packet: &Packet) -> (u32, &'a Hop) {
         let number = self.hops[index];
         let hop = view.hops.get(number);
         match hop.action {

@@ -32,22 +32,22 @@ def v6(name, size=3000, fragsize=1280):
     return fragment6(whole, fragsize)
 
 
-def overlapping4(name, offset):
-    """A second fragment again, with other bytes, shifted by some units of 8."""
-    parts = v4(name)
+def overlapping(parts, fragmented, field, shift, at):
+    """A copy of the second fragment with other bytes, shifted by some units of 8 and inserted."""
     again = parts[1].copy()
-    again.frag += offset
+    header = again[fragmented]
+    setattr(header, field, getattr(header, field) + shift)
     again[Raw].load = bytes(len(again[Raw].load))
-    del again.chksum
-    return [parts[0], parts[1], again, *parts[2:]]
+    return [*parts[:at], again, *parts[at:]]
 
 
-def overlapping6(name, offset):
-    parts = v6(name)
+def contained(parts, fragmented, field):
+    """A piece of the second fragment comes once more, with other bytes."""
     again = parts[1].copy()
-    again[IPv6ExtHdrFragment].offset += offset
-    again[Raw].load = bytes(len(again[Raw].load))
-    return [parts[0], parts[1], again, *parts[2:]]
+    header = again[fragmented]
+    setattr(header, field, getattr(header, field) + 4)
+    again[Raw].load = bytes(64)
+    return [*parts[:2], again, *parts[2:]]
 
 
 def shuffled(parts):
@@ -71,9 +71,12 @@ shapes = {
     # Two datagrams with the same identification, of other protocols and addresses, between each other.
     "whole4-interleaved": [part for pair in zip(v4("whole4-interleaved", ident=7), v4("whole4-interleaved-b", ident=8)) for part in pair],
     # Never whole.
-    "never4-overlapping": overlapping4("never4-overlapping", -2),
-    "never4-covered": overlapping4("never4-covered", 0),
-    "never6-overlapping": overlapping6("never6-overlapping", -2),
+    "never4-overlapping": overlapping(v4("never4-overlapping"), IP, "frag", -2, 1),
+    "never4-overlapping-end": overlapping(v4("never4-overlapping-end"), IP, "frag", 1, 2),
+    "never6-overlapping": overlapping(v6("never6-overlapping"), IPv6ExtHdrFragment, "offset", -2, 1),
+    # RFC 5722: never whole either; Linux takes what lies within earlier fragments for a repetition.
+    "linux4-contained": contained(v4("linux4-contained"), IP, "frag"),
+    "linux6-contained": contained(v6("linux6-contained"), IPv6ExtHdrFragment, "offset"),
     "never4-without-last": v4("never4-without-last")[:-1],
     "never4-without-first": v4("never4-without-first")[1:],
     "never6-without-middle": [part for at, part in enumerate(v6("never6-without-middle")) if at != 1],

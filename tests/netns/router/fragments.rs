@@ -50,14 +50,29 @@ fn delivered(sockets: &[UdpSocket]) -> Vec<String> {
     names
 }
 
-fn every_shape(reassemble: bool) {
+/// Who is the router.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    /// Linux: the shapes are what they say.
+    Kernel,
+    Plain,
+    Reassembly,
+}
+
+fn every_shape(way: Way) {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
     let Some(shapes) = shapes(&site, &scratch) else {
         return;
     };
-    let config = two_ports("af_packet", &format!("reassemble = {reassemble}"), "");
-    let router = Router::start(&site.mid, &scratch, &config);
+    let keys = format!("reassemble = {}", way == Way::Reassembly);
+    let config = two_ports("af_packet", &keys, "");
+    let router = if way == Way::Kernel {
+        site.kernel();
+        None
+    } else {
+        Some(Router::start(&site.mid, &scratch, &config))
+    };
     site.works();
     let sockets: Vec<UdpSocket> = site.right.inside(|| {
         [RIGHT4, RIGHT6].map(|address| UdpSocket::bind((address, 9000)).unwrap()).into()
@@ -70,7 +85,7 @@ fn every_shape(reassemble: bool) {
     inject(&site.left, "veth0", &all, &scratch);
     let mut expected: Vec<String> = (shapes.iter())
         .map(|(name, _)| name.clone())
-        .filter(|name| name.starts_with("whole"))
+        .filter(|name| name.starts_with("whole") || way != Way::Reassembly && name.starts_with("linux"))
         .collect();
     expected.push("whole4-interleaved-b".into());
     expected.sort();
@@ -78,10 +93,11 @@ fn every_shape(reassemble: bool) {
     names.sort();
     names.dedup();
     let arrived = onlooker.end();
-    assert_eq!(names, expected, "reassemble = {reassemble}; {}", router.show("drops"));
-    if reassemble {
+    let drops = router.as_ref().map(|router| router.ctl("show drops"));
+    assert_eq!(names, expected, "{way:?}: {drops:?}");
+    if way == Way::Reassembly {
         // What is not whole does not pass at all: nothing of it is on the wire behind us.
-        for (name, frames) in shapes.iter().filter(|(name, _)| name.starts_with("never")) {
+        for (name, frames) in shapes.iter().filter(|(name, _)| !name.starts_with("whole")) {
             for frame in frames {
                 let tail = &frame[frame.len() - 100..];
                 let passed = arrived.iter().any(|frame| frame.windows(100).any(|window| window == tail));
@@ -100,15 +116,22 @@ fn every_shape(reassemble: bool) {
             assert!(arrived == expected, "frame {at}: {arrived:02x?}, not {expected:02x?}");
         }
     }
-    router.stop();
+    if let Some(router) = router {
+        router.stop();
+    }
+}
+
+#[test]
+fn of_every_shape_through_linux() {
+    every_shape(Way::Kernel);
 }
 
 #[test]
 fn of_every_shape_with_reassembly() {
-    every_shape(true);
+    every_shape(Way::Reassembly);
 }
 
 #[test]
 fn of_every_shape_without_reassembly() {
-    every_shape(false);
+    every_shape(Way::Plain);
 }

@@ -8,7 +8,7 @@
 //! Each peer announces a network by BGP and one by OSPF; nothing has a default route.
 
 use super::instance::{Router, two_ports};
-use super::site::{hide, iperf3};
+use super::site::{hide, iperf3, unhide};
 use super::stream::Stream;
 use crate::child::Running;
 use crate::has;
@@ -282,9 +282,7 @@ impl Net {
 fn the_peers_with_the_kernel_between_them() {
     let Some(net) = Net::new() else { return };
     for (port, at) in [("a", 1), ("b", 2)] {
-        net.mid.sysctl(&format!("ipv6/conf/{port}/disable_ipv6"), "0");
-        net.mid.sysctl(&format!("ipv4/conf/{port}/arp_ignore"), "0");
-        net.mid.sysctl(&format!("ipv4/conf/{port}/rp_filter"), "0");
+        unhide(&net.mid, port);
         net.mid.ip(&format!("addr add 10.{at}.0.1/24 dev {port}"));
         net.mid.ip(&format!("addr add fd00:{at}::1/64 dev {port}"));
     }

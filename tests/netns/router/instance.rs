@@ -124,11 +124,6 @@ impl Router {
         &self.socket
     }
 
-    /// What it has said on standard error.
-    pub(super) fn stderr(&self) -> String {
-        self.running.stderr.text()
-    }
-
     /// kill -9: no chance to tidy up.
     pub(super) fn kill(self) {
         drop(self);

@@ -59,6 +59,17 @@ impl Site {
         Some(site)
     }
 
+    /// Linux as the router, to see that a test's own part is right.
+    pub(super) fn kernel(&self) {
+        for (port, at) in [("a", 1), ("b", 2)] {
+            unhide(&self.mid, port);
+            self.mid.ip(&format!("addr add 10.{at}.0.1/24 dev {port}"));
+            self.mid.ip(&format!("addr add fd00:{at}::1/64 dev {port}"));
+        }
+        self.mid.sysctl("ipv4/ip_forward", "1");
+        self.mid.sysctl("ipv6/conf/all/forwarding", "1");
+    }
+
     /// Frames that the kernel dropped on the way into any of the interfaces.
     pub(super) fn kernel_drops(&self) -> u64 {
         self.left.rx_dropped("veth")
@@ -111,6 +122,13 @@ pub(super) fn hide(router: &Namespace, port: &str) {
     router.sysctl(&format!("ipv6/conf/{port}/disable_ipv6"), "1");
     router.sysctl(&format!("ipv4/conf/{port}/arp_ignore"), "8");
     router.sysctl(&format!("ipv4/conf/{port}/rp_filter"), "1");
+}
+
+/// Undoes [`hide`].
+pub(super) fn unhide(router: &Namespace, port: &str) {
+    router.sysctl(&format!("ipv6/conf/{port}/disable_ipv6"), "0");
+    router.sysctl(&format!("ipv4/conf/{port}/arp_ignore"), "0");
+    router.sysctl(&format!("ipv4/conf/{port}/rp_filter"), "0");
 }
 
 /// A ping comes back before long.

@@ -178,13 +178,7 @@ impl Job {
             .map(|(number, asked)| tester(number, asked))
             .collect();
         let mut own = tester(testers.len(), &self.loopback());
-        let ready = self.prepare(
-            &mut testers,
-            &mut own,
-            &before,
-            &mut report,
-            &mut progress,
-        );
+        let ready = self.prepare(&mut testers, &mut own, &before, &mut report, &mut progress);
         match ready {
             Err(Error::Interrupted) => {
                 report.interrupted = true;
@@ -240,7 +234,8 @@ impl Job {
                 report
                     .path
                     .push(("generator lcores".into(), map.trim().into()));
-                report.preflight = preflight::checks(setup, largest, &before.clock, &before.stolen)?;
+                report.preflight =
+                    preflight::checks(setup, largest, &before.clock, &before.stolen)?;
                 Ok(setup.device.name.clone())
             })?);
         }

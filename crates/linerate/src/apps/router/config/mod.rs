@@ -28,7 +28,7 @@ use crate::config::PlanStanza;
 use crate::error::Error;
 
 pub(crate) use acl::Acl;
-pub(crate) use explain::{Explanation, explain};
+pub(crate) use explain::explain;
 pub(crate) use section::Complaint;
 use section::{Notes, Section};
 

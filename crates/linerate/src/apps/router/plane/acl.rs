@@ -139,10 +139,7 @@ mod tests {
     fn the_first_rule_that_matches_decides() {
         let any = AclRule::V4(Match4::ANY, false);
         let list = AccessList::new("edge", true, &[ssh(true), any]).unwrap();
-        assert_eq!(
-            says(&list, PacketKey4::tuple([1], [2], (5, 22), 6)),
-            PERMIT
-        );
+        assert_eq!(says(&list, PacketKey4::tuple([1], [2], (5, 22), 6)), PERMIT);
         assert_eq!(says(&list, PacketKey4::tuple([1], [2], (5, 23), 6)), DENY);
         let list = AccessList::new("empty", true, &[]).unwrap();
         assert_eq!(says(&list, PacketKey4::tuple([1], [2], (5, 23), 6)), PERMIT);

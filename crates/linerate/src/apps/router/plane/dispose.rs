@@ -107,9 +107,8 @@ impl Engine {
     fn to_group(&mut self, view: View<'_>, sight: Sight, packet: Packet, out: &mut Egress) {
         let is_near = match sight.is_v4 {
             // RFC 5771 4: 224.0.0.0/24 is never forwarded: OSPF, VRRP and the like.
-            true => destination4(&packet).is_some_and(|to| {
-                to.is_broadcast() || matches!(to.octets(), [224, 0, 0, _])
-            }),
+            true => destination4(&packet)
+                .is_some_and(|to| to.is_broadcast() || matches!(to.octets(), [224, 0, 0, _])),
             // RFC 4291 2.7: scope 2.
             false => destination6(&packet).is_some_and(|to| to.segments()[0] & 0xf == 2),
         };
@@ -149,9 +148,7 @@ impl Engine {
             return self.refuse(index, reasons.link_local, packet, out);
         }
         let has_options = self.parsed.class.options & bit != 0;
-        if has_options
-            && let Err((complaint, reason)) = self.options(sight, &packet)
-        {
+        if has_options && let Err((complaint, reason)) = self.options(sight, &packet) {
             if let Some(complaint) = complaint {
                 self.complain(view, id, &packet, complaint, out);
             }
@@ -439,7 +436,10 @@ fn segment_len(packet: &Packet, sight: Sight) -> usize {
     let header_len = match meta.offload.intersects(Offload::GSO_UDP) {
         true => 8,
         // RFC 9293 3.1: the data offset.
-        false => packet.data().get(l4 + 12).map_or(60, |byte| usize::from(byte >> 4) * 4),
+        false => packet
+            .data()
+            .get(l4 + 12)
+            .map_or(60, |byte| usize::from(byte >> 4) * 4),
     };
     let whole = sight.end - HEADER_LEN;
     match l4 {
@@ -468,7 +468,10 @@ fn told(packet: &Packet, number: u32, hop: &Hop) -> String {
 fn rewritten(hop: &Hop, fits: bool) -> String {
     let cut = if fits { "" } else { ", cut into fragments" };
     match hop.action {
-        Action::Forward => format!("time to live less one, to {}, MTU {}{cut}", hop.dst, hop.mtu),
+        Action::Forward => format!(
+            "time to live less one, to {}, MTU {}{cut}",
+            hop.dst, hop.mtu
+        ),
         _ => format!("time to live less one, MTU {}{cut}", hop.mtu),
     }
 }

@@ -17,14 +17,14 @@ use linerate_wire::ethernet::HEADER_LEN;
 use super::counters::Counters;
 use super::errors::Errors;
 use super::features::Features;
-use super::hops::{Action, Hop};
+use super::hops::{Action, Hop, InterfaceIdOrNone};
 use super::input::{self, Sieve};
 use super::punt::{Punt, Reason};
 use super::reasons::Reasons;
 use super::settings::{Interface, PortMap, Settings};
 use super::trace::{Stage, Watch};
 use super::{Setup, View, multipath, rewrite, vlan};
-use crate::apps::router::model::{InterfaceId, Vrf};
+use crate::apps::router::model::{InterfaceId, Prefix, Vrf};
 
 /// The shortest Ethernet frame, without FCS: what is padded stays that long.
 const SHORTEST: usize = 60;
@@ -48,13 +48,31 @@ pub(super) struct Face {
     /// Whether an access list looks at what goes out.
     pub(super) has_acl_out: bool,
     pub(super) redirects: bool,
+    /// Its networks: first address and mask. Whose source is in one may have to be redirected.
+    near4: Vec<(u32, u32)>,
+    near6: Vec<(u128, u128)>,
     /// Whether the kernel sees what is for the router.
     pub(super) has_twin: bool,
 }
 
 impl Face {
     fn new(interface: &Interface) -> Self {
+        let (mut near4, mut near6) = (Vec::new(), Vec::new());
+        for cidr in &interface.addresses {
+            match cidr.network() {
+                Prefix::V4(prefix) => {
+                    let mask = u32::MAX.checked_shl(32 - u32::from(prefix.len()));
+                    near4.push((prefix.first(), mask.unwrap_or(0)));
+                }
+                Prefix::V6(prefix) => {
+                    let mask = u128::MAX.checked_shl(128 - u32::from(prefix.len()));
+                    near6.push((prefix.first(), mask.unwrap_or(0)));
+                }
+            }
+        }
         Self {
+            near4,
+            near6,
             mac: input::mac_word(interface.mac),
             port: interface.port,
             vrf: interface.vrf,
@@ -63,6 +81,23 @@ impl Face {
             redirects: interface.redirects,
             has_twin: interface.twin.is_some(),
         }
+    }
+}
+
+impl Face {
+    /// Whether an address is on a network of this interface.
+    #[inline]
+    fn is_near4(&self, address: u32) -> bool {
+        self.near4
+            .iter()
+            .any(|&(first, mask)| address & mask == first)
+    }
+
+    #[inline]
+    fn is_near6(&self, address: u128) -> bool {
+        self.near6
+            .iter()
+            .any(|&(first, mask)| address & mask == first)
     }
 }
 
@@ -250,7 +285,9 @@ impl Engine {
         }
         let (asks, vrf, mac) = (face.asks, face.vrf, face.mac);
         self.marks = Marks {
-            whole: whole.map_or(0, |first| all & Mask::MAX.checked_shl(first as u32).unwrap_or(0)),
+            whole: whole.map_or(0, |first| {
+                all & Mask::MAX.checked_shl(first as u32).unwrap_or(0)
+            }),
             ..Marks::default()
         };
         let class = &self.parsed.class;
@@ -380,12 +417,7 @@ impl Engine {
 
     /// The hop of a packet, through its group if there is one, and its number.
     #[inline]
-    pub(super) fn hop<'a>(
-        &self,
-        view: View<'a>,
-        index: usize,
-        packet: &Packet,
-    ) -> (u32, &'a Hop) {
+    pub(super) fn hop<'a>(&self, view: View<'a>, index: usize, packet: &Packet) -> (u32, &'a Hop) {
         let number = self.hops[index];
         let hop = view.hops.get(number);
         match hop.action {
@@ -430,6 +462,7 @@ impl Engine {
     ) {
         let redirects = self.faces[usize::from(id.0)].redirects;
         let v4 = self.parsed.class.v4;
+        let back = InterfaceIdOrNone::from(id);
         for (index, mut packet) in burst.drain().enumerate() {
             if plain >> index & 1 == 0 {
                 self.part(view, id, live, index, packet, out);
@@ -437,7 +470,8 @@ impl Engine {
             }
             let (_, hop) = self.hop(view, index, &packet);
             let end = self.parsed.end[index] as usize;
-            let is_turned_back = redirects && hop.interface.get() == Some(id);
+            let is_turned_back =
+                redirects && hop.interface == back && self.is_from_near(id, index);
             let fits = end <= usize::from(hop.mtu) + HEADER_LEN;
             if hop.action != Action::Forward || !fits || is_turned_back {
                 self.dispose(view, id, index, packet, out);
@@ -450,6 +484,16 @@ impl Engine {
             };
             debug_assert!(is_written, "the parser saw the headers");
             self.leave(hop, end, packet, out);
+        }
+    }
+
+    /// Whether the packet at `index` is from a neighbour on an interface.
+    #[inline]
+    fn is_from_near(&self, id: InterfaceId, index: usize) -> bool {
+        let face = &self.faces[usize::from(id.0)];
+        match self.parsed.class.v4 >> index & 1 {
+            1 => face.is_near4(self.src4[index]),
+            _ => face.is_near6(self.parsed.keys6[index].src().to_bits()),
         }
     }
 

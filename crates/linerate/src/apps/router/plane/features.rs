@@ -219,8 +219,14 @@ impl Engine {
         });
         let whole = burst.len();
         for part in parts.drain() {
-            let outcome =
-                reassembler.push(part, HEADER_LEN, vrf, view.now_ns, &mut out.cache, &self.pools);
+            let outcome = reassembler.push(
+                part,
+                HEADER_LEN,
+                vrf,
+                view.now_ns,
+                &mut out.cache,
+                &self.pools,
+            );
             match outcome {
                 Outcome::Held => {}
                 Outcome::Whole(packet) => {
@@ -297,7 +303,11 @@ impl Engine {
             self.fates[index] = Fate::Drop(denied);
         }
         for index in ones(live) {
-            let says = if refused >> index & 1 != 0 { DENY } else { PERMIT };
+            let says = if refused >> index & 1 != 0 {
+                DENY
+            } else {
+                PERMIT
+            };
             self.note(index, Stage::Acl, || {
                 let verb = if says == PERMIT { "permits" } else { "denies" };
                 format!("list {} {verb}", list.name)

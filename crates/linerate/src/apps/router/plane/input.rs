@@ -76,7 +76,9 @@ fn word<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
 #[inline(always)]
 fn sums_to_ones(front: &[u8; 34]) -> bool {
     let (a, b) = (word(front, 14), word(front, 22));
-    let c = u64::from(u32::from_le_bytes([front[30], front[31], front[32], front[33]]));
+    let c = u64::from(u32::from_le_bytes([
+        front[30], front[31], front[32], front[33],
+    ]));
     let low = |word: u64| word & 0xffff_ffff;
     let sum = low(a) + (a >> 32) + low(b) + (b >> 32) + c;
     // Below 5 * 2^32: two foldings to 32 bits and two to 16 leave no carry.
@@ -298,7 +300,11 @@ mod tests {
         for round in 0..10_000 {
             for byte in &mut front {
                 seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                *byte = if round % 3 == 0 { 0xff } else { (seed >> 56) as u8 };
+                *byte = if round % 3 == 0 {
+                    0xff
+                } else {
+                    (seed >> 56) as u8
+                };
             }
             let header = &mut front[14..];
             header[0] = 0x45;

@@ -71,6 +71,7 @@ pub(crate) struct Tables {
 }
 
 /// What a worker's stage is made of.
+#[derive(Clone)]
 pub(crate) struct Setup {
     pub(crate) settings: Arc<Settings>,
     pub(crate) tables: Tables,

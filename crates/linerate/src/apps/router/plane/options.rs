@@ -218,7 +218,10 @@ mod tests {
         assert_eq!(asked4(&header(&[])), Asked::Nothing);
         assert_eq!(asked4(&header(&[0x9e, 4, 1, 2, NOP])), Asked::Nothing);
         // Behind the end of the list anything may stand.
-        assert_eq!(asked4(&header(&[END, STRICT_SOURCE_ROUTE, 1])), Asked::Nothing);
+        assert_eq!(
+            asked4(&header(&[END, STRICT_SOURCE_ROUTE, 1])),
+            Asked::Nothing
+        );
         assert_eq!(asked4(&header(&[ROUTER_ALERT, 4, 0, 0])), Asked::Alert);
     }
 
@@ -226,7 +229,10 @@ mod tests {
     fn rfc1812_5_2_5_the_offending_byte_is_named() {
         assert_eq!(asked4(&header(&[NOP, 0x9e, 1])), Asked::Malformed(22));
         assert_eq!(asked4(&header(&[0x9e, 0])), Asked::Malformed(21));
-        assert_eq!(asked4(&header(&[NOP, NOP, NOP, 0x9e])), Asked::Malformed(24));
+        assert_eq!(
+            asked4(&header(&[NOP, NOP, NOP, 0x9e])),
+            Asked::Malformed(24)
+        );
         assert_eq!(asked4(&header(&[0x9e, 5, 0, 0])), Asked::Malformed(21));
         assert_eq!(
             asked4(&header(&[RECORD_ROUTE, 7, 3, 0, 0, 0, 0])),

@@ -51,7 +51,10 @@ impl Reason {
     }
 
     fn of(byte: u8) -> Self {
-        Self::ALL.get(usize::from(byte)).copied().unwrap_or_default()
+        Self::ALL
+            .get(usize::from(byte))
+            .copied()
+            .unwrap_or_default()
     }
 }
 

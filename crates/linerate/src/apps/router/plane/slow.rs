@@ -514,7 +514,10 @@ fn elsewhere<'a>(
     let view: View<'a> = view(settings, tables, 0);
     move |address| {
         let (_, hop) = route(view, vrf, address);
-        let leads = matches!(hop.action, Action::Forward | Action::Resolve | Action::Glean);
+        let leads = matches!(
+            hop.action,
+            Action::Forward | Action::Resolve | Action::Glean
+        );
         leads && hop.interface.get().is_some_and(|out_by| out_by != id)
     }
 }
@@ -564,7 +567,10 @@ impl Stage for Slow {
         }
         let interfaces = (0..).map(InterfaceId).zip(&self.settings.interfaces);
         let twin = |own: &Interface| own.twin == Some(burst.port);
-        let found = interfaces.filter(|(_, own)| twin(own)).map(|(id, _)| id).next();
+        let found = interfaces
+            .filter(|(_, own)| twin(own))
+            .map(|(id, _)| id)
+            .next();
         match found {
             Some(id) => self.from_kernel(id, burst, out),
             None => out.drop_burst(self.reasons.no_interface, burst),

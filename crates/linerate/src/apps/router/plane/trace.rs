@@ -39,13 +39,8 @@ pub(crate) enum Stage {
 
 impl Stage {
     /// Where a tap can be set.
-    pub(crate) const TAPS: [Self; 5] = [
-        Self::Input,
-        Self::Acl,
-        Self::Output,
-        Self::Drop,
-        Self::Slow,
-    ];
+    pub(crate) const TAPS: [Self; 5] =
+        [Self::Input, Self::Acl, Self::Output, Self::Drop, Self::Slow];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -213,7 +208,10 @@ impl Watch {
         let (_, record) = self.records.swap_remove(at);
         let Some(trace) = &self.trace else { return };
         let is_heard = trace.to.try_send(Record { end, ..record });
-        let is_gone = matches!(is_heard, Err(std::sync::mpsc::TrySendError::Disconnected(_)));
+        let is_gone = matches!(
+            is_heard,
+            Err(std::sync::mpsc::TrySendError::Disconnected(_))
+        );
         if is_gone || trace.packets == 0 && self.traced == 0 {
             self.trace = None;
             self.traced = 0;

@@ -24,9 +24,9 @@ fn believes(view: View<'_>, hop: &Hop, mode: Urpf, id: InterfaceId) -> bool {
         // RFC 3704 2.2: strict asks for the best path; of several equal ones any will do.
         Action::Multipath => {
             let members = view.hops.members(hop.group).iter();
-            members
-                .map(|&member| view.hops.get(member))
-                .any(|member| member.action != Action::Multipath && believes(view, member, mode, id))
+            members.map(|&member| view.hops.get(member)).any(|member| {
+                member.action != Action::Multipath && believes(view, member, mode, id)
+            })
         }
         // Nobody else has our own addresses, and what a route discards is not to be heard from either
         // (RFC 5635 4).

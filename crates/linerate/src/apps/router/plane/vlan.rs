@@ -14,7 +14,9 @@ pub(super) fn untag(packet: &mut Packet) -> Option<u16> {
         return Some(meta.vlan_tci & ID);
     }
     let is_tagged = |frame: &[u8]| {
-        let ethertype = frame.get(12..14).map(|two| EtherType(u16::from_be_bytes([two[0], two[1]])));
+        let ethertype = frame
+            .get(12..14)
+            .map(|two| EtherType(u16::from_be_bytes([two[0], two[1]])));
         ethertype.is_some_and(EtherType::is_vlan)
     };
     if !is_tagged(packet.data()) {

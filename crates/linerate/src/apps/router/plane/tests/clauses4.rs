@@ -428,7 +428,13 @@ fn rfc2644_directed_broadcasts_are_not_forwarded() {
 
 #[test]
 fn rfc1812_5_3_7_martian_sources() {
-    for src in ["127.0.0.1", "0.1.2.3", "224.0.0.9", "255.255.255.255", "241.0.0.1"] {
+    for src in [
+        "127.0.0.1",
+        "0.1.2.3",
+        "224.0.0.9",
+        "255.255.255.255",
+        "241.0.0.1",
+    ] {
         let frame = Frame {
             src,
             ..Frame::new()
@@ -449,7 +455,13 @@ fn rfc1812_5_3_7_martian_destinations() {
     // Even with a route for everything.
     let hop = lab.hop(Lab::forward(LAN, "198.51.100.2"));
     lab.route(0, "0.0.0.0/0", hop);
-    for dst in ["127.0.0.1", "0.0.0.0", "0.1.2.3", "240.0.0.1", "255.255.255.254"] {
+    for dst in [
+        "127.0.0.1",
+        "0.0.0.0",
+        "0.1.2.3",
+        "240.0.0.1",
+        "255.255.255.254",
+    ] {
         let frame = Frame {
             dst,
             ..Frame::new()
@@ -477,10 +489,7 @@ fn rfc3927_7_link_local_addresses_are_not_forwarded() {
     let mut lab = Lab::new();
     let hop = lab.hop(Lab::forward(LAN, "198.51.100.2"));
     lab.route(0, "0.0.0.0/0", hop);
-    for (src, dst) in [
-        ("169.254.1.1", "10.1.0.9"),
-        ("192.0.2.7", "169.254.1.1"),
-    ] {
+    for (src, dst) in [("169.254.1.1", "10.1.0.9"), ("192.0.2.7", "169.254.1.1")] {
         let frame = Frame {
             src,
             dst,

@@ -269,7 +269,11 @@ fn rfc4291_2_7_groups_of_the_link_are_ours_and_others_nobodys() {
 
 #[test]
 fn rfc4861_4_discovery_is_for_the_slow_worker() {
-    for (kind, dst) in [(135, "ff02::1:ff00:1"), (136, "2001:db8::1"), (133, "ff02::2")] {
+    for (kind, dst) in [
+        (135, "ff02::1:ff00:1"),
+        (136, "2001:db8::1"),
+        (133, "ff02::2"),
+    ] {
         let mut payload = vec![0; 24];
         payload[0] = kind;
         let frame = Frame {

@@ -60,8 +60,16 @@ fn access_lists_judge_what_comes_in_and_what_goes_out() {
             assert_eq!((left.len(), drops.len()), (1, 0), "{drops:?}");
             // What leaves elsewhere is not asked about there.
             let elsewhere = Frame {
-                dst: if frame.dst.contains(':') { "2001:db8:a2::1" } else { "10.2.0.1" },
-                src: if frame.dst.contains(':') { "2001:db8:ff::1" } else { "203.0.113.9" },
+                dst: if frame.dst.contains(':') {
+                    "2001:db8:a2::1"
+                } else {
+                    "10.2.0.1"
+                },
+                src: if frame.dst.contains(':') {
+                    "2001:db8:ff::1"
+                } else {
+                    "203.0.113.9"
+                },
                 ..frame
             };
             let (left, _) = lab.one(0, &elsewhere.bytes());
@@ -190,18 +198,21 @@ fn a_list_sees_flags_types_and_code_points() {
 #[test]
 fn rfc3704_2_2_strict_wants_the_way_back() {
     for (src, passes) in [
-        ("192.0.2.9", true),      // on this link
-        ("10.2.0.1", true),       // behind the host
-        ("10.7.0.1", true),       // one of two ways
-        ("10.1.0.1", false),      // behind the router, elsewhere
-        ("198.51.100.9", false),  // on another link
-        ("11.0.0.1", false),      // no route
-        ("10.4.0.1", false),      // discarded
-        ("198.51.100.1", false),  // our own
+        ("192.0.2.9", true),     // on this link
+        ("10.2.0.1", true),      // behind the host
+        ("10.7.0.1", true),      // one of two ways
+        ("10.1.0.1", false),     // behind the router, elsewhere
+        ("198.51.100.9", false), // on another link
+        ("11.0.0.1", false),     // no route
+        ("10.4.0.1", false),     // discarded
+        ("198.51.100.1", false), // our own
     ] {
         let mut lab = Lab::new();
         lab.settings.interfaces[0].urpf = Urpf::Strict;
-        let frame = Frame { src, ..Frame::new() };
+        let frame = Frame {
+            src,
+            ..Frame::new()
+        };
         let (left, drops) = lab.one(0, &frame.bytes());
         assert_eq!(left.len(), usize::from(passes), "{src}");
         assert_eq!(count(&drops, "urpf"), u64::from(!passes), "{src}");
@@ -209,8 +220,15 @@ fn rfc3704_2_2_strict_wants_the_way_back() {
     for (src, passes) in [("2001:db8::9", true), ("2001:db8:a1::1", false)] {
         let mut lab = Lab::new();
         lab.settings.interfaces[0].urpf = Urpf::Strict;
-        let frame = Frame { src, ..Frame::new6() };
-        assert_eq!(lab.one(0, &frame.bytes()).0.len(), usize::from(passes), "{src}");
+        let frame = Frame {
+            src,
+            ..Frame::new6()
+        };
+        assert_eq!(
+            lab.one(0, &frame.bytes()).0.len(),
+            usize::from(passes),
+            "{src}"
+        );
     }
 }
 
@@ -224,8 +242,15 @@ fn rfc3704_2_4_loose_wants_any_way_but_the_default() {
             ..Lab::forward(WAN, "192.0.2.7")
         });
         lab.route(0, "0.0.0.0/0", default);
-        let frame = Frame { src, ..Frame::new() };
-        assert_eq!(lab.one(0, &frame.bytes()).0.len(), usize::from(passes), "{src}");
+        let frame = Frame {
+            src,
+            ..Frame::new()
+        };
+        assert_eq!(
+            lab.one(0, &frame.bytes()).0.len(),
+            usize::from(passes),
+            "{src}"
+        );
     }
     // A host without an address may ask for one all the same.
     let mut lab = Lab::new();
@@ -285,7 +310,11 @@ fn reassembly_before_anything_is_decided() {
     let mut other = Frame::new();
     other.payload[3] = 54;
     let mut fast = lab.fast();
-    let left = lab.run(&mut fast, 0, &[second.clone(), other.bytes(), first.clone()]);
+    let left = lab.run(
+        &mut fast,
+        0,
+        &[second.clone(), other.bytes(), first.clone()],
+    );
     assert_eq!(left.len(), 2, "{:?}", lab.drops());
     let whole = Ipv4::new_checked(&left[1].frame[14..]).unwrap();
     assert!(whole.verify() && !whole.is_fragment() && whole.ttl() == 63);

@@ -75,7 +75,11 @@ fn rfc826_requests_for_us_are_answered_and_heard() {
     let mut lab = Lab::new();
     let (mut slow, events) = slow(&mut lab);
     lab.left();
-    let request = punted(&mut lab, &arp(1, [192, 0, 2, 9], [192, 0, 2, 1]), Reason::Arp);
+    let request = punted(
+        &mut lab,
+        &arp(1, [192, 0, 2, 9], [192, 0, 2, 1]),
+        Reason::Arp,
+    );
     let left = lab.run_packets(&mut slow, SLOW, vec![request]);
     assert_eq!(left.len(), 1, "{left:?} {:?}", lab.drops());
     assert_eq!((left[0].port, &left[0].frame[..6]), (0, &HOST_MAC.0[..]));
@@ -101,7 +105,11 @@ fn rfc1122_2_3_2_2_a_packet_waits_for_its_neighbour() {
     assert_eq!(left.len(), 1);
     assert_eq!(left[0].frame[12..14], [8, 6], "asked for");
     assert_eq!(left[0].frame[38..42], [192, 0, 2, 9]);
-    let reply = punted(&mut lab, &arp(2, [192, 0, 2, 9], [192, 0, 2, 1]), Reason::Arp);
+    let reply = punted(
+        &mut lab,
+        &arp(2, [192, 0, 2, 9], [192, 0, 2, 1]),
+        Reason::Arp,
+    );
     let left = lab.run_packets(&mut slow, SLOW, vec![reply]);
     let released: Vec<_> = left.iter().filter(|left| left.port == 0).collect();
     assert_eq!(released.len(), 1, "{left:?}");
@@ -131,7 +139,11 @@ fn a_hop_that_was_resolved_meanwhile_is_taken() {
         hop: number,
     });
     let left = lab.run_packets(&mut slow, SLOW, vec![packet]);
-    assert_eq!(left[0].frame[38..42], [192, 0, 2, 33], "the gateway is asked for");
+    assert_eq!(
+        left[0].frame[38..42],
+        [192, 0, 2, 33],
+        "the gateway is asked for"
+    );
 }
 
 #[test]
@@ -151,7 +163,11 @@ fn rfc1812_3_3_2_who_cannot_be_reached_is_told() {
     for tenths in 1..60 {
         let now = lab.now + tenths * 100_000_000;
         slow.tick(now, &mut lab.egress);
-        told.extend(lab.left().into_iter().filter(|left| left.frame[12..14] == [8, 0]));
+        told.extend(
+            lab.left()
+                .into_iter()
+                .filter(|left| left.frame[12..14] == [8, 0]),
+        );
     }
     assert_eq!(told.len(), 1);
     assert_eq!(told[0].frame[34..36], [3, 1]);
@@ -180,10 +196,18 @@ fn the_twin_gets_what_is_for_us_and_sends_what_it_likes() {
     assert_eq!(left[0].frame[12..16], [0x81, 0, 0, 100]);
     assert_eq!(left[0].frame[16..], frame[12..]);
     // Answers to the kernel's own questions it sees as well; questions to us it does not.
-    let reply = punted(&mut lab, &arp(2, [192, 0, 2, 9], [192, 0, 2, 1]), Reason::Arp);
+    let reply = punted(
+        &mut lab,
+        &arp(2, [192, 0, 2, 9], [192, 0, 2, 1]),
+        Reason::Arp,
+    );
     let left = lab.run_packets(&mut slow, SLOW, vec![reply]);
     assert_eq!(left.iter().filter(|left| left.port == 5).count(), 1);
-    let request = punted(&mut lab, &arp(1, [192, 0, 2, 9], [192, 0, 2, 1]), Reason::Arp);
+    let request = punted(
+        &mut lab,
+        &arp(1, [192, 0, 2, 9], [192, 0, 2, 1]),
+        Reason::Arp,
+    );
     let left = lab.run_packets(&mut slow, SLOW, vec![request]);
     assert!(left.iter().all(|left| left.port == 0) && left.len() == 1);
 }

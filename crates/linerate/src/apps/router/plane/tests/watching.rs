@@ -60,7 +60,13 @@ fn a_trace_tells_stage_by_stage_what_became_of_a_packet() {
     let mut fast = lab.fast();
     let (trace, records) = trace("dst net 10.0.0.0/8", 3);
     fast.watch().set_trace(Some(trace));
-    let to = |dst| Frame { dst, ..Frame::new() }.bytes();
+    let to = |dst| {
+        Frame {
+            dst,
+            ..Frame::new()
+        }
+        .bytes()
+    };
     let frames = [
         to("192.0.2.1"), // does not match
         to("10.1.0.9"),
@@ -74,7 +80,11 @@ fn a_trace_tells_stage_by_stage_what_became_of_a_packet() {
     let ends: Vec<&str> = told.iter().map(|record| &*record.end).collect();
     assert_eq!(
         ends,
-        ["sent by lan", "dropped: blackhole", "to the slow worker: resolve"]
+        [
+            "sent by lan",
+            "dropped: blackhole",
+            "to the slow worker: resolve"
+        ]
     );
     let steps: Vec<String> = told[0]
         .steps

@@ -65,6 +65,8 @@ static int measure(const struct ask *ask, struct answer *answer)
 		return reassembly_row(ask, answer);
 	if (starts(row, "pktgen."))
 		return pktgen_row(ask, answer);
+	if (starts(row, "l3fwd."))
+		return l3fwd_row(ask, answer);
 	fprintf(stderr, "peer: no row %s\n", row);
 	return -1;
 }

@@ -44,6 +44,7 @@ int timers_row(const struct ask *ask, struct answer *answer);
 int meter_row(const struct ask *ask, struct answer *answer);
 int reassembly_row(const struct ask *ask, struct answer *answer);
 int pktgen_row(const struct ask *ask, struct answer *answer);
+int l3fwd_row(const struct ask *ask, struct answer *answer);
 
 static inline double ns_per(uint64_t cycles, uint64_t elements)
 {

@@ -12,6 +12,7 @@
 //! | [`lpm`] | what is the next hop of this address |
 //! | [`acl`] | which rule matches this packet first |
 //! | [`flow`], [`wheel`] | what do we know of this flow, and when is it forgotten |
+//! | [`rewrite`] | what a router writes into what it forwards, and which packets go which way |
 //! | [`meter`] | is this flow within its rate |
 //! | [`maglev`], [`sketch`] | which backend serves it, and who are the heaviest |
 //!
@@ -26,6 +27,7 @@ pub mod lpm;
 pub mod maglev;
 pub mod meter;
 pub mod parse;
+pub mod rewrite;
 pub mod rss;
 pub mod simd;
 pub mod sketch;

@@ -42,14 +42,20 @@ impl Config {
 
 /// Reads an appliance's file; the error shows the line.
 pub(crate) fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Error> {
+    Ok(read_text(path)?.0)
+}
+
+/// The same, and the text itself, for whoever names lines of it.
+pub(crate) fn read_text<T: serde::de::DeserializeOwned>(path: &Path) -> Result<(T, String), Error> {
     let text = fs::read_to_string(path).map_err(|source| Error::File {
         path: path.into(),
         source,
     })?;
-    toml::from_str(&text).map_err(|source| Error::Config {
+    let file = toml::from_str(&text).map_err(|source| Error::Config {
         path: path.into(),
         source: Box::new(source),
-    })
+    })?;
+    Ok((file, text))
 }
 
 impl From<PlanStanza> for PlanSpec {

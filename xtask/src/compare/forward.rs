@@ -24,6 +24,8 @@ pub(super) struct Setting<'a> {
     pub(super) cpus: &'a Cpus,
     pub(super) pages: &'a Hugepages,
     pub(super) veth: Option<&'a Veth>,
+    /// What `linerate bench input` wrote for the row.
+    pub(super) input: Option<&'a Path>,
     pub(super) seconds: f64,
 }
 
@@ -59,6 +61,7 @@ impl Setting<'_> {
                 };
                 self.testpmd(&[vdev], mode, "", counter)
             }
+            Peer::L3fwd { lookup } => self.l3fwd(lookup),
             Peer::OneCore | Peer::OneCoreInput { .. } | Peer::TwoCores | Peer::Own { .. } => {
                 unreachable!("peer::micro and linerate itself run these")
             }
@@ -120,6 +123,32 @@ impl Setting<'_> {
         self.application(&l2fwd, &lcores, &vdevs, &arguments, "", Counter::Sent)
             .map(|mut sample| {
                 sample.peer_name += " l2fwd";
+                sample
+            })
+    }
+
+    /// Both ports of DPDK's l3fwd on one core, each playing its capture.
+    fn l3fwd(&self, lookup: &str) -> Result<Sample, TaskError> {
+        let program = self.dpdk.l3fwd()?.expect("whoever asks has found it");
+        let input = self.input.expect("written for these rows").display();
+        let vdevs =
+            [0, 1].map(|port| format!("net_pcap{port},rx_pcap={input}.{port}.pcap,infinite_rx=1"));
+        let lcores = format!("0@{}", self.cpus.worker);
+        let arguments = [
+            "-p",
+            "3",
+            "-P",
+            "--config=(0,0,0),(1,0,0)",
+            "--parse-ptype",
+            "--relax-rx-offload",
+            &format!("--lookup={lookup}"),
+            &format!("--rule_ipv4={input}"),
+            &format!("--rule_ipv6={input}.v6"),
+        ]
+        .map(String::from);
+        self.application(&program, &lcores, &vdevs, &arguments, "", Counter::Sent)
+            .map(|mut sample| {
+                sample.peer_name += &format!(" l3fwd {lookup}");
                 sample
             })
     }

@@ -120,6 +120,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, TaskError> {
     Ok(exit_code(&statuses, options.strict))
 }
 
+/// Whether both sides work on what `linerate bench input` writes.
+fn has_input(peer: Peer) -> bool {
+    matches!(peer, Peer::OneCoreInput { .. } | Peer::L3fwd { .. })
+}
+
 fn exit_code(statuses: &[Status], strict: bool) -> ExitCode {
     if statuses.contains(&Status::Failed) {
         return ExitCode::FAILURE;
@@ -231,7 +236,7 @@ impl<'a> Bench<'a> {
         let is_micro = |row: &Row| {
             matches!(
                 row.peer,
-                Peer::OneCore | Peer::OneCoreInput { .. } | Peer::TwoCores
+                Peer::OneCore | Peer::OneCoreInput { .. } | Peer::TwoCores | Peer::L3fwd { .. }
             )
         };
         let micro = match &dpdk {
@@ -240,9 +245,7 @@ impl<'a> Bench<'a> {
         };
         let on_veth = rows.iter().any(|row| matches!(row.peer, Peer::Veth { .. }));
         let xgen = on_veth.then(peer::build_xgen).transpose()?;
-        let has_input = rows
-            .iter()
-            .any(|row| matches!(row.peer, Peer::OneCoreInput { .. }));
+        let has_input = rows.iter().any(|row| has_input(row.peer));
         let linerate = (!options.peer_only || has_input || rows.iter().any(is_own))
             .then(Linerate::build)
             .transpose()?;
@@ -293,8 +296,8 @@ impl<'a> Bench<'a> {
             }
             _ => None,
         };
-        let input = match (row.peer, &self.linerate) {
-            (Peer::OneCoreInput { .. }, Some(linerate)) => {
+        let input = match &self.linerate {
+            Some(linerate) if has_input(row.peer) => {
                 progress(&format!("{}: writing what both sides work on", row.name));
                 Some(linerate.input(row.name)?)
             }
@@ -352,6 +355,13 @@ impl<'a> Bench<'a> {
         if let Peer::OneCore | Peer::OneCoreInput { .. } | Peer::TwoCores = row.peer {
             return self.micro_peer(row.name, seconds, row.peer == Peer::TwoCores, input);
         }
+        if let (Peer::L3fwd { .. }, Some(dpdk)) = (row.peer, &self.dpdk)
+            && dpdk.l3fwd()?.is_none()
+        {
+            let mut sample = self.micro_peer(row.name, seconds, false, input)?;
+            sample.peer_name += " (no l3fwd that runs)";
+            return Ok(sample);
+        }
         if let (Peer::Own { row }, Some(linerate)) = (row.peer, &self.linerate) {
             let mut sample = linerate.micro(row, seconds, &self.cpus.list(false))?;
             sample.peer_name = format!("our own {row}");
@@ -362,6 +372,7 @@ impl<'a> Bench<'a> {
             cpus: &self.cpus,
             pages: &self.pages,
             veth,
+            input,
             seconds,
         };
         let sample = setting.run(row);

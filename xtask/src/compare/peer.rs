@@ -113,11 +113,21 @@ impl Dpdk {
 
     /// Compiles one program the way DPDK's own examples are, but for this machine.
     fn compile(&self, sources: &[PathBuf], program: &str) -> Result<PathBuf, TaskError> {
+        self.compile_with(&[], sources, program)
+    }
+
+    fn compile_with(
+        &self,
+        flags: &[String],
+        sources: &[PathBuf],
+        program: &str,
+    ) -> Result<PathBuf, TaskError> {
         let output = self.folder.join(program);
         let mut cc = Command::new("cc");
         // Ours come last: the distribution's flags name its baseline, -march=corei7.
         cc.args(&self.cflags)
             .args(["-O3", "-march=native", "-w"])
+            .args(flags)
             .args(sources)
             .arg("-o")
             .arg(&output)
@@ -133,7 +143,7 @@ impl Dpdk {
     pub(super) fn build_micro(&self) -> Result<PathBuf, TaskError> {
         let sources = [
             "main.c", "ring.c", "pool.c", "parse.c", "rss.c", "exact.c", "lpm4.c", "lpm6.c",
-            "acl.c", "flow.c", "timers.c", "meter.c", "pktgen.c",
+            "acl.c", "flow.c", "timers.c", "meter.c", "pktgen.c", "l3fwd.c",
             "reassembly.c",
         ];
         self.compile(&sources.map(source), "peer")
@@ -165,6 +175,41 @@ impl Dpdk {
             .is_file()
             .then(|| self.compile(&[source], "dpdk-l2fwd"))
             .transpose()
+    }
+
+    /// DPDK's l3fwd example: built, or as source; Debian ships neither. Before 23.11 it refuses ports that
+    /// check no checksums, as net_pcap.
+    pub(super) fn l3fwd(&self) -> Result<Option<PathBuf>, TaskError> {
+        let number = |part: &str| part.parse().unwrap_or(0);
+        let version: Vec<u32> = self.version.split(['.', '-']).map(number).collect();
+        if version < vec![23, 11] {
+            return Ok(None);
+        }
+        if let Some(program) = self.program("dpdk-l3fwd") {
+            return Ok(Some(program));
+        }
+        let prefix = self.prefix.as_deref().unwrap_or(Path::new("/usr"));
+        let folder = prefix.join("share/dpdk/examples/l3fwd");
+        if !folder.join("main.c").is_file() {
+            return Ok(None);
+        }
+        // Its other sources are included by these.
+        let sources = [
+            "main.c",
+            "l3fwd_acl.c",
+            "l3fwd_em.c",
+            "l3fwd_event.c",
+            "l3fwd_event_generic.c",
+            "l3fwd_event_internal_port.c",
+            "l3fwd_fib.c",
+            "l3fwd_lpm.c",
+        ];
+        let flags = [
+            "-DALLOW_EXPERIMENTAL_API".to_owned(),
+            format!("-I{}", folder.join("../common").display()),
+        ];
+        let sources = sources.map(|name| folder.join(name));
+        self.compile_with(&flags, &sources, "dpdk-l3fwd").map(Some)
     }
 
     fn program(&self, name: &str) -> Option<PathBuf> {

@@ -46,6 +46,9 @@ pub(super) enum Peer {
     Ring { mode: &'static str },
     /// dpdk-l2fwd over two net_pcap ports; the frame's size includes 4 bytes of FCS.
     Pcap { frame_bytes: usize },
+    /// dpdk-l3fwd over two net_pcap ports, on what `linerate bench input ROW` wrote; our C program where
+    /// DPDK comes without its examples.
+    L3fwd { lookup: &'static str },
     /// dpdk-testpmd on one end of a veth pair.
     Veth { driver: Driver, tx: bool },
 }
@@ -149,6 +152,10 @@ pub(super) const ROWS: &[Row] = &[
     forward("pktgen.tx.fixed.ring", 1.5, Peer::OneCore),
     forward("pktgen.tx.varied",     1.2, Peer::TxOnly),
     forward("pktgen.rx.checked",    1.0, Peer::Own { row: "pktgen.tx.varied" }),
+    forward("l3fwd.lpm.1k", 1.3, Peer::L3fwd { lookup: "lpm" }),
+    forward("l3fwd.lpm.1m", 1.3, Peer::OneCoreInput { once: false }),
+    forward("l3fwd.em.1k",  1.5, Peer::L3fwd { lookup: "em" }),
+    forward("l3fwd.em.4m",  1.3, Peer::OneCoreInput { once: false }),
     one_core("parse.burst64",           Some(1.5)),
     one_core("parse.checksum.1500",     None),
     one_core("parse.crc32c.1500",       None),

@@ -1,5 +1,9 @@
 //! Up to 64 packets on the worker's stack: the unit of everything on the hot path.
 
+mod parts;
+
+pub use parts::Parts;
+
 use super::meta::{Handle, Meta, meta_at};
 use super::packet::Packet;
 use crate::ring::Batch;
@@ -67,6 +71,15 @@ impl Burst {
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// One bit for each packet, by its position: the lowest for the first.
+    #[inline(always)]
+    pub fn mask(&self) -> u64 {
+        match self.len {
+            0 => 0,
+            len => u64::MAX >> (Self::CAPACITY as u32 - len),
+        }
     }
 
     /// Packets that still fit.

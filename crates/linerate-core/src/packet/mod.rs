@@ -18,7 +18,7 @@ mod pool;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub use burst::Burst;
+pub use burst::{Burst, Parts};
 pub use cache::{PoolCache, RxTemplate};
 pub use meta::{Meta, Offload, UserData};
 pub use packet::Packet;

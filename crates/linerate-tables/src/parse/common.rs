@@ -7,11 +7,10 @@ use linerate_wire::checksum::{add, fold, sum};
 use linerate_wire::{EtherType, protocol};
 
 use super::one::judge;
-use super::{Mask, Parsed};
-use crate::simd::checksum::Sum;
+use super::{Check, Mask, Parsed};
 
 /// As [`Kernel`](crate::simd::parse::Kernel) says.
-pub(crate) fn burst(packets: &mut [Packet], parsed: &mut Parsed, check: Option<Sum>) -> Mask {
+pub(crate) fn burst(packets: &mut [Packet], parsed: &mut Parsed, check: Check) -> Mask {
     for packet in &*packets {
         linerate_core::arch::prefetch_read(packet.data().as_ptr());
     }
@@ -32,12 +31,7 @@ struct Upper {
 
 /// `None`, and nothing said in a class, where the frame is uncommon.
 #[inline(always)]
-fn common(
-    packet: &mut Packet,
-    index: usize,
-    parsed: &mut Parsed,
-    check: Option<Sum>,
-) -> Option<()> {
+fn common(packet: &mut Packet, index: usize, parsed: &mut Parsed, check: Check) -> Option<()> {
     let offload = packet.meta().offload;
     let frame = packet.data();
     let mut ethertype = EtherType(be16(frame.first_chunk::<14>()?, 12));
@@ -51,7 +45,7 @@ fn common(
     }
     let network = &frame[l3..];
     let is_v4 = ethertype == EtherType::IPV4;
-    let (l3_len, addresses, total, upper) = if is_v4 {
+    let (l3_len, addresses, total, life, upper) = if is_v4 {
         let header = network.first_chunk::<20>()?;
         let total = usize::from(be16(header, 2));
         if header[0] != 0x45 || be16(header, 6) & 0x3fff != 0 {
@@ -61,10 +55,12 @@ fn common(
         let key = &mut parsed.keys4[index].0;
         key[..8].copy_from_slice(&header[12..]);
         key[8..].copy_from_slice(&tail(&upper));
-        if check.is_some() {
+        let dst = [header[16], header[17], header[18], header[19]];
+        parsed.dst4[index] = u32::from_be_bytes(dst);
+        if !matches!(check, Check::Nothing) {
             parsed.checks.ip_bad |= Mask::from(sum(header) != 0xffff) << index;
         }
-        (20, 12, total, upper)
+        (20, 12, total, header[8], upper)
     } else if ethertype == EtherType::IPV6 {
         let header = network.first_chunk::<40>()?;
         let total = 40 + usize::from(be16(header, 4));
@@ -75,14 +71,17 @@ fn common(
         let key = &mut parsed.keys6[index].0;
         key[..32].copy_from_slice(&header[8..]);
         key[32..].copy_from_slice(&tail(&upper));
-        (40, 8, total, upper)
+        (40, 8, total, header[7], upper)
     } else {
         return None;
     };
 
     let is_udp = upper.protocol == protocol::UDP;
     let is_tcp = upper.protocol == protocol::TCP;
-    if let Some(sum) = check {
+    if !matches!(check, Check::Nothing) {
+        parsed.checks.expired |= Mask::from(life <= 1) << index;
+    }
+    if let Check::All(sum) = check {
         let right = || {
             // The addresses are the header's last, so that they and layer 4 are one run.
             let rest = u64::from(upper.protocol) + (total - l3_len) as u64;
@@ -97,6 +96,7 @@ fn common(
     } else {
         protocol::ICMPV6
     };
+    let is_group = frame[0] & 1 != 0;
     let class = &mut parsed.class;
     for (mask, is) in [
         (&mut class.v4, is_v4),
@@ -105,6 +105,7 @@ fn common(
         (&mut class.udp, is_udp),
         (&mut class.icmp, upper.protocol == icmp),
         (&mut class.vlan, is_tagged),
+        (&mut class.group, is_group),
     ] {
         *mask |= Mask::from(is) << index;
     }

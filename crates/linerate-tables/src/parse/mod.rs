@@ -2,8 +2,8 @@
 //!
 //! [`Parser`] takes a [`Burst`] and fills a [`Parsed`]: one bit per packet in each class, one array
 //! per kind of key, all by position in the burst, ready for the bulk lookups of the tables. Header
-//! offsets go into each packet's metadata. Checksums of slices, and filling them, are
-//! [`Checksums`]'s.
+//! offsets go into each packet's metadata. A router asks for [`Parser::parse_network`], a firewall
+//! for [`Parser::parse_checked`]. Checksums of slices, and filling them, are [`Checksums`]'s.
 //!
 //! Common frames (no tag or one; IPv4 without options or IPv6 without extension headers; TCP, UDP,
 //! ICMP or anything else but SCTP above it; no fragment) go through a kernel: with AVX-512 sixteen
@@ -52,15 +52,21 @@ pub struct Classes {
     pub vlan: Mask,
     /// Whole frames that are not IP: ARP and the like.
     pub other: Mask,
+    /// Frames to a group of stations: multicast or broadcast, of the link layer.
+    pub group: Mask,
     /// Frames that are not what they claim to be: [`Parsed::reason`] tells why.
     pub malformed: Mask,
 }
 
-/// What the checksums say. Each packet is in one of `l4_good`, `l4_bad` and `l4_unchecked`.
+/// What the checksums say, and the lives. After [`Parser::parse_checked`] each packet is in one of
+/// `l4_good`, `l4_bad` and `l4_unchecked`; otherwise in none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checks {
     /// IPv4 packets with a wrong header checksum.
     pub ip_bad: Mask,
+    /// Packets with a time to live or hop limit of 1 or 0, which are not to be forwarded (RFC 1812
+    /// 5.3.1, RFC 8200 3).
+    pub expired: Mask,
     /// TCP and UDP checksums that are right, by [`CSUM_VALID`] or by summing.
     ///
     /// [`CSUM_VALID`]: linerate_core::packet::Offload::CSUM_VALID
@@ -94,6 +100,8 @@ pub struct Parsed {
     pub keys4: [FlowKey4; Burst::CAPACITY],
     /// Flow keys of IPv6 packets, the user's bytes zero.
     pub keys6: [FlowKey6; Burst::CAPACITY],
+    /// Destination addresses of IPv4 packets, in host order, as an LPM takes them.
+    pub dst4: [u32; Burst::CAPACITY],
     /// Where the network packet ends, in bytes from the start of the data: padding lies beyond. The
     /// frame's length where it is not IP.
     pub end: [u32; Burst::CAPACITY],
@@ -101,7 +109,7 @@ pub struct Parsed {
     pub vlan_tci: [u16; Burst::CAPACITY],
     /// Which packets are what.
     pub class: Classes,
-    /// What the checksums say: of [`Parser::parse_checked`] alone, all zero otherwise.
+    /// What the checksums say: all zero after [`Parser::parse`].
     pub checks: Checks,
     reasons: [Malformed; Burst::CAPACITY],
 }
@@ -112,6 +120,7 @@ impl Parsed {
         Self {
             keys4: [FlowKey4([0; 16]); Burst::CAPACITY],
             keys6: [FlowKey6([0; 40]); Burst::CAPACITY],
+            dst4: [0; Burst::CAPACITY],
             end: [0; Burst::CAPACITY],
             vlan_tci: [0; Burst::CAPACITY],
             class: Classes {
@@ -124,16 +133,27 @@ impl Parsed {
                 options: 0,
                 vlan: 0,
                 other: 0,
+                group: 0,
                 malformed: 0,
             },
             checks: Checks {
                 ip_bad: 0,
+                expired: 0,
                 l4_good: 0,
                 l4_bad: 0,
                 l4_unchecked: 0,
             },
             reasons: [Malformed::Truncated(Layer::Ethernet); Burst::CAPACITY],
         }
+    }
+
+    /// The first `count` of [`keys4`](Self::keys4) as the bytes that an exact match is asked for.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    #[inline]
+    pub fn keys4_bytes(&self, count: usize) -> &[[u8; 16]] {
+        simd::parse::bytes_of_keys4(&self.keys4[..count])
     }
 
     /// Why the packet at `index` is malformed; `None` where it is not.
@@ -148,6 +168,16 @@ impl Default for Parsed {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// What is judged besides lengths, and how to sum.
+#[derive(Clone, Copy)]
+pub(crate) enum Check {
+    Nothing,
+    /// The header of IPv4, and lives; nothing of what is behind the network header.
+    Network(simd::checksum::Sum),
+    /// IPv4, TCP and UDP, and lives.
+    All(simd::checksum::Sum),
 }
 
 /// Parses bursts with the best kernel of a level. One per worker; it holds two function pointers.
@@ -195,23 +225,33 @@ impl Parser {
     /// [`l4_offset`]: linerate_core::packet::Meta::l4_offset
     #[inline]
     pub fn parse(&self, burst: &mut Burst, parsed: &mut Parsed) {
-        self.run::<false>(burst, parsed);
+        self.run(burst, parsed, Check::Nothing);
     }
 
     /// As [`parse`](Self::parse), and checks the checksums of IPv4, TCP and UDP too.
     #[inline]
     pub fn parse_checked(&self, burst: &mut Burst, parsed: &mut Parsed) {
-        self.run::<true>(burst, parsed);
+        self.run(burst, parsed, Check::All(self.sum));
+    }
+
+    /// What a router asks, which looks at the network header and no further: as
+    /// [`parse`](Self::parse), and checks the checksums of IPv4 headers (RFC 1812 5.2.2 (2)) and the
+    /// lives of all packets. A packet with sound lengths but a broken header behind is no less a
+    /// packet: it is not malformed, has a key without ports, and no [`l4_offset`].
+    ///
+    /// [`l4_offset`]: linerate_core::packet::Meta::l4_offset
+    #[inline]
+    pub fn parse_network(&self, burst: &mut Burst, parsed: &mut Parsed) {
+        self.run(burst, parsed, Check::Network(self.sum));
     }
 
     #[inline(always)]
-    fn run<const CHECK: bool>(&self, burst: &mut Burst, parsed: &mut Parsed) {
+    fn run(&self, burst: &mut Burst, parsed: &mut Parsed, check: Check) {
         parsed.class = Classes::default();
         parsed.checks = Checks::default();
         let all = Mask::MAX
             .checked_shr(Mask::BITS - burst.len() as u32)
             .unwrap_or(0);
-        let check = CHECK.then_some(self.sum);
         let done = (self.kernel)(burst.as_packets_mut(), parsed, check);
         let mut rest = all & !done;
         while rest != 0 {

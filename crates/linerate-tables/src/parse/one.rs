@@ -4,22 +4,26 @@ use linerate_core::packet::{Offload, Packet};
 use linerate_wire::checksum::{add, pseudo_v4, pseudo_v6};
 use linerate_wire::flow::FlowKey;
 use linerate_wire::ipv4::Ipv4;
-use linerate_wire::ipv6::{self, Ipv6};
+use linerate_wire::ipv6::Ipv6;
 use linerate_wire::udp::Udp;
-use linerate_wire::{EtherType, Headers, parse, protocol};
+use linerate_wire::{EtherType, Headers, parse, protocol, vlan};
 
-use super::Parsed;
+use super::{Check, Parsed};
 use crate::simd::checksum::Sum;
 
-/// Parses `packet`, which is at `index` in its burst, and checks its checksums where `check` says
-/// how to sum. The bits of `index` in `parsed` must be zero.
-pub(super) fn one(packet: &mut Packet, index: usize, parsed: &mut Parsed, check: Option<Sum>) {
+/// Parses `packet`, which is at `index` in its burst, and judges what `check` says. The bits of
+/// `index` in `parsed` must be zero.
+pub(super) fn one(packet: &mut Packet, index: usize, parsed: &mut Parsed, check: Check) {
     let bit = 1 << index;
     let offload = packet.meta().offload;
     let frame = packet.data();
     let mut l4_is_right = None;
     let (mut l3, mut l4) = (0, 0);
-    match parse(frame) {
+    let found = match (parse(frame), check) {
+        (Err(reason), Check::Network(_)) => network(frame).ok_or(reason),
+        (found, _) => found,
+    };
+    match found {
         Err(reason) => {
             parsed.class.malformed |= bit;
             parsed.reasons[index] = reason;
@@ -27,13 +31,16 @@ pub(super) fn one(packet: &mut Packet, index: usize, parsed: &mut Parsed, check:
         Ok(headers) => {
             classify(frame, &headers, index, parsed);
             (l3, l4) = (headers.l3, headers.l4.unwrap_or(0));
-            if let Some(sum) = check {
+            if let Check::Network(sum) | Check::All(sum) = check {
                 parsed.checks.ip_bad |= u64::from(!ip_is_good(frame, &headers, sum)) << index;
+                parsed.checks.expired |= u64::from(is_expired(frame, &headers)) << index;
+            }
+            if let Check::All(sum) = check {
                 l4_is_right = check_l4(frame, &headers, offload, sum);
             }
         }
     }
-    if check.is_some() {
+    if let Check::All(_) = check {
         parsed.checks.note(index, l4_is_right);
     }
     let meta = packet.meta_mut();
@@ -42,15 +49,55 @@ pub(super) fn one(packet: &mut Packet, index: usize, parsed: &mut Parsed, check:
     meta.l4_offset = l4 as u16;
 }
 
+/// The headers of a frame whose network header is sound, whatever is behind it.
+fn network(frame: &[u8]) -> Option<Headers> {
+    let at = vlan::untagged(frame).ok()?;
+    let packet = &frame[at.offset..];
+    let (len, protocol, is_fragment) = match at.ethertype {
+        EtherType::IPV4 => {
+            let ip = Ipv4::new_checked(packet).ok()?;
+            (ip.total_len(), ip.protocol(), ip.is_fragment())
+        }
+        EtherType::IPV6 => {
+            let ip = Ipv6::new_checked(packet).ok()?;
+            let next = ip.next_header();
+            (ip.total_len(), next, next == protocol::FRAGMENT)
+        }
+        _ => return None,
+    };
+    Some(Headers {
+        ethertype: at.ethertype,
+        outer_tci: at.outer_tci,
+        l3: at.offset,
+        end: at.offset + len,
+        protocol: Some(protocol),
+        is_fragment,
+        l4: None,
+        ports: None,
+    })
+}
+
+/// Whether the packet may go no further; frames that are not IP may go as far as they like.
+fn is_expired(frame: &[u8], headers: &Headers) -> bool {
+    let life = match headers.ethertype {
+        EtherType::IPV4 => frame[headers.l3 + 8],
+        EtherType::IPV6 => frame[headers.l3 + 7],
+        _ => return false,
+    };
+    life <= 1
+}
+
 fn classify(frame: &[u8], headers: &Headers, index: usize, parsed: &mut Parsed) {
     let class = &mut parsed.class;
     let set = |mask: &mut u64, is: bool| *mask |= u64::from(is) << index;
     set(&mut class.vlan, headers.outer_tci.is_some());
+    set(&mut class.group, frame[0] & 1 != 0);
     parsed.vlan_tci[index] = headers.outer_tci.unwrap_or(0);
     parsed.end[index] = headers.end as u32;
     match headers.flow_key(frame) {
         Some(FlowKey::V4(key)) => {
             parsed.keys4[index] = key;
+            parsed.dst4[index] = key.dst().to_bits();
             set(&mut class.v4, true);
             set(&mut class.icmp, key.protocol() == protocol::ICMP);
             set(&mut class.options, frame[headers.l3] & 0x0f != 5);
@@ -59,14 +106,26 @@ fn classify(frame: &[u8], headers: &Headers, index: usize, parsed: &mut Parsed) 
             parsed.keys6[index] = key;
             set(&mut class.v6, true);
             set(&mut class.icmp, key.protocol() == protocol::ICMPV6);
-            let at_once = Some(headers.l3 + ipv6::HEADER_LEN);
-            set(&mut class.options, headers.l4 != at_once);
+            // Its next header (RFC 8200 3).
+            set(&mut class.options, is_extension(frame[headers.l3 + 6]));
         }
         None => set(&mut class.other, true),
     }
     set(&mut class.fragment, headers.is_fragment);
     set(&mut class.tcp, headers.protocol == Some(protocol::TCP));
     set(&mut class.udp, headers.protocol == Some(protocol::UDP));
+}
+
+/// Whether it is an extension header that a key looks behind (RFC 8200 4).
+fn is_extension(next_header: u8) -> bool {
+    matches!(
+        next_header,
+        protocol::HOP_BY_HOP
+            | protocol::ROUTING
+            | protocol::FRAGMENT
+            | protocol::AH
+            | protocol::DEST_OPTIONS
+    )
 }
 
 /// Whether the IPv4 header's checksum is right, or there is none.

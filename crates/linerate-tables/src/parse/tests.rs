@@ -147,6 +147,9 @@ fn ipv4(random: &mut Random, frame: &mut Vec<u8>) {
         header[6..8].copy_from_slice(&[random.of(&[0, 0x40, 0x80]), 0]);
     }
     header[9] = protocol;
+    if random.one_in(4) {
+        header[8] = random.of(&[0, 1, 2]);
+    }
     frame.extend([0x08, 0x00]);
     frame.extend(header);
     frame.extend(upper);
@@ -172,6 +175,9 @@ fn ipv6(random: &mut Random, frame: &mut Vec<u8>) {
     header[0] = 0x60 | header[0] & 0x0f;
     header[4..6].copy_from_slice(&(length as u16).to_be_bytes());
     header[6] = next;
+    if random.one_in(4) {
+        header[7] = random.of(&[0, 1, 2]);
+    }
     frame.extend([0x86, 0xdd]);
     frame.extend(header);
     frame.extend(extensions);
@@ -225,26 +231,20 @@ fn pseudo(frame: &[u8], headers: &Headers) -> Option<u16> {
     Some(linerate_wire::checksum::add(sum, !(shorter as u16)))
 }
 
-/// What the wire crate says of a packet's checksums: IP right, layer 4 right where it is checked.
-fn checks_by_wire(frame: &[u8], offload: Offload) -> (bool, Option<bool>) {
-    let Ok(headers) = linerate_wire::parse(frame) else {
-        return (true, None);
-    };
+/// What the wire crate says of a packet's layer-4 checksum, where it is checked.
+fn l4_by_wire(frame: &[u8], offload: Offload) -> Option<bool> {
+    let headers = linerate_wire::parse(frame).ok()?;
     let is_v4 = headers.ethertype == EtherType::IPV4;
-    let ip = !is_v4 || Ipv4::new_checked(&frame[headers.l3..]).unwrap().verify();
-    let Some(pseudo) = pseudo(frame, &headers) else {
-        return (ip, None);
-    };
+    let pseudo = pseudo(frame, &headers)?;
     let segment = &frame[headers.l4.unwrap()..headers.end];
     let no_checksum = headers.protocol == Some(protocol::UDP) && segment[6..8] == [0, 0];
-    let l4 = match headers.protocol {
+    match headers.protocol {
         _ if offload.intersects(Offload::CSUM_PARTIAL) => None,
         _ if offload.intersects(Offload::CSUM_VALID) => Some(true),
         _ if no_checksum => (!is_v4).then_some(false),
         Some(protocol::TCP) => Some(Tcp::new_checked(segment).unwrap().verify(pseudo)),
         _ => Some(Udp::new_checked(segment).unwrap().verify(pseudo)),
-    };
-    (ip, l4)
+    }
 }
 
 /// A pool, and bursts of given frames from it.
@@ -276,35 +276,39 @@ impl Frames {
     fn check(&mut self, frames: &[(Vec<u8>, Offload)]) {
         for level in Isa::detect().levels() {
             let parser = Parser::new(level);
-            for check in [false, true] {
+            for asked in [Asked::Nothing, Asked::Network, Asked::All] {
                 let mut burst = self.burst(frames);
                 let mut parsed = Parsed::new();
                 parsed.class.other = Mask::MAX; // of the burst before
-                match check {
-                    false => parser.parse(&mut burst, &mut parsed),
-                    true => parser.parse_checked(&mut burst, &mut parsed),
+                match asked {
+                    Asked::Nothing => parser.parse(&mut burst, &mut parsed),
+                    Asked::Network => parser.parse_network(&mut burst, &mut parsed),
+                    Asked::All => parser.parse_checked(&mut burst, &mut parsed),
                 }
                 for (index, packet) in burst.iter().enumerate() {
-                    compare(packet, index, &parsed, check)
-                        .unwrap_or_else(|what| panic!("{level}: {what} of {:02x?}", packet.data()));
+                    compare(packet, index, &parsed, asked).unwrap_or_else(|what| {
+                        panic!("{level}, {asked:?}: {what} of {:02x?}", packet.data())
+                    });
                 }
                 let beyond = Mask::MAX.checked_shl(frames.len() as u32).unwrap_or(0);
                 let Checks {
                     ip_bad,
+                    expired,
                     l4_good,
                     l4_bad,
                     l4_unchecked,
                 } = parsed.checks;
-                let checked = ip_bad | l4_good | l4_bad | l4_unchecked;
+                let checked = ip_bad | expired | l4_good | l4_bad | l4_unchecked;
                 let Classes {
                     v4,
                     v6,
                     other,
+                    group,
                     malformed,
                     ..
                 } = parsed.class;
                 assert_eq!(
-                    (v4 | v6 | other | malformed | checked) & beyond,
+                    (v4 | v6 | other | group | malformed | checked) & beyond,
                     0,
                     "{level}"
                 );
@@ -314,7 +318,51 @@ impl Frames {
     }
 }
 
-fn compare(packet: &Packet, i: usize, parsed: &Parsed, check: bool) -> Result<(), String> {
+/// What the parser is asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Asked {
+    Nothing,
+    Network,
+    All,
+}
+
+/// What a router takes a frame for: as the wire crate does, but for those that it takes for
+/// malformed although their network header is sound.
+fn headers_for(frame: &[u8], asked: Asked) -> Result<Headers, Malformed> {
+    let reason = match linerate_wire::parse(frame) {
+        Err(reason) if asked == Asked::Network => reason,
+        found => return found,
+    };
+    let at = linerate_wire::vlan::untagged(frame).map_err(|_| reason)?;
+    let packet = &frame[at.offset..];
+    let (length, protocol, is_fragment) = match at.ethertype {
+        EtherType::IPV4 => {
+            let ip = Ipv4::new_checked(packet).map_err(|_| reason)?;
+            (ip.total_len(), ip.protocol(), ip.is_fragment())
+        }
+        EtherType::IPV6 => {
+            let ip = Ipv6::new_checked(packet).map_err(|_| reason)?;
+            (
+                40 + ip.payload_len(),
+                ip.next_header(),
+                ip.next_header() == 44,
+            )
+        }
+        _ => return Err(reason),
+    };
+    Ok(Headers {
+        ethertype: at.ethertype,
+        outer_tci: at.outer_tci,
+        l3: at.offset,
+        end: at.offset + length,
+        protocol: Some(protocol),
+        is_fragment,
+        l4: None,
+        ports: None,
+    })
+}
+
+fn compare(packet: &Packet, i: usize, parsed: &Parsed, asked: Asked) -> Result<(), String> {
     let frame = packet.data();
     let is = |mask: Mask| mask >> i & 1 != 0;
     let class = &parsed.class;
@@ -323,8 +371,9 @@ fn compare(packet: &Packet, i: usize, parsed: &Parsed, check: bool) -> Result<()
         packet.meta().l4_offset.into(),
     );
     let same = |what: &str, same: bool| if same { Ok(()) } else { Err(what.to_owned()) };
-    let headers = linerate_wire::parse(frame);
+    let headers = headers_for(frame, asked);
     same("reason", parsed.reason(i) == headers.err())?;
+    let mut life = None;
     if let Ok(headers) = headers {
         same("l3", headers.l3 == l3)?;
         same("l4", headers.l4.unwrap_or(0) == l4)?;
@@ -352,6 +401,19 @@ fn compare(packet: &Packet, i: usize, parsed: &Parsed, check: bool) -> Result<()
             same(what, is(class) == (headers.protocol == Some(number)))?;
         }
         same("fragment", is(class.fragment) == headers.is_fragment)?;
+        same("group", is(class.group) == (frame[0] & 1 == 1))?;
+        if is(class.v4) {
+            let dst = Ipv4::new_checked(&frame[headers.l3..]).unwrap().dst();
+            same("destination", parsed.dst4[i] == u32::from(dst))?;
+            same(
+                "key's bytes",
+                parsed.keys4_bytes(i + 1)[i] == parsed.keys4[i].0,
+            )?;
+            life = Some(frame[headers.l3 + 8]);
+        }
+        if is(class.v6) {
+            life = Some(frame[headers.l3 + 7]);
+        }
         let options = match headers.ethertype {
             EtherType::IPV4 => frame[headers.l3] != 0x45,
             EtherType::IPV6 => [0, 43, 44, 51, 60].contains(&frame[headers.l3 + 6]),
@@ -369,21 +431,32 @@ fn compare(packet: &Packet, i: usize, parsed: &Parsed, check: bool) -> Result<()
             options,
             vlan,
             other,
+            group,
             ..
         } = *class;
-        let any = v4 | v6 | tcp | udp | icmp | fragment | options | vlan | other;
+        let any = v4 | v6 | tcp | udp | icmp | fragment | options | vlan | other | group;
         same("classes", !is(any) && (l3, l4) == (0, 0))?;
     }
     let Checks {
         ip_bad,
+        expired,
         l4_good,
         l4_bad,
         l4_unchecked,
     } = parsed.checks;
-    let told = [ip_bad, l4_good, l4_bad, l4_unchecked].map(is);
-    let (ip, l4) = checks_by_wire(frame, packet.meta().offload);
-    let expected = [!ip, l4 == Some(true), l4 == Some(false), l4.is_none()];
-    same("checks", told == expected.map(|is| is && check))
+    let is_expired = asked != Asked::Nothing && life.is_some_and(|life| life <= 1);
+    same("life", is(expired) == is_expired)?;
+    let is_v4 = headers.is_ok_and(|headers| headers.ethertype == EtherType::IPV4);
+    let ip = || Ipv4::new_checked(&frame[l3..]).unwrap().verify();
+    let is_bad = asked != Asked::Nothing && is_v4 && !ip();
+    same("IPv4 checksum", is(ip_bad) == is_bad)?;
+    let l4 = l4_by_wire(frame, packet.meta().offload);
+    let told = [l4_good, l4_bad, l4_unchecked].map(is);
+    let expected = [l4 == Some(true), l4 == Some(false), l4.is_none()];
+    same(
+        "checks",
+        told == expected.map(|is| is && asked == Asked::All),
+    )
 }
 
 /// One frame of each common kind.
@@ -432,7 +505,7 @@ fn the_kernels_do_all_common_frames_and_no_others() {
     frames.check(&given);
     for level in Isa::detect().levels() {
         let mut burst = frames.burst(&given);
-        let check = Some(simd::checksum::pick(level));
+        let check = Check::All(simd::checksum::pick(level));
         let kernel = simd::parse::pick(level);
         let done = kernel(burst.as_packets_mut(), &mut Parsed::new(), check);
         assert_eq!(done, expected, "{level}");
@@ -472,6 +545,35 @@ fn every_length_of_a_common_frame() {
             frames.check(&burst);
         }
     }
+}
+
+#[test]
+fn a_router_forwards_what_is_broken_behind_the_network_header() {
+    let mut frames = Frames::new();
+    let mut given = common();
+    given[0][14 + 24] ^= 1; // UDP's length
+    given[1][14 + 32] = 0xf0; // TCP's header length
+    given[3][14 + 6] = 0; // hop-by-hop options, longer than the packet
+    given[3][14 + 41] = 200;
+    let given: Vec<_> = [0, 1, 3]
+        .map(|at: usize| (given[at].clone(), Offload::NONE))
+        .into();
+    for level in Isa::detect().levels() {
+        let (parser, mut parsed) = (Parser::new(level), Parsed::new());
+        let mut burst = frames.burst(&given);
+        parser.parse(&mut burst, &mut parsed);
+        assert_eq!(parsed.class.malformed, 0b111, "{level}");
+        parser.parse_network(&mut burst, &mut parsed);
+        let class = &parsed.class;
+        assert_eq!(
+            (class.malformed, class.v4, class.v6),
+            (0, 0b011, 0b100),
+            "{level}"
+        );
+        assert_eq!((class.udp, class.tcp, class.options), (1, 2, 4), "{level}");
+        frames.cache.free(&mut burst);
+    }
+    frames.check(&given);
 }
 
 #[test]

@@ -15,4 +15,5 @@ pub(crate) mod hash;
 pub(crate) mod lpm4;
 pub(crate) mod lpm6;
 pub(crate) mod parse;
+pub(crate) mod rewrite;
 pub(crate) mod rss;

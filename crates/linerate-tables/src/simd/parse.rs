@@ -8,13 +8,20 @@
 
 use linerate_core::env::Isa;
 use linerate_core::packet::Packet;
+use linerate_wire::FlowKey4;
 
-use super::checksum::Sum;
-use crate::parse::{Mask, Parsed, common};
+use crate::parse::{Check, Mask, Parsed, common};
 
-/// Parses the common ones among up to 64 packets, and checks their checksums where it is told how
-/// to sum: writes header offsets, and of `parsed` what belongs to them. Returns which they were.
-pub(crate) type Kernel = fn(&mut [Packet], &mut Parsed, Option<Sum>) -> Mask;
+/// Parses the common ones among up to 64 packets and judges what it is told to: writes header
+/// offsets, and of `parsed` what belongs to them. Returns which they were.
+pub(crate) type Kernel = fn(&mut [Packet], &mut Parsed, Check) -> Mask;
+
+/// Keys as the bytes that they are.
+#[inline(always)]
+pub(crate) fn bytes_of_keys4(keys: &[FlowKey4]) -> &[[u8; 16]] {
+    // SAFETY: a key is laid out as its bytes (`repr(transparent)`), and lives as long.
+    unsafe { std::slice::from_raw_parts(keys.as_ptr().cast(), keys.len()) }
+}
 
 /// The kernel for this level.
 pub(crate) fn pick(isa: Isa) -> Kernel {
@@ -26,13 +33,14 @@ pub(crate) fn pick(isa: Isa) -> Kernel {
 }
 
 #[cfg(target_arch = "x86_64")]
-fn avx512(packets: &mut [Packet], parsed: &mut Parsed, check: Option<Sum>) -> Mask {
-    if check.is_some() {
+fn avx512(packets: &mut [Packet], parsed: &mut Parsed, check: Check) -> Mask {
+    match check {
         // SAFETY: reached through `pick` alone, and so on CPUs with these parts of AVX-512 alone.
-        unsafe { x86::burst::<true>(packets, parsed) }
-    } else {
+        Check::Nothing => unsafe { x86::burst::<{ x86::NOTHING }>(packets, parsed) },
         // SAFETY: as above.
-        unsafe { x86::burst::<false>(packets, parsed) }
+        Check::Network(_) => unsafe { x86::burst::<{ x86::NETWORK }>(packets, parsed) },
+        // SAFETY: as above.
+        Check::All(_) => unsafe { x86::burst::<{ x86::ALL }>(packets, parsed) },
     }
 }
 
@@ -47,6 +55,11 @@ mod x86 {
         AH, DEST_OPTIONS, FRAGMENT, HOP_BY_HOP, ICMP, ICMPV6, ROUTING, SCTP, TCP, UDP,
     };
     use std::arch::x86_64::*;
+
+    /// The kinds of [`Check`](crate::parse::Check).
+    pub(super) const NOTHING: u8 = 0;
+    pub(super) const NETWORK: u8 = 1;
+    pub(super) const ALL: u8 = 2;
 
     const LANES: usize = 16;
     /// Bytes of each frame that are looked at in lanes.
@@ -68,7 +81,7 @@ mod x86 {
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,bmi1,bmi2,popcnt")]
-    pub(super) fn burst<const CHECK: bool>(packets: &mut [Packet], parsed: &mut Parsed) -> Mask {
+    pub(super) fn burst<const CHECK: u8>(packets: &mut [Packet], parsed: &mut Parsed) -> Mask {
         assert!(packets.len() <= Burst::CAPACITY, "a burst is 64 packets");
         let mut lines = Lines {
             len: [0; _],
@@ -83,7 +96,7 @@ mod x86 {
             let bytes = _bzhi_u64(u64::MAX, frame.len().min(FRONT) as u32);
             lines.front[i] = (frame.as_ptr(), bytes);
             lines.len[i] = frame.len() as u32;
-            if CHECK {
+            if CHECK == ALL {
                 lines.offload[i] = packet.meta().offload.bits().into();
             }
         }
@@ -101,7 +114,7 @@ mod x86 {
 
     /// Up to sixteen packets, of which the first is at `first` in its burst.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,bmi1,bmi2,popcnt")]
-    fn step<const CHECK: bool>(
+    fn step<const CHECK: u8>(
         packets: &[Packet],
         first: usize,
         lines: &mut Lines,
@@ -179,6 +192,7 @@ mod x86 {
             // SAFETY: four keys of 16 bytes each, which any bytes make.
             unsafe { _mm512_storeu_si512(key.as_mut_ptr().cast(), four) };
         }
+        store(reversed(w[4]), &mut parsed.dst4, first);
         store_tags(be16::<2>(front[3]), &mut parsed.vlan_tci, first);
 
         let icmp = v4 & is(protocol, ICMP.into()) | v6 & is(protocol, ICMPV6.into());
@@ -189,7 +203,20 @@ mod x86 {
         parsed.class.udp |= at(done & udp);
         parsed.class.icmp |= at(done & icmp);
         parsed.class.vlan |= at(done & tagged);
-        if !CHECK {
+        parsed.class.group |= at(done & !none_of(front[0], 1));
+        if CHECK == NOTHING {
+            return at(done);
+        }
+
+        let life = either(byte::<0>(w[2]), byte::<3>(w[1]));
+        parsed.checks.expired |= at(done & _mm512_cmple_epi32_mask(life, all(1)));
+        let mut header = all(0);
+        for word in &w[..5] {
+            header = add(header, *word);
+        }
+        let ip_bad = done & v4 & !sums_to_ones(header, 5);
+        parsed.checks.ip_bad |= at(ip_bad);
+        if CHECK == NETWORK {
             return at(done);
         }
 
@@ -198,12 +225,6 @@ mod x86 {
         let partial = has(Offload::CSUM_PARTIAL);
         let valid = has(Offload::CSUM_VALID);
         let to_sum = with_ports & !partial & !valid;
-
-        let mut header = all(0);
-        for word in &w[..5] {
-            header = add(header, *word);
-        }
-        let ip_bad = done & v4 & !sums_to_ones(header, 5);
 
         // Pseudo-header and layer 4: all words from the addresses on, which are the header's last;
         // length and protocol; and what lies beyond the front.
@@ -230,7 +251,6 @@ mod x86 {
 
         let good = with_ports & !partial & (valid | right);
         let bad = to_sum & !right & !(no_checksum & v4);
-        parsed.checks.ip_bad |= at(ip_bad);
         parsed.checks.l4_good |= at(good);
         parsed.checks.l4_bad |= at(bad);
         parsed.checks.l4_unchecked |= at(done & !good & !bad);
@@ -340,6 +360,12 @@ mod x86 {
     #[target_feature(enable = "avx512f,avx512bw")]
     fn be16<const AT: i32>(lanes: __m512i) -> __m512i {
         pick_bytes(lanes, 0x8080_0000 | (AT as u32) << 8 | (AT as u32 + 1))
+    }
+
+    /// Each lane with its bytes the other way round.
+    #[target_feature(enable = "avx512f,avx512bw")]
+    fn reversed(lanes: __m512i) -> __m512i {
+        pick_bytes(lanes, 0x0001_0203)
     }
 
     /// Byte `AT` of each lane.

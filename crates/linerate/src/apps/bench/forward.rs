@@ -212,6 +212,22 @@ pub(super) fn rate(duration: Duration, turn: &mut impl FnMut() -> u64) -> f64 {
     }
 }
 
+/// Mpps of a stage between `specs`, all on one worker: what it received, once it is warm.
+pub(super) fn between<S: Stage + 'static>(
+    run: &Run,
+    specs: &[String],
+    pool: Pool,
+    stage: S,
+    egress: Egress,
+) -> Result<f64, Error> {
+    let mut ports = open(&mut Drivers::new(), specs)?;
+    let pools = Pools::new(vec![pool]);
+    let mut worker = connect(&mut ports, &pools, stage, egress, 0)?;
+    let mut poll = || worker.round() as u64;
+    rate(run.duration / 10, &mut poll);
+    Ok(rate(run.duration, &mut poll))
+}
+
 /// What the port says of itself, in one line.
 fn facts(ports: &[Box<dyn Port>]) -> String {
     let facts = ports.iter().flat_map(|port| port.info().facts);

@@ -14,6 +14,7 @@ mod exact;
 mod flow;
 mod forward;
 mod growth;
+mod l3fwd;
 mod lpm;
 mod lpm4;
 mod lpm6;
@@ -27,6 +28,7 @@ mod probe;
 mod random;
 mod reassembly;
 mod ring;
+mod router_fpm;
 mod rss;
 mod suite;
 mod timers;
@@ -195,6 +197,7 @@ fn rows() -> impl Iterator<Item = &'static Row> {
         ring::ROWS,
         pool::ROWS,
         forward::ROWS,
+        l3fwd::ROWS,
         parse::ROWS,
         rss::ROWS,
         exact::ROWS,
@@ -208,12 +211,13 @@ fn rows() -> impl Iterator<Item = &'static Row> {
         reassembly::ROWS,
         pktgen::ROWS,
         pktgen_rx::ROWS,
+        router_fpm::ROWS,
     ];
     rooms.into_iter().flatten()
 }
 
 fn inputs() -> impl Iterator<Item = &'static Input> {
-    [lpm4::INPUTS, lpm6::INPUTS, acl::INPUTS]
+    [l3fwd::INPUTS, lpm4::INPUTS, lpm6::INPUTS, acl::INPUTS]
         .into_iter()
         .flatten()
 }

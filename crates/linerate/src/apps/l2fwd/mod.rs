@@ -5,19 +5,16 @@
 //! the queues, rewrites and sends. The rest is [`runtime`](super::runtime)'s.
 
 mod pairs;
-mod show;
 pub(crate) mod stage;
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
-use linerate_core::env::{Clock, Placement, Plan, PlanSpec, PortPlace, Role, Topology};
-use linerate_core::run::{Egress, Stage};
+use linerate_core::env::{Clock, Placement, Plan, PlanSpec, Role, Topology};
+use linerate_core::run::Egress;
 use linerate_wire::ethernet::MacAddr;
 use serde::Deserialize;
 
-use super::plan;
-use super::runtime::{Interrupts, OpenPort, Options, PlanArgs, Rig, Running, Sample};
+use super::runtime::{self, Interrupts, OpenPort, Options, PlanArgs, Rig, Watch};
 use crate::config::{self, PlanStanza, PortStanza};
 use crate::error::Error;
 use crate::report::MachineFacts;
@@ -96,10 +93,8 @@ struct Settings {
     plan: PlanSpec,
     outs: Vec<u16>,
     mac_update: bool,
-    period: Option<Duration>,
-    duration: Option<Duration>,
+    watch: Watch,
     options: Options,
-    json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
@@ -108,7 +103,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let plan = Plan::build(
         &settings.plan,
         &topology,
-        &places(&settings.ports, &topology),
+        &runtime::places(&settings.ports, &topology),
     )?;
     let interrupts = Interrupts::catch()?;
     let specs: Vec<_> = settings
@@ -121,66 +116,22 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let machine = MachineFacts::gather(&rig.clock)?;
     let routes = routes(&rig.ports, &settings.outs);
     let lcores: Vec<&Placement> = plan.role(Role::Io).collect();
+    let Settings {
+        outs,
+        options,
+        watch,
+        ..
+    } = &settings;
+    let way = |port: usize| format!(" -> port {}", outs[port]);
     if settings.mac_update {
         let stage = |egress: &mut Egress| L2fwd::<true>::new(&routes, egress);
-        forward(
-            rig.start(&settings.outs, &lcores, &settings.options, stage)?,
-            &settings,
-            &machine,
-            &interrupts,
-        )
+        let running = rig.start(outs, &lcores, options, stage)?;
+        runtime::watch(running, watch, way, &machine, &interrupts)
     } else {
         let stage = |egress: &mut Egress| L2fwd::<false>::new(&routes, egress);
-        forward(
-            rig.start(&settings.outs, &lcores, &settings.options, stage)?,
-            &settings,
-            &machine,
-            &interrupts,
-        )
+        let running = rig.start(outs, &lcores, options, stage)?;
+        runtime::watch(running, watch, way, &machine, &interrupts)
     }
-}
-
-/// How often to look whether every input has ended.
-const LOOK: Duration = Duration::from_millis(50);
-
-/// Watches the workers until the end, and shows what they did.
-fn forward<S: Stage>(
-    running: Running<S>,
-    settings: &Settings,
-    machine: &MachineFacts,
-    interrupts: &Interrupts,
-) -> Result<(), Error> {
-    show::started(&running, &settings.outs, settings.json)?;
-    let began = Instant::now();
-    let first = Sample::take(&running);
-    let end = settings.duration.map(|duration| began + duration);
-    let mut previous = first.clone();
-    let mut table = settings.period.map(|period| began + period);
-    let mut received = u64::MAX;
-    loop {
-        let events = [Some(Instant::now() + LOOK), end, table];
-        let next = events.into_iter().flatten().min().unwrap_or(began);
-        if interrupts.wait_until(next) {
-            break;
-        }
-        let now = Instant::now();
-        let sample = Sample::take(&running);
-        if let Some((due, period)) = table.zip(settings.period).filter(|(due, _)| now >= *due) {
-            show::period(&sample.since(&previous), began.elapsed(), settings.json)?;
-            previous = sample.clone();
-            table = Some(due.max(now - period) + period);
-        }
-        // Inputs that ended bring nothing more, so only then are the workers asked.
-        let quiet = sample.received() == received;
-        received = sample.received();
-        if end.is_some_and(|end| now >= end) || (quiet && running.is_ended()) {
-            break;
-        }
-    }
-    let memory = running.memory.clone();
-    let (last, errors) = running.stop();
-    show::totals(&last.since(&first), machine, &memory, settings.json)?;
-    Error::all(errors)
 }
 
 /// Source and destination addresses as DPDK's l2fwd: the sending port's own, or one made up for
@@ -200,18 +151,6 @@ fn routes(ports: &[OpenPort], outs: &[u16]) -> Vec<Route> {
     outs.iter().map(route).collect()
 }
 
-/// Where the ports are; the drivers say best what is wrong with one.
-fn places(ports: &[PortStanza], topology: &Topology) -> Vec<PortPlace> {
-    let unknown = |port: &PortStanza| PortPlace {
-        name: port.spec.clone(),
-        node: None,
-    };
-    ports
-        .iter()
-        .map(|port| plan::place(port, topology).unwrap_or_else(|_| unknown(port)))
-        .collect()
-}
-
 impl Settings {
     fn read(args: &Args) -> Result<Self, Error> {
         let file: File = args
@@ -228,19 +167,17 @@ impl Settings {
         let stanza = file.l2fwd;
         let names = pairs::names(&ports)?;
         let outs = pairs::outs(&names, args.pairs.as_deref().or(stanza.pairs.as_deref()))?;
-        let period = seconds("period", args.period.or(stanza.period).unwrap_or(10.0))?;
-        let duration = args
-            .duration
-            .or(stanza.duration)
-            .map(|value| seconds("duration", value))
-            .transpose()?;
+        let watch = Watch::new(
+            args.period.or(stanza.period),
+            args.duration.or(stanza.duration),
+            args.json,
+        )?;
         Ok(Self {
             ports,
             plan: args.plan.over(file.plan.unwrap_or_default()),
             outs,
             mac_update: !args.no_mac_update && stanza.mac_update.unwrap_or(true),
-            period: Some(period).filter(|period| !period.is_zero()),
-            duration,
+            watch,
             options: Options {
                 queues: args.queues.or(stanza.queues).unwrap_or(1).clamp(1, 64),
                 burst: args.burst.or(stanza.burst).unwrap_or(64).into(),
@@ -248,15 +185,6 @@ impl Settings {
                 sleep: !args.no_sleep && stanza.sleep.unwrap_or(true),
                 spin: false,
             },
-            json: args.json,
         })
     }
-}
-
-/// A time in seconds as a duration.
-fn seconds(key: &str, value: f64) -> Result<Duration, Error> {
-    Duration::try_from_secs_f64(value).map_err(|_| Error::Usage {
-        problem: format!("{key} is {value}, which is no time"),
-        fix: format!("give {key} in seconds, such as 2.5"),
-    })
 }

@@ -61,7 +61,7 @@ impl Placed {
             .map(|out| PortShape {
                 rx_queues: queues,
                 max_tx_queues: queues,
-                out,
+                outs: vec![out],
             })
             .collect();
         let shares = wiring::spread(&shapes, io.len());

@@ -2,10 +2,15 @@
 //! start them, place workers by the plan, run, and take it all down again without losing what is
 //! under way.
 //!
-//! Read [`wiring`] for who polls what. [`Rig`] is opened ports; [`Running`] is workers at work.
+//! Read [`wiring`] for who polls what. [`Rig`] is opened ports; [`Running`] is workers at work;
+//! [`watch()`] shows what they do until the end.
 
 mod observe;
+mod show;
 mod signals;
+#[cfg(test)]
+mod tests;
+mod watch;
 pub(crate) mod wiring;
 
 use std::sync::Arc;
@@ -24,6 +29,7 @@ use wiring::{PortShape, Share};
 
 pub(crate) use observe::{Reading, Sample};
 pub(crate) use signals::Interrupts;
+pub(crate) use watch::{Watch, places, watch};
 
 /// Slots of the main pool for each queue, and for what is in caches and bursts besides.
 const SLOTS_PER_QUEUE: u32 = 4096;
@@ -88,6 +94,23 @@ pub(crate) struct Options {
     pub(crate) spin: bool,
 }
 
+impl Options {
+    /// What the worker of a share does when no packets come.
+    fn idle(&self, share: &Share) -> Idle {
+        let ladder = Idle {
+            sleep: self.sleep || share.background,
+            ..Idle::default()
+        };
+        match self.spin && !share.background {
+            true => Idle {
+                polls: u32::MAX,
+                ..ladder
+            },
+            false => ladder,
+        }
+    }
+}
+
 /// Opened ports, and the drivers that know the rings among them.
 pub(crate) struct Rig {
     pub(crate) ports: Vec<OpenPort>,
@@ -119,7 +142,7 @@ impl Rig {
     /// Starts ports and workers. `outs` says for each port where its packets go, `lcores` where
     /// workers may run, `stage` makes the pipeline of each.
     pub(crate) fn start<S: Stage + 'static>(
-        mut self,
+        self,
         outs: &[u16],
         lcores: &[&Placement],
         options: &Options,
@@ -131,37 +154,43 @@ impl Rig {
             .map(|(&out, port)| PortShape {
                 rx_queues: options.queues,
                 max_tx_queues: port.info.max_tx_queues,
-                out,
+                outs: vec![out],
             })
             .collect();
         let shares = wiring::spread(&shapes, lcores.len());
-        let count = self.ports.len() as u32 * u32::from(options.queues);
-        let pools = self.pools(count, options.pool_slots)?;
+        self.start_shares(shares, lcores, options, |_, egress| stage(egress))
+    }
+
+    /// Starts ports and workers, one worker for each share, on the lcore of the same place. `stage`
+    /// makes the pipeline of each, given its place. [`Options::queues`] has no say: the shares do.
+    ///
+    /// # Panics
+    /// If there are more shares than lcores.
+    pub(crate) fn start_shares<S: Stage + 'static>(
+        mut self,
+        shares: Vec<Share>,
+        lcores: &[&Placement],
+        options: &Options,
+        mut stage: impl FnMut(usize, &mut Egress) -> S,
+    ) -> Result<Running<S>, Error> {
+        assert!(shares.len() <= lcores.len(), "an lcore for each share");
+        let polled = |share: &Share| share.polls.len() as u32;
+        let pools = self.pools(shares.iter().map(polled).sum(), options.pool_slots)?;
         let configs: Vec<PortConfig> = (0..self.ports.len() as u16)
             .map(|index| PortConfig {
                 index,
-                rx_queues: options.queues,
+                rx_queues: wiring::rx_queues(&shares, index).max(1),
                 tx_queues: wiring::tx_queues(&shares, index).max(1),
             })
             .collect();
         let mut queues = self.start_ports(&configs, &pools)?;
         let mut workers = Vec::with_capacity(shares.len());
-        for lcore in lcores.iter().take(shares.len()) {
+        for (index, (lcore, share)) in lcores.iter().zip(&shares).enumerate() {
             let mut egress = Egress::new(PoolCache::new(pools.as_slice()));
-            let stage = stage(&mut egress);
+            let stage = stage(index, &mut egress);
             let (mut worker, handle) = Worker::new(&lcore.name, stage, egress, self.clock)?;
             worker.set_burst(options.burst);
-            let idle = Idle {
-                sleep: options.sleep,
-                ..Idle::default()
-            };
-            worker.set_idle(match options.spin {
-                true => Idle {
-                    polls: u32::MAX,
-                    ..idle
-                },
-                false => idle,
-            });
+            worker.set_idle(options.idle(share));
             workers.push((worker, handle));
         }
         hand_out(&shares, &mut queues, &mut workers);
@@ -271,12 +300,16 @@ fn hand_out<S: Stage>(
                 workers[index].0.set_outlet(port, Some(Way::Queue(taken)));
             }
         }
-        for &(port, owner) in &share.hands {
+        let number = HAND_OFF_INLET + index as u16;
+        let hand_offs = share.hands.iter().map(|&(port, owner)| (port, owner, true));
+        let rings = share.rings.iter().map(|&(port, to)| (port, to, false));
+        for (port, to, is_hand_off) in hand_offs.chain(rings) {
             let (putter, taker) = spsc::ring(HAND_OFF);
-            let doorbell = workers[owner].1.doorbell().clone();
-            workers[owner]
-                .0
-                .add_inlet(Inlet::hand_off(port, HAND_OFF_INLET + index as u16, taker));
+            let doorbell = workers[to].1.doorbell().clone();
+            workers[to].0.add_inlet(match is_hand_off {
+                true => Inlet::hand_off(port, number, taker),
+                false => Inlet::ring(port, number, taker),
+            });
             workers[index]
                 .0
                 .set_outlet(port, Some(Way::Ring(putter, doorbell)));
@@ -320,6 +353,11 @@ impl<S: Stage + 'static> Running<S> {
             .map(|worker| (worker.name.as_str(), worker.cpu, worker.handle.stats()))
     }
 
+    /// What reaches each worker between two bursts, in the order of the shares.
+    pub(crate) fn handles(&self) -> impl Iterator<Item = &WorkerHandle<S>> {
+        self.workers.iter().map(|worker| &worker.handle)
+    }
+
     /// Whether no worker expects another packet: its input files are at their ends, or it has
     /// panicked.
     pub(crate) fn is_ended(&self) -> bool {
@@ -349,13 +387,23 @@ impl<S: Stage + 'static> Running<S> {
                 );
             }
         }
+        // Between two bursts, so that what a worker has taken has left its pipeline, too.
         let drained = |worker: &Member<S>| {
             let rings_empty = worker.handle.call(|worker| worker.egress.is_drained());
             rings_empty.unwrap_or(true)
         };
         let deadline = Instant::now() + DRAIN;
-        while !self.workers.iter().all(drained) && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_micros(50));
+        // A worker that was asked first may have been handed something by one that was asked later:
+        // only when all say so twice in a row is nothing under way (packets are handed on twice at
+        // most: into another pipeline, and from there to who has the transmit queue).
+        let mut rounds = 0;
+        while rounds < 2 && Instant::now() < deadline {
+            if self.workers.iter().all(drained) {
+                rounds += 1;
+            } else {
+                rounds = 0;
+                std::thread::sleep(Duration::from_micros(50));
+            }
         }
         self.workers.iter().for_each(|worker| worker.handle.stop());
         let lcores = self

@@ -1,17 +1,20 @@
 //! Who polls what: spreads the queues of all ports over the workers, before anything is opened.
 //!
-//! Every port has one port that its packets go to. A worker that sends to a port gets a transmit
+//! Every port says to which ports its packets may go. A worker that sends to a port gets a transmit
 //! queue of it while there are any; the others hand their packets to a worker that has one.
+//!
+//! [`spread`] is all that most apps need. One with workers of different kinds spreads the receive
+//! queues with [`poll`], adds shares of its own, and lets [`reach`] give each its ways out.
 
 /// What there is to spread.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PortShape {
     /// Receive queues to poll.
     pub(crate) rx_queues: u16,
     /// Transmit queues that the port can have.
     pub(crate) max_tx_queues: u16,
-    /// The port that its packets go to.
-    pub(crate) out: u16,
+    /// The ports that its packets may go to.
+    pub(crate) outs: Vec<u16>,
 }
 
 /// One worker's share.
@@ -23,10 +26,44 @@ pub(crate) struct Share {
     pub(crate) sends: Vec<(u16, u16)>,
     /// Ports that it reaches through another worker: port and worker.
     pub(crate) hands: Vec<(u16, usize)>,
+    /// Rings into the pipeline of another worker: the number that it sends to as to a port, and the
+    /// worker. There a burst from it says that number as its port. Take the numbers right behind
+    /// those of the ports: a worker keeps an outlet for each number up to the highest.
+    pub(crate) rings: Vec<(u16, usize)>,
+    /// Whether it sleeps whenever it has nothing to do, even where the others never do.
+    pub(crate) background: bool,
 }
 
 /// Spreads the queues over up to `workers` shares; none of them is empty.
 pub(crate) fn spread(ports: &[PortShape], workers: usize) -> Vec<Share> {
+    let mut shares = poll(ports, workers);
+    let feeds: Vec<Vec<bool>> = shares
+        .iter()
+        .map(|share| {
+            let mut feeds = vec![false; ports.len()];
+            for &(from, _) in &share.polls {
+                for &out in &ports[usize::from(from)].outs {
+                    feeds[usize::from(out)] = true;
+                }
+            }
+            feeds
+        })
+        .collect();
+    reach(&mut shares, ports, |worker, port| {
+        feeds[worker][usize::from(port)]
+    });
+    shares
+}
+
+/// As [`spread`], whatever the ports say of their outs: every worker can send to every port.
+pub(crate) fn spread_all(ports: &[PortShape], workers: usize) -> Vec<Share> {
+    let mut shares = poll(ports, workers);
+    reach(&mut shares, ports, |_, _| true);
+    shares
+}
+
+/// Spreads the receive queues alone: up to `workers` shares, none of them empty, without any way out.
+pub(crate) fn poll(ports: &[PortShape], workers: usize) -> Vec<Share> {
     let queues: usize = ports.iter().map(|port| usize::from(port.rx_queues)).sum();
     let mut shares = vec![Share::default(); workers.clamp(1, queues.max(1))];
     let workers = shares.len();
@@ -38,19 +75,19 @@ pub(crate) fn spread(ports: &[PortShape], workers: usize) -> Vec<Share> {
                 .push((port, queue));
         }
     }
-    if let Some(reached) = shares.iter().position(|share| share.polls.is_empty()) {
-        // More workers than the pattern reaches.
-        return spread(ports, reached);
+    match shares.iter().position(|share| share.polls.is_empty()) {
+        // More workers than the pattern reaches; without queues there is one, with nothing to do.
+        Some(reached) if reached > 0 => poll(ports, reached),
+        _ => shares,
     }
+}
+
+/// Gives the shares their ways to the ports: `wants` says which worker sends to which port. The first
+/// of them get a transmit queue each, while the port has some; the others hand over to those in turn.
+pub(crate) fn reach(shares: &mut [Share], ports: &[PortShape], wants: impl Fn(usize, u16) -> bool) {
     for (port, shape) in (0..).zip(ports) {
-        let feeds = |share: &Share| {
-            share
-                .polls
-                .iter()
-                .any(|&(from, _)| ports[usize::from(from)].out == port)
-        };
-        let senders: Vec<usize> = (0..workers)
-            .filter(|&worker| feeds(&shares[worker]))
+        let senders: Vec<usize> = (0..shares.len())
+            .filter(|&worker| wants(worker, port))
             .collect();
         let owners = senders.len().min(usize::from(shape.max_tx_queues.max(1)));
         for (index, &worker) in senders.iter().enumerate() {
@@ -61,13 +98,18 @@ pub(crate) fn spread(ports: &[PortShape], workers: usize) -> Vec<Share> {
             }
         }
     }
-    shares
 }
 
 /// Transmit queues that a port is started with.
 pub(crate) fn tx_queues(shares: &[Share], port: u16) -> u16 {
     let of_port = |share: &&Share| share.sends.iter().any(|&(to, _)| to == port);
     shares.iter().filter(of_port).count() as u16
+}
+
+/// Receive queues that a port is started with.
+pub(crate) fn rx_queues(shares: &[Share], port: u16) -> u16 {
+    let polled = shares.iter().flat_map(|share| &share.polls);
+    polled.filter(|&&(from, _)| from == port).count() as u16
 }
 
 #[cfg(test)]
@@ -78,7 +120,7 @@ mod tests {
         [1, 0].map(|out| PortShape {
             rx_queues,
             max_tx_queues,
-            out,
+            outs: vec![out],
         })
     }
 
@@ -115,6 +157,70 @@ mod tests {
     }
 
     #[test]
+    fn a_port_with_several_outs_reaches_all_of_them() {
+        let shape = |outs: &[u16]| PortShape {
+            rx_queues: 1,
+            max_tx_queues: 1,
+            outs: outs.to_vec(),
+        };
+        let shapes = [shape(&[1, 2]), shape(&[0]), shape(&[])];
+        let shares = spread(&shapes, 3);
+        assert_eq!(shares[0].sends, [(1, 0), (2, 0)]);
+        assert_eq!(shares[1].sends, [(0, 0)]);
+        assert_eq!((&*shares[2].sends, &*shares[2].hands), (&[][..], &[][..]));
+    }
+
+    #[test]
+    fn every_worker_has_a_way_to_every_port() {
+        for (ports, queues, tx, workers) in [(2, 1, 1, 2), (3, 2, 2, 4), (2, 4, 8, 3), (1, 1, 1, 1)]
+        {
+            let shape = PortShape {
+                rx_queues: queues,
+                max_tx_queues: tx,
+                outs: Vec::new(),
+            };
+            let shares = spread_all(&vec![shape; ports], workers);
+            for (worker, share) in shares.iter().enumerate() {
+                let mut ways: Vec<u16> = share.sends.iter().map(|way| way.0).collect();
+                ways.extend(share.hands.iter().map(|way| way.0));
+                ways.sort_unstable();
+                assert_eq!(
+                    ways,
+                    (0..ports as u16).collect::<Vec<_>>(),
+                    "worker {worker}"
+                );
+                for &(port, owner) in &share.hands {
+                    assert!(shares[owner].sends.iter().any(|way| way.0 == port));
+                }
+            }
+            for port in 0..ports as u16 {
+                assert_eq!(tx_queues(&shares, port), tx.min(shares.len() as u16));
+                assert_eq!(rx_queues(&shares, port), queues);
+            }
+        }
+    }
+
+    #[test]
+    fn a_share_of_ones_own_gets_the_ways_that_it_wants() {
+        let user = PortShape {
+            rx_queues: 1,
+            max_tx_queues: 1,
+            outs: Vec::new(),
+        };
+        // Two ports for users, and one that a background worker alone polls and sends to.
+        let shapes = [user.clone(), user.clone(), user];
+        let mut shares = poll(&shapes[..2], 1);
+        shares.push(Share {
+            polls: vec![(2, 0)],
+            ..Share::default()
+        });
+        reach(&mut shares, &shapes, |worker, port| worker == 1 || port < 2);
+        assert_eq!(shares[0].sends, [(0, 0), (1, 0)]);
+        assert_eq!(shares[1].sends, [(2, 0)]);
+        assert_eq!(shares[1].hands, [(0, 0), (1, 0)]);
+    }
+
+    #[test]
     fn no_worker_is_without_a_queue_and_no_queue_without_a_worker() {
         for (ports, queues, workers) in [
             (1, 1, 4),
@@ -128,7 +234,7 @@ mod tests {
                 .map(|port| PortShape {
                     rx_queues: queues,
                     max_tx_queues: 1,
-                    out: port ^ 1,
+                    outs: vec![port ^ 1],
                 })
                 .collect();
             let shares = spread(&shapes, workers);

@@ -1,4 +1,5 @@
-//! What l2fwd prints: a table each period and totals, or the same as JSON lines.
+//! What forwarders print: the ports at the start, a table each period and totals, or the same as JSON
+//! lines.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use linerate_core::run::Stage;
 use serde::Serialize;
 
-use super::super::runtime::{Reading, Running};
+use super::{Reading, Running};
 use crate::error::Error;
 use crate::report::{self, Cell, Column, MachineFacts, Table, Tone};
 
@@ -25,17 +26,18 @@ struct Line<'a> {
     memory: &'a [String],
 }
 
-/// Says which port is which and where it goes.
+/// Says which port is which; `way` what is done with the packets of each.
 pub(super) fn started<S: Stage>(
     running: &Running<S>,
-    outs: &[u16],
+    way: impl Fn(usize) -> String,
     json: bool,
 ) -> Result<(), Error> {
     if json {
         return Ok(());
     }
     let mut text = String::new();
-    for (number, (open, out)) in running.ports().iter().zip(outs).enumerate() {
+    for (number, open) in running.ports().iter().enumerate() {
+        let way = way(number);
         let mac = open
             .info
             .mac
@@ -46,11 +48,7 @@ pub(super) fn started<S: Stage>(
             .iter()
             .map(|(key, value)| format!(", {key} {value}"))
             .collect();
-        let _ = writeln!(
-            text,
-            "port {number} {}{mac} -> port {out}{facts}",
-            open.name
-        );
+        let _ = writeln!(text, "port {number} {}{mac}{way}{facts}", open.name);
     }
     for (name, cpu, _) in running.lcores() {
         let cpu = cpu.map_or_else(String::new, |cpu| format!(" on CPU {cpu}"));

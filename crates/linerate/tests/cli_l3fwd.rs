@@ -1,0 +1,318 @@
+//! `linerate l3fwd` from outside: captures in, captures out, byte for byte; rule files, and what is
+//! said of bad ones.
+#![allow(clippy::unwrap_used)]
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use etherparse::PacketBuilder;
+use linerate_drivers::pcap::Reader;
+use serde_json::Value;
+
+fn output(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
+    command.arg("l3fwd").args(args);
+    command.output().expect("the binary runs")
+}
+
+/// The totals of a run that must succeed without a word on stderr.
+fn totals(args: &[&str]) -> Value {
+    let output = output(&[args, &["--json"]].concat());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && stderr.is_empty(),
+        "{args:?}: {stderr}"
+    );
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    serde_json::from_str(stdout.lines().last().unwrap()).unwrap()
+}
+
+/// What a command that must fail says on stderr.
+fn refused(args: &[&str]) -> String {
+    let output = output(args);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
+    assert!(output.stdout.is_empty(), "{args:?} printed something");
+    stderr
+}
+
+/// A directory that goes away with the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path =
+            std::env::temp_dir().join(format!("linerate-l3fwd-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().into()
+    }
+
+    fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        std::fs::write(self.0.join(name), content).unwrap();
+        self.path(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A classic pcap file (microseconds, little endian) with these frames.
+fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
+    let mut words = vec![0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 262_144, 1];
+    let mut file: Vec<u8> = words.drain(..).flat_map(u32::to_le_bytes).collect();
+    for (second, frame) in (1..).zip(frames) {
+        let header = [second, 0, frame.len() as u32, frame.len() as u32];
+        file.extend(header.into_iter().flat_map(u32::to_le_bytes));
+        file.extend(frame);
+    }
+    file
+}
+
+fn frames_of(path: &str) -> Vec<Vec<u8>> {
+    let mut reader = Reader::new(std::fs::File::open(path).unwrap()).unwrap();
+    let mut frames = Vec::new();
+    while let Some(frame) = reader.next().unwrap() {
+        frames.push(frame.data.to_vec());
+    }
+    frames
+}
+
+const FROM: ([u8; 6], [u8; 6]) = ([2, 0, 0, 0, 9, 1], [2, 0, 0, 0, 9, 2]);
+
+/// The frame of one packet, built by etherparse from these addresses and this life.
+fn udp(
+    macs: ([u8; 6], [u8; 6]),
+    dst: [u8; 4],
+    (src_port, dst_port): (u16, u16),
+    ttl: u8,
+) -> Vec<u8> {
+    let mut frame = Vec::new();
+    PacketBuilder::ethernet2(macs.0, macs.1)
+        .ipv4([10, 0, 0, 1], dst, ttl)
+        .udp(src_port, dst_port)
+        .write(&mut frame, &[0x5a; 40])
+        .unwrap();
+    frame
+}
+
+fn udp6(macs: ([u8; 6], [u8; 6]), net: u8, hops: u8) -> Vec<u8> {
+    let mut dst = [0; 16];
+    dst[..8].copy_from_slice(&[0x20, 1, 2, 0, 0, 0, 0, net]);
+    let mut frame = Vec::new();
+    PacketBuilder::ethernet2(macs.0, macs.1)
+        .ipv6([0xfd; 16], dst, hops)
+        .udp(9, 9)
+        .write(&mut frame, &[0x5a; 40])
+        .unwrap();
+    frame
+}
+
+/// Addresses of what port N sends: to 02:00:00:00:00:N, from 02:00:00:00:01:N.
+fn next(port: u8) -> ([u8; 6], [u8; 6]) {
+    ([2, 0, 0, 0, 1, port], [2, 0, 0, 0, 0, port])
+}
+
+/// Plays frames into port 0 of three; what the two others sent, and the totals.
+fn forward(scratch: &Scratch, frames: &[Vec<u8>], more: &[&str]) -> ([Vec<Vec<u8>>; 2], Value) {
+    let input = scratch.write("in.pcap", pcap(frames));
+    let [one, two] = ["1.pcapng", "2.pcapng"].map(|name| scratch.path(name));
+    let ports = [
+        format!("pcap:rx={input}"),
+        format!("pcap:tx={one}"),
+        format!("pcap:tx={two}"),
+    ];
+    let ports = ports.each_ref().map(String::as_str);
+    let totals = totals(&[&ports[..], more].concat());
+    ([frames_of(&one), frames_of(&two)], totals)
+}
+
+fn dropped(totals: &Value) -> &Value {
+    &totals["lcores"][0]["drops"]
+}
+
+#[test]
+fn routes_of_both_families_from_rule_files_forward_byte_for_byte() {
+    let scratch = Scratch::new("lpm");
+    let v4 = scratch.write(
+        "v4.cfg",
+        "# routes\nR198.18.1.0/24 1\nR198.18.0.0/16 2\n\nR198.18.1.128/25 2\n",
+    );
+    let v6 = scratch.write("v6.cfg", "R2001:200:0:1::/64 1\nR2001:200::/32 2\n");
+    let (mut frames, mut wanted) = (Vec::new(), [Vec::new(), Vec::new()]);
+    for number in 0..200_u8 {
+        let ttl = 2 + number;
+        let (dst, port) = match number % 4 {
+            0 => ([198, 18, 1, number % 128], 1),
+            1 => ([198, 18, 1, 128 | number], 2),
+            2 => ([198, 18, number, 1], if number == 1 { 1 } else { 2 }),
+            _ => ([198, 19, 0, number], 0),
+        };
+        frames.push(udp(FROM, dst, (9, 9), ttl));
+        if port > 0 {
+            wanted[port - 1].push(udp(next(port as u8), dst, (9, 9), ttl - 1));
+        }
+        let net = 1 + number % 2;
+        frames.push(udp6(FROM, net, ttl));
+        wanted[usize::from(net) - 1].push(udp6(next(net), net, ttl - 1));
+    }
+    for lookup in ["lpm", "fib"] {
+        let rules = ["--lookup", lookup, "--rule_ipv4", &v4, "--rule-ipv6", &v6];
+        let (sent, totals) = forward(&scratch, &frames, &rules);
+        assert_eq!(sent, wanted, "{lookup}");
+        assert_eq!(dropped(&totals)["no_route"], 50);
+        assert_eq!(totals["ports"][0]["rx_packets"], 400);
+        assert_eq!(totals["ports"][1]["tx_packets"], wanted[0].len());
+    }
+}
+
+#[test]
+fn flows_from_a_rule_file_and_the_next_hop_from_an_option() {
+    let scratch = Scratch::new("em");
+    let v4 = scratch.write("v4.cfg", "R198.18.0.7 10.0.0.1 53 1000 0x11 1\n");
+    let frames = [
+        udp(FROM, [198, 18, 0, 7], (1000, 53), 64),
+        udp(FROM, [198, 18, 0, 7], (1000, 54), 64),
+        udp(FROM, [198, 18, 0, 7], (1000, 53), 1),
+    ];
+    let options = [
+        "--lookup=em",
+        "--rule-ipv4",
+        &v4,
+        "--eth-dest=1,02:00:00:00:00:fe",
+        "--eth-src=1,02:00:00:00:00:fd",
+    ];
+    let (sent, totals) = forward(&scratch, &frames, &options);
+    let macs = ([2, 0, 0, 0, 0, 0xfd], [2, 0, 0, 0, 0, 0xfe]);
+    assert_eq!(sent[0], [udp(macs, [198, 18, 0, 7], (1000, 53), 63)]);
+    assert!(sent[1].is_empty());
+    let drops = dropped(&totals);
+    assert_eq!(
+        (&drops["no_route"], &drops["ttl_expired"]),
+        (&1.into(), &1.into())
+    );
+}
+
+#[test]
+fn an_access_list_forwards_and_denies() {
+    let scratch = Scratch::new("acl");
+    let v4 = scratch.write(
+        "v4.cfg",
+        "@10.0.0.1/32 198.18.0.0/24 0 : 65535 53 : 53 0x11/0xff\n\
+         R0.0.0.0/0 198.18.0.0/16 0 : 65535 0 : 65535 0x00/0x00 2\n",
+    );
+    let frames = [
+        udp(FROM, [198, 18, 0, 7], (1000, 53), 64),
+        udp(FROM, [198, 18, 0, 7], (1000, 54), 64),
+        udp(FROM, [198, 19, 0, 7], (1000, 54), 64),
+    ];
+    let (sent, totals) = forward(&scratch, &frames, &["--lookup=acl", "--rule_ipv4", &v4]);
+    assert_eq!(sent[1], [udp(next(2), [198, 18, 0, 7], (1000, 54), 63)]);
+    let drops = dropped(&totals);
+    assert_eq!(
+        (&drops["no_route"], &drops["acl_deny"]),
+        (&1.into(), &1.into())
+    );
+}
+
+#[test]
+fn the_same_from_a_configuration_file() {
+    let scratch = Scratch::new("toml");
+    let frames = [
+        udp(FROM, [198, 18, 1, 7], (1, 2), 64),
+        udp(FROM, [198, 18, 2, 7], (1, 2), 64),
+    ];
+    let input = scratch.write("in.pcap", pcap(&frames));
+    let output = scratch.path("out.pcapng");
+    let config = format!(
+        "[[port]]\nname = \"wan\"\nspec = \"pcap:rx={input}\"\n\
+         [[port]]\nname = \"lan\"\nspec = \"pcap:tx={output}\"\n\
+         [l3fwd]\nlookup = \"lpm\"\neth_dest = [\"lan,02:00:00:00:00:fe\"]\n\
+         [[route]]\ndestination = \"198.18.1.0/24\"\nport = \"lan\"\n\
+         [[route]]\ndestination = \"198.18.2.0/24\"\nport = 1\nmac = \"02:00:00:00:00:fd\"\n"
+    );
+    let config = scratch.write("l3fwd.toml", config);
+    totals(&["--config", &config]);
+    let to = |last: u8| ([2, 0, 0, 0, 1, 1], [2, 0, 0, 0, 0, last]);
+    let wanted = [
+        udp(to(0xfe), [198, 18, 1, 7], (1, 2), 63),
+        udp(to(0xfd), [198, 18, 2, 7], (1, 2), 63),
+    ];
+    assert_eq!(frames_of(&output), wanted);
+}
+
+#[test]
+fn two_lcores_share_the_table_and_lose_nothing() {
+    let scratch = Scratch::new("lcores");
+    let frames: Vec<_> = (0..1000_u16)
+        .map(|number| udp(FROM, [198, 18, (number % 3) as u8, 1], (number, 9), 64))
+        .collect();
+    let input = scratch.write("in.pcap", pcap(&frames));
+    let output = scratch.path("out.pcapng");
+    let [rx, tx] = [
+        format!("pcap:rx={input},queues=2"),
+        format!("pcap:tx={output},queues=2"),
+    ];
+    // Both queues play the whole file; the first port has no way out of itself but to be counted.
+    let args = [&rx, &tx, "--queues=2", "--io=0-1", "--cpus=0,0"].map(|text: &str| text);
+    let totals = totals(&args);
+    let lcores = totals["lcores"].as_array().unwrap();
+    assert_eq!(lcores.len(), 2);
+    let no_route: u64 = lcores
+        .iter()
+        .map(|lcore| lcore["drops"]["no_route"].as_u64().unwrap())
+        .sum();
+    assert_eq!(no_route, 2 * 333);
+    assert_eq!(totals["ports"][1]["tx_packets"], 2 * 333);
+    assert_eq!(totals["ports"][0]["tx_packets"], 2 * 334);
+}
+
+#[test]
+fn all_errors_of_rule_files_come_at_once_with_line_and_legal_values() {
+    let scratch = Scratch::new("errors");
+    let v4 = scratch.write(
+        "v4.cfg",
+        "R198.18.0.0/24 0\nR198.18.0.0/33 0\nR198.18.1.0/24 7\nhello\nR198.18.0.0/24 1\n",
+    );
+    let v6 = scratch.write("v6.cfg", "R198.18.0.0/24 0\n");
+    let said = refused(&["null:", "null:", "--rule-ipv4", &v4, "--rule-ipv6", &v6]);
+    for wanted in [
+        format!("{v4}:2: destination `198.18.0.0/33` has no length between 0 and 32"),
+        format!("{v4}:3: no port `7`\nfix: the ports are 0 null:, 1 null:"),
+        format!("{v4}:4: the line does not begin with R"),
+        format!("{v4}:5: the route of {v4}:1 has this 198.18.0.0/24 already"),
+        format!("{v6}:1: destination `198.18.0.0/24` is no IPv6 prefix"),
+    ] {
+        assert!(said.contains(&wanted), "{wanted}\nnot in\n{said}");
+    }
+    assert_eq!(said.matches("error: ").count(), 5, "{said}");
+}
+
+#[test]
+fn wrong_options_are_refused_with_a_fix() {
+    let scratch = Scratch::new("options");
+    let said = refused(&["null:", "--lookup=acl"]);
+    assert!(
+        said.contains("forwards nothing") && said.contains("--rule-ipv4"),
+        "{said}"
+    );
+    let said = refused(&["null:", "--eth-dest", "1,02:00:00:00:00:01"]);
+    assert!(
+        said.contains("no port `1`") && said.contains("0 null:"),
+        "{said}"
+    );
+    let said = refused(&["null:", "--rule-ipv4", "/no/such/file"]);
+    assert!(said.contains("/no/such/file"), "{said}");
+    let toml = scratch.write(
+        "x.toml",
+        "[[port]]\nspec = \"null:\"\n[[route]]\nprefix = \"::/0\"\n",
+    );
+    let said = refused(&["--config", &toml]);
+    assert!(said.contains("x.toml") && said.contains("prefix"), "{said}");
+}

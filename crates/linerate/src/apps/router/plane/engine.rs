@@ -470,8 +470,7 @@ impl Engine {
             }
             let (_, hop) = self.hop(view, index, &packet);
             let end = self.parsed.end[index] as usize;
-            let is_turned_back =
-                redirects && hop.interface == back && self.is_from_near(id, index);
+            let is_turned_back = redirects && hop.interface == back && self.is_from_near(id, index);
             let fits = end <= usize::from(hop.mtu) + HEADER_LEN;
             if hop.action != Action::Forward || !fits || is_turned_back {
                 self.dispose(view, id, index, packet, out);

@@ -65,6 +65,13 @@ fn lan() -> InterfaceConfig {
 
 /// A fresh name space, or a line that says why the test is skipped.
 fn namespace() -> Option<Namespace> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    for program in ["ip", "ping", "sysctl"] {
+        if !std::env::split_paths(&path).any(|folder| folder.join(program).is_file()) {
+            println!("SKIP needs the program {program}");
+            return None;
+        }
+    }
     let made = Namespace::new();
     made.map_err(|reason| println!("SKIP {reason}")).ok()
 }

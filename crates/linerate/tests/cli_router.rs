@@ -160,6 +160,8 @@ struct Router {
     child: Child,
     stdout: BufReader<ChildStdout>,
     socket: String,
+    /// Its first line.
+    ready: Value,
 }
 
 impl Router {
@@ -181,6 +183,7 @@ impl Router {
             child,
             stdout,
             socket: scratch.path("ctl.sock"),
+            ready,
         }
     }
 
@@ -430,17 +433,11 @@ fn a_reload_takes_over_all_or_nothing() {
 fn metrics_are_read_over_http_on_the_loopback() {
     let scratch = Scratch::new("metrics");
     let path = config(&scratch, "ring:w", "ring:l", "");
-    // A port that is free now; nobody takes it before us but by bad luck.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let at = free.local_addr().unwrap();
-    drop(free);
     let text = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(
-        &path,
-        text.replace("period", &format!("metrics = \"{at}\"\nperiod")),
-    )
-    .unwrap();
+    let text = text.replace("period", "metrics = \"127.0.0.1:0\"\nperiod");
+    std::fs::write(&path, text).unwrap();
     let router = Router::start(&scratch, &path);
+    let at = router.ready["metrics"].as_str().unwrap().to_string();
     let mut stream = TcpStream::connect(at).unwrap();
     stream
         .write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")

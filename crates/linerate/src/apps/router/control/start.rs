@@ -83,7 +83,7 @@ pub(crate) fn start(path: &Path, config: Config, run: &Run) -> Result<(), Error>
     let server = Server::listen(&socket, usual, desk.clone())?;
     let http = listen_http(&config, &desk)?;
     let mut control = bring_up(path, config, &plan, &desk, run)?;
-    let begun = control.say_ready(&socket);
+    let begun = control.say_ready(&socket, http.as_ref().map(|http| http.at));
     let ran = begun.and_then(|()| control.run(&events));
     // Clients whose question is under way hear that the router has ended.
     drop(events);

@@ -7,7 +7,7 @@ use super::site::{
 };
 use crate::scratch::Scratch;
 use crate::stand::Namespace;
-use crate::traffic::noise;
+use crate::traffic::{accept, noise};
 use crate::{PATIENCE, has};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -27,11 +27,11 @@ fn routed(kind: &str, more_a: &str, more_b: &str) -> Option<(Site, Router, Scrat
 fn http(server: &Namespace, address: &str, client: &Namespace) {
     let page = noise(300_000);
     let listener = server.inside(|| TcpListener::bind((address, 0)).unwrap());
+    listener.set_nonblocking(true).unwrap();
     let at = listener.local_addr().unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let (mut stream, _) = listener.accept().unwrap();
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            let mut stream = accept(&listener);
             stream.set_write_timeout(Some(PATIENCE)).unwrap();
             let mut request = Vec::new();
             while !request.ends_with(b"\r\n\r\n") {

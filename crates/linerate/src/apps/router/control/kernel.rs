@@ -147,7 +147,13 @@ impl Control {
             more |= space.ears.poll(&mut self.rib, &mut news);
         }
         let mut of_frr = Vec::new();
-        if let Some(fpm) = &mut kernel.fpm {
+        // Routes by a twin that is not known yet would be taken for somebody else's.
+        if let Some(fpm) = &mut kernel.fpm
+            && kernel
+                .spaces
+                .iter()
+                .all(|space| space.ears.is_synchronised())
+        {
             more |= fpm.poll(&mut self.rib, Instant::now(), &mut of_frr);
         }
         self.hear(news);

@@ -12,6 +12,7 @@ mod icmp_error;
 mod neighbour;
 mod pcap;
 mod reassembly;
+mod rtnetlink;
 mod segment;
 mod tunnels;
 
@@ -26,6 +27,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("segment", segment::check),
     ("pcap", pcap::check),
     ("acl_rules", acl_rules::check),
+    ("rtnetlink", rtnetlink::check),
     ("neighbour", neighbour::check),
     ("icmp_error", icmp_error::check),
     ("reassembly", reassembly::check),

@@ -1,7 +1,8 @@
-//! A row of frames for the neighbour table, with a byte of time before each: how many tenths of a second pass.
+//! A row of frames for the neighbour table, with a byte of time before each: how many tenths of a
+//! second pass.
 //!
-//! Each frame has a length of two bytes before it. Whatever they say: the table stays within its bounds, and
-//! static entries stay as they are.
+//! Each frame has a length of two bytes before it. Whatever they say: the table stays within its
+//! bounds, and static entries stay as they are.
 
 use std::net::IpAddr;
 

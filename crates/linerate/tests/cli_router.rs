@@ -552,6 +552,43 @@ fn a_trace_says_why_a_packet_was_dropped() {
 }
 
 #[test]
+fn reloads_under_load_lose_nothing() {
+    let scratch = Scratch::new("lossless");
+    let frames: Vec<_> = (0..64)
+        .map(|n| udp((WAN, HOST), [192, 0, 2, 9], [10, 1, 2, n], 64, 53))
+        .collect();
+    let input = scratch.write("in.pcap", pcap(&frames));
+    let wan = format!("pcap:rx={input},loop=on");
+    let path = config(&scratch, &wan, "null,rx=off", "");
+    let before = std::fs::read_to_string(&path).unwrap();
+    let router = Router::start(&scratch, &path);
+    // Routes, an interface, an access list and a policer come and go; the way of the packets stays.
+    let rules: String = (0..200)
+        .map(|n| format!("{{ action = \"deny\", source = \"10.2.{n}.0/24\" }},\n"))
+        .collect();
+    let routes: String = (0..200)
+        .map(|n| format!("[[route]]\nprefix = \"10.3.{n}.0/24\"\nvia = \"198.51.100.254\"\n"))
+        .collect();
+    let more = format!(
+        "[[acl]]\nname = \"edge\"\ndefault = \"permit\"\nrules = [\n{rules}]\n{routes}[[interface]]\nport = \"lan\"\nvlan = 9\naddresses = [\"10.9.0.1/24\"]\n"
+    );
+    let changed = before.replace(
+        "[[interface]]\nport = \"wan\"\n",
+        "[[interface]]\nport = \"wan\"\nacl_in = \"edge\"\n",
+    ) + &more;
+    for round in 0..6 {
+        std::fs::write(&path, if round % 2 == 0 { &changed } else { &before }).unwrap();
+        let text = router.say(&["reload"]);
+        assert!(text.contains("200 routes"), "{text}");
+    }
+    router.say(&["stop"]);
+    let totals = router.end();
+    let sent = totals["ports"][1]["tx_packets"].as_u64().unwrap();
+    assert!(sent > 1000, "{totals}");
+    assert_eq!(totals["ports"][0]["rx_packets"], sent, "{totals}");
+}
+
+#[test]
 fn drain_ends_after_its_time_with_totals() {
     let scratch = Scratch::new("drain");
     let router = busy(&scratch);

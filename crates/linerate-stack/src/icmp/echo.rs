@@ -15,9 +15,9 @@ const ADDRESSES6: (usize, usize) = (8, 16);
 const TTL4: usize = 8;
 const HOP_LIMIT: usize = 7;
 
-/// Turns an echo request for an address of ours into its reply: addresses swapped, a TTL of its own,
-/// checksums corrected by what changed, payload, type of service and options kept (RFC 1812 4.3.3.6).
-/// `packet` begins at the IP header.
+/// Turns an echo request for an address of ours into its reply: addresses swapped, a TTL of its
+/// own, checksums corrected by what changed, payload, type of service and options kept (RFC 1812
+/// 4.3.3.6). `packet` begins at the IP header.
 ///
 /// False, and no change, where it is none that we answer: fragments, wrong checksums, groups and
 /// broadcasts, and source routes, which would have to be reversed.

@@ -90,8 +90,8 @@ impl Error6 {
 
 /// Writes the error for `packet` (as it was received, from its IPv6 header on) into `out`, sent
 /// from `src`, with as much of the packet as fits [`MAX_ERROR6_LEN`] and `out`. Says how long the
-/// error is; `None`, and nothing of use in `out`, where RFC 4443 2.4(e) forbids it, where the packet
-/// has no whole header, or where `out` has no room for that header.
+/// error is; `None`, and nothing of use in `out`, where RFC 4443 2.4(e) forbids it, where the
+/// packet has no whole header, or where `out` has no room for that header.
 pub fn error6(packet: &[u8], error: Error6, src: Ipv6Addr, out: &mut [u8]) -> Option<usize> {
     let ip = Ipv6::new_checked(packet).ok()?;
     let is_group = ip.dst().is_multicast();
@@ -120,10 +120,10 @@ pub fn error6(packet: &[u8], error: Error6, src: Ipv6Addr, out: &mut [u8]) -> Op
     Some(len)
 }
 
-/// Writes a redirect (RFC 4861 8.2): `packet`, as it was received, had better been sent to `target`,
-/// which is its destination itself where that is a neighbour of the sender. `src` is our link-local
-/// address on the interface. The caller has seen that the packet leaves by the interface it came in
-/// on, and that its source is a neighbour there.
+/// Writes a redirect (RFC 4861 8.2): `packet`, as it was received, had better been sent to
+/// `target`, which is its destination itself where that is a neighbour of the sender. `src` is our
+/// link-local address on the interface. The caller has seen that the packet leaves by the interface
+/// it came in on, and that its source is a neighbour there.
 ///
 /// `None` where the packet deserves none, and where `out` is shorter than the message.
 pub fn redirect6(

@@ -35,8 +35,8 @@ impl Default for Limits {
 /// Decides whether a message may be sent. One owner; no allocation after [`Limiter::new`].
 ///
 /// Destinations hash to sets of four buckets. One whose set is full of others that were busy lately
-/// shares the bucket that is fullest: it may get less than its rate, and never more. Who does not know the
-/// seed cannot choose whom to meet there.
+/// shares the bucket that is fullest: it may get less than its rate, and never more. Who does not
+/// know the seed cannot choose whom to meet there.
 #[derive(Clone, Debug)]
 pub struct Limiter {
     total_rate: Rate,

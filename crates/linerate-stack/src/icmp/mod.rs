@@ -1,12 +1,12 @@
-//! ICMP and ICMPv6 messages that a router sends (RFC 792, RFC 1812 4.3, RFC 4443), and their rate limits.
+//! ICMP and ICMPv6 messages that a router sends, and how often (RFC 792, RFC 1812 4.3, RFC 4443).
 //!
 //! [`error4`] and [`error6`] write the packet that tells a sender why its own went no further, or
 //! `None` where the RFCs forbid that one is sent. Whether it *may* be sent now is the [`Limiter`]'s
 //! to say. [`echo4`] and [`echo6`] turn an echo request into its reply, in place.
 //!
 //! Packets begin at their IP header. The frame around them, the route they take and the address
-//! that they are sent from are the caller's. So are the two rules that a packet does not show
-//! (RFC 1812 4.3.2.7, RFC 4443 2.4(e)): there is no error for what came as a link-layer broadcast or
+//! that they are sent from are the caller's. So are the two rules that a packet does not show (RFC
+//! 1812 4.3.2.7, RFC 4443 2.4(e)): there is no error for what came as a link-layer broadcast or
 //! multicast, nor for what was for a directed broadcast address. RFC 1812 5.3.4 drops those unseen.
 //!
 //! ```

@@ -333,7 +333,8 @@ fn rfc_4443_2_4_e_1_and_2_no_error_for_errors_and_redirects() {
 
 #[test]
 fn rfc_4443_2_4_e_3_multicast_gets_two_errors_only() {
-    // A destination option of type 0x80 or 0xc0, which asks for a report: always, or unless multicast.
+    // A destination option of type 0x80 or 0xc0, which asks for a report: always, or unless
+    // multicast.
     let option = |kind| packet6(protocol::DEST_OPTIONS, &[59, 0, kind, 4, 0, 0, 0, 0]);
     let to_group = |packet| with_addresses(packet, "2001:db8::7", "ff0e::1");
     let unknown = Error6::UnknownOption { pointer: 42 };
@@ -490,7 +491,7 @@ fn rfc_4443_4_2_echo_is_answered_in_place() {
     assert_eq!(ip.hop_limit(), 64);
     let icmp = Icmp::new_checked(ip.payload()).unwrap();
     assert!(icmp.verify(ip.pseudo_sum(&ip.upper_layer().unwrap())));
-    assert_eq!((icmp.kind(), &icmp.payload()[..]), (129, &ECHO[8..]));
+    assert_eq!((icmp.kind(), icmp.payload()), (129, &ECHO[8..]));
     assert!(!echo6(&mut packet), "a reply is not answered");
     let mut broken = echo_request6();
     broken[47] ^= 1;

@@ -104,7 +104,8 @@ pub(super) fn cease(id: u16, place: &Interface, out: &mut Out) {
     }
 }
 
-/// Sends an advertisement to all nodes, if there is a link-local address to send it from (RFC 4861 4.2).
+/// Sends an advertisement to all nodes, if there is a link-local address to send it from (RFC 4861
+/// 4.2).
 fn advertise(id: u16, place: &Interface, said: Advertise, lifetime_s: u16, out: &mut Out) -> bool {
     let Some(src) = place.link_local() else {
         return false;

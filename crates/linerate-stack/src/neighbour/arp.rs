@@ -12,8 +12,9 @@ use super::interface::Interface;
 use super::{Ignored, Out, State, Table, can_be_neighbour, is_station};
 
 impl Table {
-    /// Takes an ARP frame that came in on an interface, from its Ethernet header on, with or without VLAN
-    /// tags. `elsewhere` says of an address whether another interface leads to it; only proxies ask.
+    /// Takes an ARP frame that came in on an interface, from its Ethernet header on, with or
+    /// without VLAN tags. `elsewhere` says of an address whether another interface leads to it;
+    /// only proxies ask.
     ///
     /// # Errors
     /// Why the frame was ignored. What is learned on the way to that stays.
@@ -70,7 +71,8 @@ impl Table {
         Ok(())
     }
 
-    /// RFC 826's merge: what is known of the sender is brought up to date; it is added if it asks for us.
+    /// RFC 826's merge: what is known of the sender is brought up to date; it is added if it asks
+    /// for us.
     fn hear_sender(
         &mut self,
         interface: u16,

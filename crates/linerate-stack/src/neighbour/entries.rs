@@ -114,7 +114,8 @@ impl Entries {
         self.places.values().map(|at| (*at, &self[*at]))
     }
 
-    /// Whom a new entry would have to replace: `Ok(None)` where there is room, `Err` where nobody may be.
+    /// Whom a new entry would have to replace: `Ok(None)` where there is room, `Err` where nobody
+    /// may be.
     pub(super) fn victim(&self, who: For) -> Result<Option<u32>, ()> {
         let most = self.timers.capacity();
         let is_full = self.places.len() >= most;

@@ -39,8 +39,8 @@ impl Interface {
         self.own(address).is_some_and(Own::is_tentative)
     }
 
-    /// Whether somebody with that address can be on this link: it is in a network of ours and not the
-    /// network's own or broadcast address (RFC 1122 3.2.1.3), or it is link-local.
+    /// Whether somebody with that address can be on this link: it is in a network of ours and not
+    /// the network's own or broadcast address (RFC 1122 3.2.1.3), or it is link-local.
     pub(super) fn is_on_link(&self, address: IpAddr) -> bool {
         match address {
             IpAddr::V6(v6) if v6.is_unicast_link_local() => true,

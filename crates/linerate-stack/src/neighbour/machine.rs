@@ -10,8 +10,8 @@ use super::entries::For;
 use super::{DropReason, Event, Ignored, Out, Released, State, Table, arp, can_be_neighbour, nd};
 
 impl Table {
-    /// Looks a next hop up. A packet for it comes back in `out`: released with the MAC address that is
-    /// returned, at once or later, or dropped. What it costs to find that out is begun here.
+    /// Looks a next hop up. A packet for it comes back in `out`: released with the MAC address that
+    /// is returned, at once or later, or dropped. What it costs to find that out is begun here.
     pub fn resolve(
         &mut self,
         interface: u16,
@@ -91,7 +91,8 @@ impl Table {
         at.ok_or(DropReason::TableFull)
     }
 
-    /// A new entry, incomplete and not asked for yet; `None` where there is no room and nobody goes.
+    /// A new entry, incomplete and not asked for yet; `None` where there is no room and nobody
+    /// goes.
     pub(super) fn create(
         &mut self,
         id: u16,
@@ -163,8 +164,8 @@ impl Table {
         }
     }
 
-    /// Asks everybody for a neighbour (RFC 4861 7.2.2, RFC 826), or sees to it that this is done when as
-    /// many as may have been asked for in this second.
+    /// Asks everybody for a neighbour (RFC 4861 7.2.2, RFC 826), or sees to it that this is done
+    /// when as many as may have been asked for in this second.
     fn ask(&mut self, at: u32, now_ns: u64, out: &mut Out) {
         let retransmit_ns = self.config.timers.retransmit_ns;
         let wait_ns = match self.solicits.take(self.solicit_rate, now_ns) {
@@ -277,8 +278,8 @@ impl Table {
         }
     }
 
-    /// Sends a solicitation: to everybody, or to one MAC address. Without an address of ours to ask from
-    /// there is none, and the attempt is lost.
+    /// Sends a solicitation: to everybody, or to one MAC address. Without an address of ours to ask
+    /// from there is none, and the attempt is lost.
     fn solicit(&self, at: u32, to: Option<MacAddr>, out: &mut Out) {
         let entry = &self.entries[at];
         let Some(place) = self.interfaces.get(&entry.interface) else {

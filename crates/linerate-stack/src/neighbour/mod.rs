@@ -1,9 +1,9 @@
 //! Neighbours: ARP (RFC 826) and Neighbor Discovery (RFC 4861).
 //!
-//! A [`Table`] knows which MAC address belongs to the addresses that packets go to, on every interface;
-//! packets wait in it until that is known. It answers for our own addresses, sees that nobody else
-//! has them, and advertises the router. Frames and time go in; what is to be done comes out in
-//! an [`Out`]: frames to send, packets that waited, and what routing should know.
+//! A [`Table`] knows which MAC address belongs to the addresses that packets go to, on every
+//! interface; packets wait in it until that is known. It answers for our own addresses, sees that
+//! nobody else has them, and advertises the router. Frames and time go in; what is to be done comes
+//! out in an [`Out`]: frames to send, packets that waited, and what routing should know.
 //!
 //! Both families run the same machine, RFC 4861 7.3's, with ARP requests for solicitations:
 //!
@@ -16,13 +16,14 @@
 //!     └─────► Stale ─────────────────────────────────────▲
 //! ```
 //!
-//! What is forwarded does not pass by here: once a neighbour is told to routing ([`Event::Neighbour`]),
-//! its packets go straight out. So an entry that a packet has asked for once counts as in use. When
-//! its time as reachable is over it is probed at once, rather than left stale until the next packet. One
-//! that merely spoke to us stays unknown to routing, and is forgotten.
+//! What is forwarded does not pass by here: once a neighbour is told to routing
+//! ([`Event::Neighbour`]), its packets go straight out. So an entry that a packet has asked for
+//! once counts as in use. When its time as reachable is over it is probed at once, rather than left
+//! stale until the next packet. One that merely spoke to us stays unknown to routing, and is
+//! forgotten.
 //!
-//! Read [`Table`], then `machine` for the state machine, `arp` and `nd` for what comes in, `own` for
-//! our addresses (detection of duplicates, defence) and `advertise` for router advertisements.
+//! Read [`Table`], then `machine` for the state machine, `arp` and `nd` for what comes in, `own`
+//! for our addresses (detection of duplicates, defence) and `advertise` for router advertisements.
 //!
 //! # Who may fill the table
 //!
@@ -35,9 +36,9 @@
 //! | the configuration | yes, static | the only one to change or remove a static entry |
 //!
 //! Entries are bounded ([`Config::max_entries`]), half of them may be unresolved (RFC 6583 6). The
-//! first to go are the oldest unresolved ones, then stale ones that no packet asked for. Those in use
-//! and static ones stay; if all are, a packet for one more is dropped ([`DropReason::TableFull`]).
-//! Solicitations and answers are limited in number a second.
+//! first to go are the oldest unresolved ones, then stale ones that no packet asked for. Those in
+//! use and static ones stay; if all are, a packet for one more is dropped
+//! ([`DropReason::TableFull`]). Solicitations and answers are limited in number a second.
 
 use std::net::IpAddr;
 
@@ -67,8 +68,8 @@ const SECOND: u64 = 1000 * MILLISECOND;
 pub struct Config {
     /// Most neighbours, of all interfaces.
     pub max_entries: usize,
-    /// Most packets that wait for one neighbour (RFC 4861 7.2.2: at least one); a new one takes the place
-    /// of the oldest.
+    /// Most packets that wait for one neighbour (RFC 4861 7.2.2: at least one); a new one takes the
+    /// place of the oldest.
     pub queue_pkts: usize,
     /// Most bytes that wait for one neighbour.
     pub queue_bytes: usize,
@@ -102,7 +103,8 @@ impl Default for Config {
     }
 }
 
-/// How long things take, in nanoseconds, and how often they are tried: RFC 4861 10's constants by default.
+/// How long things take, in nanoseconds, and how often they are tried: RFC 4861 10's constants by
+/// default.
 #[derive(Clone, Copy, Debug)]
 pub struct Timers {
     /// Between two solicitations of one neighbour (RETRANS_TIMER; RFC 1122 2.3.2.1 wants a second).
@@ -116,12 +118,13 @@ pub struct Timers {
     pub multicast_solicits: u8,
     /// Unicast ones (MAX_UNICAST_SOLICIT).
     pub unicast_solicits: u8,
-    /// For how long packets to one that was given up are dropped at once, before it is asked for again.
+    /// For how long packets to one that was given up are dropped at once, before it is asked for
+    /// again.
     pub failed_ns: u64,
     /// How long a neighbour is remembered that no packet asks for (RFC 1122 2.3.2.1).
     pub stale_ns: u64,
-    /// For how long an address just learned cannot be changed by what we did not ask for: of two that
-    /// answer, the first counts.
+    /// For how long an address just learned cannot be changed by what we did not ask for: of two
+    /// that answer, the first counts.
     pub lock_ns: u64,
     /// A proxy answers what was multicast after a random part of this (RFC 4861 7.2.8,
     /// MAX_ANYCAST_DELAY_TIME), so that the host itself comes first.
@@ -152,19 +155,21 @@ pub struct InterfaceConfig {
     /// Our addresses, with the prefix length of the network that each is in. Where there are IPv6
     /// addresses but no link-local one, the one that the MAC address makes is added (RFC 4862 5.3).
     pub addresses: Vec<(IpAddr, u8)>,
-    /// Whether to answer for addresses that are reached by other interfaces (RFC 1027, RFC 4861 7.2.8).
+    /// Whether to answer for addresses that are reached by other interfaces (RFC 1027, RFC 4861
+    /// 7.2.8).
     pub proxy: bool,
     /// Whether an IPv6 address is used only after duplicate address detection, a second or two (RFC
     /// 4862 5.4).
     pub detect6: bool,
-    /// Whether an IPv4 address is used only after it was probed for, four to seven seconds (RFC 5227 2.1).
+    /// Whether an IPv4 address is used only after it was probed for, four to seven seconds (RFC
+    /// 5227 2.1).
     pub detect4: bool,
     /// Router advertisements, if any are sent (RFC 4861 6.2).
     pub advertise: Option<Advertise>,
 }
 
-/// What router advertisements say (RFC 4861 6.2.1). Prefixes are those of the interface's IPv6 addresses,
-/// on link, and autonomous where they are 64 bits long.
+/// What router advertisements say (RFC 4861 6.2.1). Prefixes are those of the interface's IPv6
+/// addresses, on link, and autonomous where they are 64 bits long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advertise {
     /// MaxRtrAdvInterval in seconds, 4 to 1800: most between two unsolicited ones.
@@ -264,7 +269,8 @@ pub enum Event {
         /// Ours.
         address: IpAddr,
     },
-    /// Somebody else has it: it is not used until it is configured anew (RFC 4862 5.4.5, RFC 5227 2.1).
+    /// Somebody else has it: it is not used until it is configured anew (RFC 4862 5.4.5, RFC 5227
+    /// 2.1).
     Duplicate {
         /// Where it is.
         interface: u16,
@@ -288,8 +294,8 @@ pub enum Event {
 /// Why a packet that waited, or was to wait, is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DropReason {
-    /// Nobody answered: its sender should hear of it, host or address unreachable (RFC 1812 3.3.2, RFC
-    /// 4861 7.2.2).
+    /// Nobody answered: its sender should hear of it, host or address unreachable (RFC 1812 3.3.2,
+    /// RFC 4861 7.2.2).
     Unresolved,
     /// Too many waited for that neighbour, or in all.
     QueueFull,

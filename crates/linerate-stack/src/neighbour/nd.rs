@@ -14,9 +14,9 @@ use super::{Ignored, Out, State, Table, can_be_neighbour, is_station};
 const MAX_MESSAGE: usize = ipv6::MIN_MTU - ipv6::HEADER_LEN;
 
 impl Table {
-    /// Takes a frame with a message of Neighbor Discovery that came in on an interface, from its Ethernet
-    /// header on, with or without VLAN tags. `elsewhere` says of an address whether another interface leads
-    /// to it; only proxies ask.
+    /// Takes a frame with a message of Neighbor Discovery that came in on an interface, from its
+    /// Ethernet header on, with or without VLAN tags. `elsewhere` says of an address whether
+    /// another interface leads to it; only proxies ask.
     ///
     /// Router advertisements and redirects of others are ignored: this is a router (RFC 4861 8.2).
     ///
@@ -95,7 +95,8 @@ impl Table {
         }
         let is_ours = place.is_usable(address);
         let may_proxy = place.config.proxy && !target.is_unicast_link_local();
-        if !is_ours && !(may_proxy && can_be_neighbour(address) && elsewhere(address)) {
+        let is_proxied = !is_ours && may_proxy && can_be_neighbour(address) && elsewhere(address);
+        if !is_ours && !is_proxied {
             return Err(Ignored::NotForUs);
         }
         if let (false, Some(mac)) = (src.is_unspecified(), accepted.message.source_mac()) {
@@ -106,12 +107,12 @@ impl Table {
             interface: id,
             target,
             to: (!src.is_unspecified()).then_some((src, mac)),
-            is_proxy: !is_ours,
+            is_proxy: is_proxied,
         };
         if !self.may_reply(now_ns) {
             return Err(Ignored::Limited);
         }
-        match !is_ours && accepted.dst.is_multicast() {
+        match is_proxied && accepted.dst.is_multicast() {
             true => self.reply_later(reply, now_ns),
             false => self.reply(&reply, out),
         }

@@ -27,8 +27,8 @@ pub struct Dropped {
     pub packet: Packet,
 }
 
-/// Frames, packets and events, in order. Kept by the caller and handed to every call; what is in it is
-/// the caller's to take.
+/// Frames, packets and events, in order. Kept by the caller and handed to every call; what is in it
+/// is the caller's to take.
 #[derive(Debug, Default)]
 pub struct Out {
     /// Packets to be sent.

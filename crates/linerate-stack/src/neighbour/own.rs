@@ -1,4 +1,5 @@
-//! Our addresses: nobody else may have them (RFC 4862 5.4, RFC 5227), and all should know that we do.
+//! Our addresses: nobody else may have them (RFC 4862 5.4, RFC 5227), and all should know that we
+//! do.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -81,8 +82,8 @@ impl Own {
             && self.address.is_ipv4() == other.is_ipv4()
     }
 
-    /// Whether `other` is the network's own address or its broadcast address. Networks of one or two
-    /// addresses have none (RFC 3021), nor has IPv6.
+    /// Whether `other` is the network's own address or its broadcast address. Networks of one or
+    /// two addresses have none (RFC 3021), nor has IPv6.
     pub(super) fn is_edge(&self, other: IpAddr) -> bool {
         match other {
             IpAddr::V4(v4) if self.len < 31 => {
@@ -116,7 +117,8 @@ fn network(address: IpAddr, len: u8) -> u128 {
     }
 }
 
-/// The addresses of a new configuration: those that were there before, in the network they were in, go on as they are.
+/// The addresses of a new configuration: those that were there before, in the network they were in,
+/// go on as they are.
 pub(super) fn adopt(
     mut old: Vec<Own>,
     config: &InterfaceConfig,
@@ -190,9 +192,9 @@ impl Table {
         }
     }
 
-    /// Somebody else has an address of ours. While we probe for it, it is theirs (RFC 4862 5.4.5, RFC
-    /// 5227 2.1). Once it is used we keep it, as RFC 5227 2.4 (c) has it for what must not move, and
-    /// defend it if it is an IPv4 address, as often as that allows.
+    /// Somebody else has an address of ours. While we probe for it, it is theirs (RFC 4862 5.4.5,
+    /// RFC 5227 2.1). Once it is used we keep it, as RFC 5227 2.4 (c) has it for what must not
+    /// move, and defend it if it is an IPv4 address, as often as that allows.
     pub(super) fn rival(
         &mut self,
         id: u16,

@@ -13,8 +13,8 @@ use super::{Config, DropReason, InterfaceConfig, Neighbour, Out, State, own};
 use crate::bucket::{Bucket, Rate};
 use crate::random::Random;
 
-/// The neighbours of all interfaces. One owner. Interfaces are the caller's numbers, times are nanoseconds of
-/// any clock that does not go back.
+/// The neighbours of all interfaces. One owner. Interfaces are the caller's numbers, times are
+/// nanoseconds of any clock that does not go back.
 ///
 /// ```
 /// use linerate_stack::neighbour::{Config, InterfaceConfig, Out, Table};
@@ -27,6 +27,8 @@ use crate::random::Random;
 ///     ..InterfaceConfig::default()
 /// };
 /// table.set_interface(0, lan, 0, &mut out);
+/// assert_eq!(out.frames().count(), 1, "192.0.2.1 is here");
+/// out.clear();
 /// assert_eq!(table.resolve(0, "192.0.2.7".parse()?, None, 0, &mut out), None);
 /// assert_eq!(out.frames().count(), 1, "who has 192.0.2.7?");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -85,8 +87,8 @@ impl Table {
         })
     }
 
-    /// Adds an interface, or changes one. Addresses that it had before stay as they are; new ones are
-    /// probed for and announced; neighbours that are no longer on its link go.
+    /// Adds an interface, or changes one. Addresses that it had before stay as they are; new ones
+    /// are probed for and announced; neighbours that are no longer on its link go.
     pub fn set_interface(&mut self, id: u16, config: InterfaceConfig, now_ns: u64, out: &mut Out) {
         let config = config.complete();
         let old = self.interfaces.remove(&id);
@@ -138,8 +140,8 @@ impl Table {
         all.into_iter().for_each(|at| self.evict(at, out));
     }
 
-    /// The last word: hosts learn that this is no router any more (RFC 4861 6.2.5), and what waits is
-    /// dropped.
+    /// The last word: hosts learn that this is no router any more (RFC 4861 6.2.5), and what waits
+    /// is dropped.
     pub fn shutdown(&mut self, out: &mut Out) {
         for (id, place) in &self.interfaces {
             advertise::cease(*id, place, out);
@@ -149,8 +151,8 @@ impl Table {
             .for_each(|at| self.flush(at, DropReason::Evicted, out));
     }
 
-    /// Adds a neighbour that is configured, or makes one so; false where the table is full of such, or
-    /// there is no such interface.
+    /// Adds a neighbour that is configured, or makes one so; false where the table is full of such,
+    /// or there is no such interface.
     #[must_use = "false means that there is no room"]
     pub fn add_static(
         &mut self,

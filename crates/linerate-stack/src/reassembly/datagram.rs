@@ -20,7 +20,7 @@ struct Run {
 /// What a fragment would do to a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Added {
-    /// It fills a gap, and its bytes are now said to be there.
+    /// It fills a gap, and its bytes are now said to be there; but they do not fit the slot.
     Ok,
     /// All it brings is there.
     Duplicate,
@@ -58,6 +58,8 @@ pub(super) struct Datagram {
     next_header: u8,
     l3: u8,
     pub(super) is_v6: bool,
+    /// The one fragment that has come is not the first, and its payload lies at `base` still.
+    is_lone: bool,
     runs: [Run; RUNS],
 }
 
@@ -87,13 +89,20 @@ impl Datagram {
             next_header: 0,
             l3: 0,
             is_v6: false,
+            is_lone: false,
             runs: [Run::default(); RUNS],
         }
     }
 
-    /// Begins with one fragment, whose payload is in its place in `home`.
+    /// Begins with one fragment, in the slot of `home`.
     #[inline]
-    pub(super) fn begin(&mut self, piece: &Piece, home: Packet, base: u32) {
+    pub(super) fn begin(&mut self, piece: &Piece, home: Home) {
+        let Home {
+            packet: home,
+            base,
+            is_lone,
+        } = home;
+        self.is_lone = is_lone;
         self.slot_bytes = home.len() as u32;
         self.packet = Some(home);
         self.base = base;
@@ -113,9 +122,90 @@ impl Datagram {
         }
     }
 
+    /// Makes the slot of a first fragment the datagram's, if all that is there is one later fragment that
+    /// fits behind it: so that of two fragments in the wrong order only one is copied. Gives back the packet
+    /// that is no longer needed. Otherwise the fragment that is there moves to its place, and `packet` is
+    /// given back as an error.
+    #[inline(never)]
+    fn adopt(&mut self, piece: &Piece, mut packet: Packet) -> Result<Packet, Packet> {
+        self.is_lone = false;
+        let (run, from) = (self.runs[0], self.base as usize);
+        let (start, end) = (usize::from(run.start), usize::from(run.end));
+        let base = packet.headroom() + usize::from(piece.header_len);
+        let bytes = slot_bytes(&packet);
+        let is_before = piece.start == 0 && piece.end <= run.start;
+        if !is_before || base + end > bytes || bytes != self.slot_bytes() {
+            let home = self.home_mut();
+            home.data_mut()
+                .copy_within(from..from + end - start, from + start);
+            return Err(packet);
+        }
+        widen(&mut packet);
+        let old = self.home();
+        packet.data_mut()[base + start..base + end]
+            .copy_from_slice(&old.data()[from..from + end - start]);
+        self.base = base as u32;
+        self.note_first(piece);
+        self.note_bytes(piece);
+        match piece.end == run.start {
+            true => self.runs[0].start = 0,
+            false => {
+                self.runs[1] = Run {
+                    start: 0,
+                    end: piece.end,
+                };
+                self.runs_len = 2;
+            }
+        }
+        self.fragments += 1;
+        self.ecn |= 1 << piece.ecn;
+        let old = self.packet.replace(packet);
+        Ok(old.expect("a datagram in the table has its slot"))
+    }
+
+    /// Takes a fragment in, and gives back the packet that is no longer needed; or the fragment, and what
+    /// is to be done about it.
+    #[inline(always)]
+    pub(super) fn take(
+        &mut self,
+        piece: &Piece,
+        mut packet: Packet,
+    ) -> Result<Packet, (Added, Packet)> {
+        if self.is_lone {
+            packet = match self.adopt(piece, packet) {
+                Ok(old) => return Ok(old),
+                Err(packet) => packet,
+            };
+        }
+        match self.admit(piece, packet.data()) {
+            Added::Ok if self.has_room(piece) => {
+                self.place(piece, &packet);
+                Ok(packet)
+            }
+            added => Err((added, packet)),
+        }
+    }
+
     /// Says what a fragment does, and if it fills a gap, that it did.
-    #[inline]
-    pub(super) fn admit(&mut self, piece: &Piece, frame: &[u8]) -> Added {
+    #[inline(always)]
+    fn admit(&mut self, piece: &Piece, frame: &[u8]) -> Added {
+        let run = &mut self.runs[0];
+        // In order, with no end known; or in reverse, before what came.
+        if self.runs_len == 1 && piece.start == run.end && self.total == 0 {
+            run.end = piece.end;
+            self.note_bytes(piece);
+            return Added::Ok;
+        }
+        if self.runs_len == 1 && piece.end == run.start && piece.more {
+            run.start = piece.start;
+            self.note_bytes(piece);
+            return Added::Ok;
+        }
+        self.admit_anywhere(piece, frame)
+    }
+
+    #[inline(never)]
+    fn admit_anywhere(&mut self, piece: &Piece, frame: &[u8]) -> Added {
         let runs_len = usize::from(self.runs_len);
         // RFC 791 3.2, RFC 8200 4.5: the last fragment says where the datagram ends.
         let is_past_end = match (self.total, piece.more) {
@@ -159,16 +249,21 @@ impl Datagram {
                 self.runs_len += 1;
             }
         }
+        self.note_bytes(piece);
+        Added::Ok
+    }
+
+    #[inline(always)]
+    fn note_bytes(&mut self, piece: &Piece) {
         if !piece.more {
             self.total = piece.end;
         }
         self.received += piece.end - piece.start;
-        Added::Ok
     }
 
     /// Whether the slot takes the fragment, and the headers that it may bring.
     #[inline]
-    pub(super) fn has_room(&self, piece: &Piece) -> bool {
+    fn has_room(&self, piece: &Piece) -> bool {
         let headers_fit = piece.start != 0 || u32::from(piece.header_len) <= self.base;
         headers_fit && self.base as usize + usize::from(piece.end) <= self.slot_bytes()
     }
@@ -180,7 +275,7 @@ impl Datagram {
         let home = self.home_mut();
         let payload = piece.payload(frame);
         let data = home.data_mut();
-        data[base + usize::from(piece.start)..][..payload.len()].copy_from_slice(payload);
+        copy(&mut data[base + usize::from(piece.start)..], payload);
         if piece.start == 0 {
             let headers = &frame[..usize::from(piece.header_len)];
             data[base - headers.len()..base].copy_from_slice(headers);
@@ -324,22 +419,28 @@ impl Datagram {
     }
 }
 
-/// Makes a fragment's own slot the datagram's: its payload moves to where it belongs, and fits there.
-/// Returns where in the slot the payload begins.
+/// Where a datagram begins to be made.
+pub(super) struct Home {
+    pub(super) packet: Packet,
+    base: u32,
+    is_lone: bool,
+}
+
+/// Makes a fragment's own slot the datagram's, which fits there up to its end.
 #[inline]
-pub(super) fn settle(mut packet: Packet, piece: &Piece) -> (Packet, u32) {
+pub(super) fn settle(mut packet: Packet, piece: &Piece) -> Home {
     let base = packet.headroom() + usize::from(piece.header_len);
     widen(&mut packet);
-    if piece.start != 0 {
-        let to = base + usize::from(piece.start);
-        packet.data_mut().copy_within(base..base + piece.len(), to);
+    Home {
+        packet,
+        base: base as u32,
+        is_lone: piece.start != 0,
     }
-    (packet, base as u32)
 }
 
 /// Makes a fresh packet the datagram's slot, and copies the fragment to its place there.
 #[cold]
-pub(super) fn settle_in(mut home: Packet, packet: &Packet, piece: &Piece) -> (Packet, u32) {
+pub(super) fn settle_in(mut home: Packet, packet: &Packet, piece: &Piece) -> Home {
     let (headers, frame) = (usize::from(piece.header_len), packet.data());
     let base = home.headroom() + headers;
     widen(&mut home);
@@ -348,7 +449,37 @@ pub(super) fn settle_in(mut home: Packet, packet: &Packet, piece: &Piece) -> (Pa
     let payload = piece.payload(frame);
     data[base + usize::from(piece.start)..][..payload.len()].copy_from_slice(payload);
     home.copy_meta(packet);
-    (home, base as u32)
+    Home {
+        packet: home,
+        base: base as u32,
+        is_lone: false,
+    }
+}
+
+/// Copies to the front. Short ones by two overlapping halves of a size that the compiler knows, since a
+/// call takes longer.
+#[inline(always)]
+fn copy(to: &mut [u8], from: &[u8]) {
+    #[inline(always)]
+    fn by_halves<const HALF: usize>(to: &mut [u8], from: &[u8]) -> bool {
+        let (Some(first), Some(last)) = (from.first_chunk::<HALF>(), from.last_chunk::<HALF>())
+        else {
+            return false;
+        };
+        let to = &mut to[..from.len()];
+        to[..HALF].copy_from_slice(first);
+        let at = to.len() - HALF;
+        to[at..].copy_from_slice(last);
+        true
+    }
+    let is_done = match from.len() {
+        32..=64 => by_halves::<32>(to, from),
+        65..=128 => by_halves::<64>(to, from),
+        _ => false,
+    };
+    if !is_done {
+        to[..from.len()].copy_from_slice(from);
+    }
 }
 
 /// Bytes of a packet's slot.
@@ -390,13 +521,14 @@ fn finish4(ip: &mut [u8], is_marked: bool) -> Result<(), Refusal> {
     let total = u16::try_from(ip.len()).map_err(|_| Refusal::TooLong)?;
     let header = ip.first_chunk_mut::<20>().ok_or(Refusal::Malformed)?;
     let [first, tos, len_high, len_low, _, _, cut_high, cut_low, ..] = *header;
-    let new_tos = if is_marked { tos | 3 } else { tos };
-    let sum = u16::from_be_bytes([header[10], header[11]]);
-    let sum = checksum::update16(sum, u16::from_be_bytes([len_high, len_low]), total);
-    let sum = checksum::update16(sum, u16::from_be_bytes([cut_high, cut_low]), 0);
-    let old = u16::from_be_bytes([first, tos]);
-    let sum = checksum::update16(sum, old, u16::from_be_bytes([first, new_tos]));
-    header[1] = new_tos;
+    let mut sum = u16::from_be_bytes([header[10], header[11]]);
+    sum = checksum::update16(sum, u16::from_be_bytes([len_high, len_low]), total);
+    sum = checksum::update16(sum, u16::from_be_bytes([cut_high, cut_low]), 0);
+    if is_marked {
+        let old = u16::from_be_bytes([first, tos]);
+        sum = checksum::update16(sum, old, old | 3);
+        header[1] = tos | 3;
+    }
     header[2..4].copy_from_slice(&total.to_be_bytes());
     header[6..8].fill(0);
     header[10..12].copy_from_slice(&sum.to_be_bytes());

@@ -23,13 +23,13 @@
 //! | what | bound | then |
 //! |---|---|---|
 //! | datagrams | [`Config::max_datagrams`] | the oldest is evicted |
-//! | of one source (IPv4 address, IPv6 /64; by a keyed hash) | [`Config::max_per_source`] | that source's oldest is evicted |
+//! | of one source (IPv4 address, IPv6 /64; by a keyed hash) | [`Config::max_per_source`] and the newest | that source's oldest is evicted |
 //! | bytes of the slots held | [`Config::max_bytes`] | the oldest is evicted |
 //! | bytes of large slots | half of that | the oldest in a large slot is evicted |
 //! | time | [`Config::timeout4_ns`], [`Config::timeout6_ns`] | [`expire`](Reassembler::expire) ends it |
 //! | runs of a datagram | 36: any 72 fragments in any order | it is abandoned |
 //!
-//! All memory of its own (288 bytes a datagram) is taken at set-up. A fragment costs O(1), and its
+//! All memory of its own (276 bytes a datagram) is taken at set-up. A fragment costs O(1), and its
 //! bytes.
 //!
 //! ```
@@ -75,7 +75,7 @@ const SMALL_BYTES: usize = 4096;
 pub struct Config {
     /// Datagrams in the making, at most.
     pub max_datagrams: u32,
-    /// Of these, from one source.
+    /// Of these, from one source, besides the newest of all.
     pub max_per_source: u32,
     /// Bytes of packet memory held, at most, counted in whole slots.
     pub max_bytes: usize,
@@ -145,8 +145,8 @@ pub struct Held {
 pub struct Reassembler {
     config: Config,
     table: Table,
-    held: Held,
-    /// Of [`Held::bytes`], those of large slots.
+    /// Of the slots held, and of those that are large.
+    bytes: usize,
     large_bytes: usize,
     stats: Stats,
 }
@@ -160,7 +160,7 @@ impl Reassembler {
         Ok(Self {
             config: config.clone(),
             table: Table::new(config)?,
-            held: Held::default(),
+            bytes: 0,
             large_bytes: 0,
             stats: Stats::default(),
         })
@@ -198,8 +198,12 @@ impl Reassembler {
             }
         };
         self.stats.fragments += 1;
+        if let Some(at) = self.table.find_last(&piece.key) {
+            return self.add(at, &piece, packet, cache, pools);
+        }
+        self.tie(cache);
         match self.table.find(&piece.key) {
-            Some(at) => self.add(at, &piece, packet, cache, pools),
+            Some(at) => self.add_older(at, &piece, packet, cache, pools),
             None => self.open(&piece, packet, now_ns, cache, pools),
         }
     }
@@ -253,7 +257,24 @@ impl Reassembler {
 
     /// What is held now.
     pub fn held(&self) -> Held {
-        self.held
+        Held {
+            datagrams: self.table.len(),
+            fragments: self.table.fragments(),
+            bytes: self.bytes,
+        }
+    }
+
+    /// Puts the datagram that came last where it is found and counted, since another one comes.
+    #[inline]
+    fn tie(&mut self, cache: &mut PoolCache) {
+        let Some(at) = self.table.loose() else {
+            return;
+        };
+        let source = self.table.source(at);
+        if let Some(own) = self.table.over_share(source, self.config.max_per_source) {
+            self.evict(own, cache);
+        }
+        self.table.tie(at, source);
     }
 
     /// A fragment of a datagram of which nothing is here.
@@ -265,16 +286,13 @@ impl Reassembler {
         cache: &mut PoolCache,
         pools: &Pools,
     ) -> Outcome {
-        let source = self.table.source(piece);
-        if let Some(own) = self.table.over_share(source, self.config.max_per_source) {
-            self.evict(own, cache);
-        } else if self.table.is_full()
+        if self.table.is_full()
             && let Some(oldest) = self.table.oldest()
         {
             self.evict(oldest, cache);
         }
         let has_room = packet.headroom() + piece.frame_end() <= slot_bytes(&packet);
-        let (home, base) = if has_room {
+        let home = if has_room {
             if !self.make_room(slot_bytes(&packet), NONE, cache) {
                 return self.refuse(Refusal::NoMemory, packet);
             }
@@ -287,17 +305,28 @@ impl Reassembler {
             cache.free_one(packet);
             settled
         };
-        let bytes = slot_bytes(&home);
-        let at = self.table.insert(piece, source, now_ns);
-        self.table.at_mut(at).begin(piece, home, base);
+        let bytes = home.packet.len();
+        let at = self.table.insert(piece, now_ns);
+        self.table.at_mut(at).begin(piece, home);
         self.account(at, bytes);
-        self.held.datagrams += 1;
-        self.held.fragments += 1;
         Outcome::Held
     }
 
+    /// A fragment of a datagram that is in the making, and not the one before's.
+    #[inline(never)]
+    fn add_older(
+        &mut self,
+        at: u32,
+        piece: &Piece,
+        packet: Packet,
+        cache: &mut PoolCache,
+        pools: &Pools,
+    ) -> Outcome {
+        self.add(at, piece, packet, cache, pools)
+    }
+
     /// A fragment of a datagram that is in the making.
-    #[inline]
+    #[inline(always)]
     fn add(
         &mut self,
         at: u32,
@@ -306,27 +335,22 @@ impl Reassembler {
         cache: &mut PoolCache,
         pools: &Pools,
     ) -> Outcome {
-        let datagram = self.table.at_mut(at);
-        match datagram.admit(piece, packet.data()) {
-            Added::Ok => {}
-            Added::Duplicate => return self.refuse(Refusal::Duplicate, packet),
-            Added::Abandon(refusal) => {
-                let home = self.end(at, refusal);
-                cache.free_one(home);
-                return self.refuse(refusal, packet);
+        let packet = match self.table.at_mut(at).take(piece, packet) {
+            Ok(packet) => packet,
+            Err((Added::Ok, packet)) => match self.move_to_larger(at, piece, cache, pools) {
+                Ok(()) => {
+                    self.table.at_mut(at).place(piece, &packet);
+                    packet
+                }
+                Err(refusal) => return self.abandon(at, refusal, packet, cache),
+            },
+            Err((Added::Duplicate, packet)) => return self.refuse(Refusal::Duplicate, packet),
+            Err((Added::Abandon(refusal), packet)) => {
+                return self.abandon(at, refusal, packet, cache);
             }
-        }
-        if !datagram.has_room(piece)
-            && let Err(refusal) = self.move_to_larger(at, piece, cache, pools)
-        {
-            let home = self.end(at, refusal);
-            cache.free_one(home);
-            return self.refuse(refusal, packet);
-        }
-        let datagram = self.table.at_mut(at);
-        datagram.place(piece, &packet);
+        };
         cache.free_one(packet);
-        self.held.fragments += 1;
+        let datagram = self.table.at_mut(at);
         if !datagram.is_complete() {
             return Outcome::Held;
         }
@@ -402,13 +426,27 @@ impl Reassembler {
                 }
             }
         }
-        while self.held.bytes + bytes > self.config.max_bytes {
+        while self.bytes + bytes > self.config.max_bytes {
             match self.table.oldest() {
                 Some(at) if at != own => self.evict(at, cache),
                 _ => return false,
             }
         }
         true
+    }
+
+    /// Drops a datagram, and the fragment that is the reason for it.
+    #[cold]
+    fn abandon(
+        &mut self,
+        at: u32,
+        refusal: Refusal,
+        packet: Packet,
+        cache: &mut PoolCache,
+    ) -> Outcome {
+        let home = self.end(at, refusal);
+        cache.free_one(home);
+        self.refuse(refusal, packet)
     }
 
     #[cold]
@@ -427,15 +465,13 @@ impl Reassembler {
     #[inline]
     fn release(&mut self, at: u32) -> Packet {
         self.discount(at);
-        self.held.datagrams -= 1;
-        self.held.fragments -= self.table.at(at).fragments();
         self.table.remove(at)
     }
 
     /// Counts the bytes of the slot that a datagram has from now on.
     #[inline]
     fn account(&mut self, at: u32, bytes: usize) {
-        self.held.bytes += bytes;
+        self.bytes += bytes;
         if bytes > SMALL_BYTES {
             self.large_bytes += bytes;
             self.table.mark_large(at);
@@ -446,7 +482,7 @@ impl Reassembler {
     #[inline]
     fn discount(&mut self, at: u32) {
         let bytes = self.table.at(at).slot_bytes();
-        self.held.bytes -= bytes;
+        self.bytes -= bytes;
         if bytes > SMALL_BYTES {
             self.large_bytes -= bytes;
             self.table.unmark_large(at);
@@ -463,7 +499,7 @@ impl Reassembler {
 impl std::fmt::Debug for Reassembler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Reassembler")
-            .field("held", &self.held)
+            .field("held", &self.held())
             .field("stats", &self.stats)
             .finish_non_exhaustive()
     }

@@ -16,17 +16,24 @@ pub(super) const FRAGMENT_HEADER: usize = 8;
 /// Which datagram a fragment belongs to.
 ///
 /// IPv4: source, destination, identification, protocol (RFC 791 3.2). IPv6: source, destination and
-/// identification; the fragments' next headers may differ (RFC 8200 4.5). And the VRF.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// identification; the fragments' next headers may differ (RFC 8200 4.5). And the VRF. The table reads the
+/// source out of it.
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Key(pub(super) [u64; 5]);
+
+impl PartialEq for Key {
+    /// Word by word, since the compiler would call `memcmp`.
+    #[inline(always)]
+    fn eq(&self, other: &Self) -> bool {
+        let words = self.0.iter().zip(&other.0);
+        words.fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
+    }
+}
 
 /// A fragment, as read from its headers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
     pub(super) key: Key,
-    /// Whose share of the table it takes: the IPv4 address, or the first half of the IPv6 one; and the
-    /// VRF.
-    pub(super) source: [u64; 2],
     /// Where its payload belongs in the datagram's: first byte, and the one behind the last.
     pub(super) start: u16,
     pub(super) end: u16,
@@ -110,7 +117,6 @@ impl Piece {
         let key = Key([addresses, u64::from(vrf) << 32 | named, 0, 0, u64::MAX]);
         Ok(Shape::Fragment(Self {
             key,
-            source: [u64::from(u32::from(ip.src())), u64::from(vrf)],
             start: start as u16,
             end: (start + len) as u16,
             more,
@@ -157,7 +163,6 @@ impl Piece {
         ]);
         let piece = Self {
             key,
-            source: [key.0[0], u64::from(vrf)],
             start: start as u16,
             end: (start + len) as u16,
             more,

@@ -37,6 +37,9 @@ enum By {
     Large,
 }
 
+/// The source of an IPv4 key's first word: the four bytes that come first in memory.
+const SOURCE4: u64 = u64::from_ne_bytes([0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
+
 /// How many lists a datagram is in.
 pub(super) const LISTS: usize = 3;
 
@@ -103,6 +106,11 @@ pub(super) struct Table {
     free: u32,
     /// The one that was found or inserted last: where the next fragment most likely belongs.
     last: u32,
+    /// Whether `last` is still in no bucket and in no list but that of large slots. Most datagrams are
+    /// whole before another begins, and never enter any.
+    is_loose: bool,
+    /// How many are in buckets and lists.
+    tied: usize,
     secret: [u64; 8],
 }
 
@@ -120,17 +128,19 @@ impl Table {
             list: List::EMPTY,
             count: 0,
         };
-        // Two buckets a datagram; sources that share one share its limit, so they have as many.
-        let buckets = (count * 2).next_power_of_two();
+        // Sources that share a hash share the limit.
+        let (buckets, sources) = ((count * 2).next_power_of_two(), count.next_power_of_two());
         Ok(Self {
             datagrams,
             buckets: HugeArray::filled("reassembly index", buckets, NONE)?,
-            sources: HugeArray::filled("reassembly sources", buckets, empty)?,
+            sources: HugeArray::filled("reassembly sources", sources, empty)?,
             ages: [List::EMPTY; 2],
             timeouts_ns: [config.timeout4_ns, config.timeout6_ns],
             large: List::EMPTY,
             free: 0,
             last: NONE,
+            is_loose: false,
+            tied: 0,
             secret: secret(config.seed.0),
         })
     }
@@ -145,12 +155,17 @@ impl Table {
         &mut self.datagrams[at as usize]
     }
 
-    /// The datagram of that key.
-    #[inline]
+    /// The datagram that was found or inserted last, if it has that key: fragments of a datagram mostly
+    /// come one after the other.
+    #[inline(always)]
+    pub(super) fn find_last(&self, key: &Key) -> Option<u32> {
+        (self.last != NONE && self.at(self.last).key == *key).then_some(self.last)
+    }
+
+    /// The datagram of that key, of those that are tied.
     pub(super) fn find(&mut self, key: &Key) -> Option<u32> {
-        // Fragments of a datagram mostly come one after the other.
-        if self.last != NONE && self.at(self.last).key == *key {
-            return Some(self.last);
+        if self.tied == 0 {
+            return None;
         }
         let mut at = self.buckets[self.bucket(key)];
         while at != NONE {
@@ -164,16 +179,58 @@ impl Table {
         None
     }
 
+    /// The datagram that came last, if it is in no bucket and no list.
+    #[inline(always)]
+    pub(super) fn loose(&self) -> Option<u32> {
+        self.is_loose.then_some(self.last)
+    }
+
+    /// Puts the loose datagram into its bucket and its lists.
+    pub(super) fn tie(&mut self, at: u32, source: u32) {
+        self.is_loose = false;
+        self.tied += 1;
+        let bucket = self.bucket(&self.at(at).key);
+        let datagrams = &mut self.datagrams[..];
+        let datagram = &mut datagrams[at as usize];
+        let is_v6 = datagram.is_v6;
+        datagram.source = source;
+        datagram.next = self.buckets[bucket];
+        self.buckets[bucket] = at;
+        self.ages[usize::from(is_v6)].push(datagrams, By::Age, at);
+        let source = &mut self.sources[source as usize];
+        source.list.push(datagrams, By::Source, at);
+        source.count += 1;
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.tied + usize::from(self.is_loose)
+    }
+
+    /// Fragments of all of them.
+    pub(super) fn fragments(&self) -> u64 {
+        let newer = |&at: &u32| {
+            let Link { newer, .. } = self.at(at).links[By::Age as usize];
+            (newer != NONE).then_some(newer)
+        };
+        let tied = self.ages.iter().flat_map(|list| std::iter::successors(list.first(), newer));
+        tied.chain(self.loose()).map(|at| self.at(at).fragments()).sum()
+    }
+
     /// Whether there is no room for one more.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.free == NONE
     }
 
-    /// The place of a fragment's source.
-    #[inline]
-    pub(super) fn source(&self, piece: &Piece) -> u32 {
-        let [source, vrf] = piece.source;
+    /// The place of a datagram's source: the VRF, and the IPv4 address or the first half of the IPv6 one.
+    pub(super) fn source(&self, at: u32) -> u32 {
+        let datagram = self.at(at);
+        let [first, second, .., last] = datagram.key.0;
+        let (source, vrf) = match datagram.is_v6 {
+            false => (first & SOURCE4, second >> 32),
+            true => (first, last >> 32),
+        };
         let hash = fold(source ^ self.secret[6], vrf ^ self.secret[7]);
         (hash as usize & (self.sources.len() - 1)) as u32
     }
@@ -188,40 +245,47 @@ impl Table {
         }
     }
 
-    /// Enters a datagram; there is room. What it is made of is still to be said.
+    /// Enters a datagram, loose; there is room, and the last one is [tied](Self::tie). What it is made of is
+    /// still to be said.
     #[inline]
-    pub(super) fn insert(&mut self, piece: &Piece, source: u32, now_ns: u64) -> u32 {
+    pub(super) fn insert(&mut self, piece: &Piece, now_ns: u64) -> u32 {
         let at = self.free;
-        let bucket = self.bucket(&piece.key);
-        let datagrams = &mut self.datagrams[..];
-        let datagram = &mut datagrams[at as usize];
-        self.free = datagram.next;
+        let datagram = self.at_mut(at);
+        let next = datagram.next;
         datagram.key = piece.key;
-        datagram.next = self.buckets[bucket];
-        datagram.source = source;
         datagram.begun_ns = now_ns;
-        self.buckets[bucket] = at;
+        self.free = next;
         self.last = at;
-        self.ages[usize::from(piece.is_v6)].push(datagrams, By::Age, at);
-        let source = &mut self.sources[source as usize];
-        source.list.push(datagrams, By::Source, at);
-        source.count += 1;
+        self.is_loose = true;
         at
     }
 
     /// Takes a datagram out, and its slot.
     #[inline]
     pub(super) fn remove(&mut self, at: u32) -> Packet {
+        let is_last = self.last == at;
+        if !(is_last && self.is_loose) {
+            self.untie(at);
+        }
+        if is_last {
+            self.last = NONE;
+            self.is_loose = false;
+        }
+        let free = self.free;
+        let datagram = self.at_mut(at);
+        datagram.next = free;
+        let packet = datagram.packet.take();
+        self.free = at;
+        packet.expect("a datagram in the table has its slot")
+    }
+
+    /// Takes a datagram out of its bucket and its lists.
+    fn untie(&mut self, at: u32) {
+        self.tied -= 1;
         let bucket = self.bucket(&self.at(at).key);
         let datagrams = &mut self.datagrams[..];
-        let datagram = &mut datagrams[at as usize];
+        let datagram = &datagrams[at as usize];
         let (next, source, is_v6) = (datagram.next, datagram.source, datagram.is_v6);
-        let packet = datagram.packet.take();
-        datagram.next = self.free;
-        self.free = at;
-        if self.last == at {
-            self.last = NONE;
-        }
         match self.buckets[bucket] {
             first if first == at => self.buckets[bucket] = next,
             first => {
@@ -236,7 +300,6 @@ impl Table {
         let source = &mut self.sources[source as usize];
         source.list.remove(datagrams, By::Source, at);
         source.count -= 1;
-        packet.expect("a datagram in the table has its slot")
     }
 
     pub(super) fn mark_large(&mut self, at: u32) {
@@ -249,8 +312,7 @@ impl Table {
 
     /// The one that began first.
     pub(super) fn oldest(&self) -> Option<u32> {
-        let oldest = self.ages.iter().filter_map(List::first);
-        oldest.min_by_key(|&at| self.at(at).begun_ns)
+        self.first_of_each().min_by_key(|&at| self.at(at).begun_ns)
     }
 
     /// The one that has had a large slot for the longest time.
@@ -269,12 +331,17 @@ impl Table {
     }
 
     fn next_expiry(&self) -> Option<(u64, u32)> {
-        let oldest = self.ages.iter().zip(self.timeouts_ns);
-        let expiries = oldest.filter_map(|(list, timeout_ns)| {
-            let at = list.first()?;
-            Some((self.at(at).begun_ns.saturating_add(timeout_ns), at))
+        let expiries = self.first_of_each().map(|at| {
+            let datagram = self.at(at);
+            let timeout_ns = self.timeouts_ns[usize::from(datagram.is_v6)];
+            (datagram.begun_ns.saturating_add(timeout_ns), at)
         });
         expiries.min()
+    }
+
+    /// The oldest of each version, and the one that is in no list.
+    fn first_of_each(&self) -> impl Iterator<Item = u32> {
+        self.ages.iter().filter_map(List::first).chain(self.loose())
     }
 
     #[inline]

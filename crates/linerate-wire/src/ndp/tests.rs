@@ -1,6 +1,7 @@
 //! Messages byte by byte, and every rule of validity with a packet that breaks it.
 
 use super::*;
+use crate::ipv6;
 use proptest::prelude::*;
 use std::{string::ToString, vec::Vec};
 

@@ -73,11 +73,6 @@ impl Space {
         })
     }
 
-    /// The number of its descriptor, for as long as this is there.
-    pub(crate) fn descriptor(&self) -> u32 {
-        self.0.as_raw_fd().unsigned_abs()
-    }
-
     /// Moves the calling thread, and all that it will start, into it; nothing where it is in it.
     pub(crate) fn enter(&self) -> Result<(), Error> {
         let here = fs::metadata("/proc/thread-self/ns/net")?;

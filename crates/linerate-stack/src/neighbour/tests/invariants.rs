@@ -1,5 +1,5 @@
-//! Whatever happens: bounds hold, static entries stay, every packet is accounted for, and routing is
-//! told all that changes and nothing that does not.
+//! Whatever happens: bounds hold, static entries stay, every packet is accounted for, and routing
+//! is told all that changes and nothing that does not.
 
 use super::*;
 use proptest::prelude::*;

@@ -248,7 +248,8 @@ fn nd(from: MacAddr, src: Ipv6Addr, dst: Ipv6Addr, message: Message<'_>) -> Vec<
     frame
 }
 
-/// A solicitation to the target's group, with the sender's MAC address unless it sends from nowhere.
+/// A solicitation to the target's group, with the sender's MAC address unless it sends from
+/// nowhere.
 fn ns(mac: MacAddr, src: &str, target: &str) -> Vec<u8> {
     let (src, target) = (v6(src), v6(target));
     let source_mac = (!src.is_unspecified()).then_some(mac);

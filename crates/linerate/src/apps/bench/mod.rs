@@ -28,6 +28,7 @@ mod probe;
 mod random;
 mod reassembly;
 mod ring;
+mod router_fpm;
 mod rss;
 mod suite;
 mod timers;
@@ -210,6 +211,7 @@ fn rows() -> impl Iterator<Item = &'static Row> {
         reassembly::ROWS,
         pktgen::ROWS,
         pktgen_rx::ROWS,
+        router_fpm::ROWS,
     ];
     rooms.into_iter().flatten()
 }

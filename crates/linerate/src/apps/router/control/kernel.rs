@@ -32,6 +32,17 @@ struct Space {
     hands: Hands,
 }
 
+impl Space {
+    /// Makes a twin what it is to be, its wire included.
+    fn liken(&mut self, name: &str, like: &Likeness, carrier: bool) -> Result<(), Error> {
+        self.hands.mirror(name, like)?;
+        match self.hands.link(name)? {
+            Some(link) if link.carrier != carrier => self.hands.set_carrier(&link, carrier),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// All that speaks to the control thread from outside.
 pub(super) struct Kernel {
     spaces: Vec<Space>,
@@ -136,7 +147,13 @@ impl Control {
             more |= space.ears.poll(&mut self.rib, &mut news);
         }
         let mut of_frr = Vec::new();
-        if let Some(fpm) = &mut kernel.fpm {
+        // Routes by a twin that is not known yet would be taken for somebody else's.
+        if let Some(fpm) = &mut kernel.fpm
+            && kernel
+                .spaces
+                .iter()
+                .all(|space| space.ears.is_synchronised())
+        {
             more |= fpm.poll(&mut self.rib, Instant::now(), &mut of_frr);
         }
         self.hear(news);
@@ -248,16 +265,16 @@ impl Control {
         };
         let interface = &self.settings.interfaces[usize::from(id.0)];
         let netns = self.config.vrfs[config.vrf as usize].netns.clone();
-        let up = !self.draining && self.links.get(usize::from(config.port)) != Some(&false);
+        let carrier = !self.draining && self.links.get(usize::from(config.port)) != Some(&false);
         let like = Likeness {
             mac: interface.mac,
             mtu: interface.mtu.into(),
-            up,
+            up: true,
             addresses: config.addresses.clone(),
         };
         let spaces = self.kernel.iter_mut().flat_map(|kernel| &mut kernel.spaces);
         for space in spaces.filter(|space| space.name == netns) {
-            if let Err(error) = space.hands.mirror(&name, &like) {
+            if let Err(error) = space.liken(&name, &like, carrier) {
                 eprintln!("warning: {error}");
             }
         }

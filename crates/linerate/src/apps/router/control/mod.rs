@@ -21,6 +21,8 @@ mod signals;
 mod stage;
 mod start;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod twins;
 
 use std::net::IpAddr;

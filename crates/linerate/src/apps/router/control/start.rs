@@ -101,7 +101,7 @@ fn listen_http(config: &Config, desk: &Desk) -> Result<Option<Http>, Error> {
     Http::listen(address, page).map(Some)
 }
 
-fn bring_up(
+pub(super) fn bring_up(
     path: &Path,
     config: Config,
     plan: &Plan,

@@ -130,7 +130,7 @@ fn groups_of_objects_follow_their_members() {
     feed.apply(&mut bench.rib, &group(30, &[(10, 1), (20, 3)]));
     bench.commit();
     let shares = |bench: &Bench| {
-        let route = bench.rib.route_to(0, ip("198.51.100.1")).unwrap();
+        let route = bench.route_to(ip("198.51.100.1")).unwrap();
         let shares = route
             .resolved
             .iter()

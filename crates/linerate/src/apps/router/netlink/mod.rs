@@ -70,6 +70,7 @@ pub(crate) struct Mirror {
     seen: HashMap<u32, Seen>,
     /// During a dump: what it has said so far.
     anew: Option<HashMap<u32, Seen>>,
+    synchronised: bool,
 }
 
 impl Mirror {
@@ -89,6 +90,7 @@ impl Mirror {
             twins: HashMap::new(),
             seen: HashMap::new(),
             anew: None,
+            synchronised: false,
         })
     }
 
@@ -119,6 +121,11 @@ impl Mirror {
         self.seen = seen;
     }
 
+    /// Whether the kernel has said all once: what twins there are is known.
+    pub(crate) fn is_synchronised(&self) -> bool {
+        self.synchronised
+    }
+
     /// Does what the kernel has said, a bounded part of it: `true` if there may be more. Nothing is
     /// committed.
     pub(crate) fn poll(&mut self, rib: &mut Rib, news: &mut Vec<News>) -> bool {
@@ -145,6 +152,7 @@ impl Mirror {
                 let anew = self.anew.take().unwrap_or_default();
                 self.forget_all_but(rib, &anew, news);
                 self.feed.end(rib);
+                self.synchronised = true;
                 news.push(News::Synchronised);
             }
             Fact::Overrun => {

@@ -89,6 +89,22 @@ impl Stand {
 }
 
 #[test]
+fn without_carrier_a_twin_keeps_what_it_has() {
+    let Some(mut stand) = Stand::new() else {
+        return;
+    };
+    let like = stand.likeness();
+    let index = stand.kernel.mirror("lr-wan", &like).unwrap();
+    for carrier in [false, true] {
+        let link = stand.kernel.link("lr-wan").unwrap().unwrap();
+        stand.kernel.set_carrier(&link, carrier).unwrap();
+        let link = stand.kernel.link("lr-wan").unwrap().unwrap();
+        assert_eq!((link.up, link.carrier), (true, carrier));
+        assert_eq!(stand.kernel.addresses(index).unwrap(), like.addresses);
+    }
+}
+
+#[test]
 fn a_twin_is_made_alike_and_the_others_are_left_alone() {
     let Some(mut stand) = Stand::new() else {
         return;

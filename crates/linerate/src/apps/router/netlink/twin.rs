@@ -11,7 +11,6 @@ use linerate_wire::rtnetlink::build::{ACK, Builder, CREATE, DUMP, REPLACE, REQUE
 use linerate_wire::rtnetlink::{Body, attribute, family, kind};
 
 use super::socket::{Socket, open_in};
-use crate::apps::netns::Space;
 use crate::apps::router::model::Cidr;
 use crate::error::Error;
 
@@ -139,14 +138,15 @@ impl Kernel {
         )
     }
 
-    /// Moves it into another name space, where it is down and has no addresses.
+    /// Says whether its wire is there. Without one it keeps its addresses and routes, as any interface does
+    /// whose cable is pulled.
     ///
     /// # Errors
-    /// If there is no such name space, or the kernel refuses.
-    pub(crate) fn move_to(&mut self, link: &Link, space: &str) -> Result<(), Error> {
-        let there = Space::named(space)?;
-        let request = change(link, 0, 0).u32(attribute::link::NET_NS_FD, there.descriptor());
-        self.change(link, format!("name space {space}"), request)
+    /// If the kernel refuses.
+    pub(crate) fn set_carrier(&mut self, link: &Link, carrier: bool) -> Result<(), Error> {
+        let request = change(link, 0, 0).bytes(attribute::link::CARRIER, &[u8::from(carrier)]);
+        let what = format!("carrier {}", if carrier { "on" } else { "off" });
+        self.change(link, what, request)
     }
 
     /// The addresses that an interface has; not those that duplicate detection has not passed.

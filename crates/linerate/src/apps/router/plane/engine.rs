@@ -12,22 +12,25 @@ use linerate_core::packet::{Burst, Packet, Pool, Pools};
 use linerate_core::run::{DropId, Egress};
 use linerate_tables::lpm::NO_ROUTE;
 use linerate_tables::parse::{Mask, Parsed, Parser};
+use linerate_tables::rewrite::Divider;
 use linerate_wire::ethernet::HEADER_LEN;
 
 use super::counters::Counters;
 use super::errors::Errors;
 use super::features::Features;
-use super::hops::{Action, Hop};
+use super::hops::{Action, Hop, InterfaceIdOrNone};
 use super::input::{self, Sieve};
 use super::punt::{Punt, Reason};
 use super::reasons::Reasons;
 use super::settings::{Interface, PortMap, Settings};
 use super::trace::{Stage, Watch};
 use super::{Setup, View, multipath, rewrite, vlan};
-use crate::apps::router::model::{InterfaceId, Vrf};
+use crate::apps::router::model::{InterfaceId, Prefix, Vrf};
 
 /// The shortest Ethernet frame, without FCS: what is padded stays that long.
 const SHORTEST: usize = 60;
+/// The exit of packets that leave one by one, if at all: no interface has that number.
+const ODD: u32 = u32::MAX;
 
 /// What becomes of a packet that does not get as far as the lookup.
 #[derive(Clone, Copy, Debug)]
@@ -42,27 +45,65 @@ pub(super) struct Face {
     /// Its MAC address, as `input::look` compares it.
     mac: u64,
     port: u16,
+    /// The tag of its frames; 0: none.
+    tci: u16,
     pub(super) vrf: Vrf,
     /// Whether there is anything in `features.rs` to do for what comes in.
     asks: bool,
     /// Whether an access list looks at what goes out.
     pub(super) has_acl_out: bool,
     pub(super) redirects: bool,
+    /// Its networks: first address and mask. Whose source is in one may have to be redirected.
+    near4: Vec<(u32, u32)>,
+    near6: Vec<(u128, u128)>,
     /// Whether the kernel sees what is for the router.
     pub(super) has_twin: bool,
 }
 
 impl Face {
     fn new(interface: &Interface) -> Self {
+        let (mut near4, mut near6) = (Vec::new(), Vec::new());
+        for cidr in &interface.addresses {
+            match cidr.network() {
+                Prefix::V4(prefix) => {
+                    let mask = u32::MAX.checked_shl(32 - u32::from(prefix.len()));
+                    near4.push((prefix.first(), mask.unwrap_or(0)));
+                }
+                Prefix::V6(prefix) => {
+                    let mask = u128::MAX.checked_shl(128 - u32::from(prefix.len()));
+                    near6.push((prefix.first(), mask.unwrap_or(0)));
+                }
+            }
+        }
         Self {
+            near4,
+            near6,
             mac: input::mac_word(interface.mac),
             port: interface.port,
+            tci: interface.vlan.unwrap_or(0),
             vrf: interface.vrf,
             asks: Features::are_asked(interface),
             has_acl_out: interface.acl_out.is_some(),
             redirects: interface.redirects,
             has_twin: interface.twin.is_some(),
         }
+    }
+}
+
+impl Face {
+    /// Whether an address is on a network of this interface.
+    #[inline]
+    fn is_near4(&self, address: u32) -> bool {
+        self.near4
+            .iter()
+            .any(|&(first, mask)| address & mask == first)
+    }
+
+    #[inline]
+    fn is_near6(&self, address: u128) -> bool {
+        self.near6
+            .iter()
+            .any(|&(first, mask)| address & mask == first)
     }
 }
 
@@ -75,8 +116,6 @@ pub(super) struct Marks {
     pub(super) link_local: Mask,
     /// The frame was a link-layer multicast or broadcast.
     pub(super) l2_group: Mask,
-    /// The upper layer is not what it says: no list can judge it.
-    pub(super) headless: Mask,
     /// Put together here, from fragments.
     pub(super) whole: Mask,
 }
@@ -85,6 +124,7 @@ pub(super) struct Marks {
 pub(super) struct Engine {
     parser: Parser,
     vectors: Vectors,
+    divider: Divider,
     pub(super) parsed: Box<Parsed>,
     pub(super) marks: Marks,
     pub(super) fates: [Fate; Burst::CAPACITY],
@@ -116,6 +156,7 @@ impl Engine {
         let mut engine = Self {
             parser: Parser::new(setup.isa),
             vectors: Vectors::up_to(setup.isa),
+            divider: Divider::new(setup.isa),
             parsed: Box::new(Parsed::new()),
             marks: Marks::default(),
             fates: [Fate::Drop(reasons.truncated); Burst::CAPACITY],
@@ -161,7 +202,7 @@ impl Engine {
         }
         match map.untagged.filter(|_| map.vlans.is_empty()) {
             Some(interface) => {
-                self.parser.parse(burst, &mut self.parsed);
+                self.parser.parse_network(burst, &mut self.parsed);
                 if !self.interface(view, interface, burst, out, None) {
                     self.split(view, map, burst, out);
                 }
@@ -201,7 +242,7 @@ impl Engine {
             };
             match interface {
                 Some(interface) => {
-                    self.parser.parse(burst, &mut self.parsed);
+                    self.parser.parse_network(burst, &mut self.parsed);
                     if !self.interface(view, interface, burst, out, None) {
                         // A second tag, which no interface has.
                         out.drop_burst(self.reasons.unknown_vlan, burst);
@@ -235,11 +276,8 @@ impl Engine {
             out.drop_burst(self.reasons.no_interface, burst);
             return true;
         };
-        let count = burst.len();
-        let all = Mask::MAX
-            .checked_shr(Mask::BITS - count as u32)
-            .unwrap_or(0);
-        let look = input::look(burst, &self.parsed, face.mac);
+        let (count, all) = (burst.len(), burst.mask());
+        let look = input::look(burst, face.mac);
         if (look.tagged | self.parsed.class.vlan) != 0 {
             return false;
         }
@@ -255,8 +293,8 @@ impl Engine {
             }),
             ..Marks::default()
         };
-        let class = &self.parsed.class;
-        let ordinary = look.ours & (class.v4 | class.v6) & !class.options & !look.bad_sum;
+        let (class, checks) = (&self.parsed.class, self.parsed.checks);
+        let ordinary = look.ours & (class.v4 | class.v6) & !class.options & !checks.ip_bad;
         let odd = match class.v4 {
             0 => 0,
             v4 => {
@@ -289,7 +327,7 @@ impl Engine {
         if self.any_acl_out {
             live = self.permit_out(view, live, burst);
         }
-        self.emit(view, id, live, plain & live & !look.expired, burst, out);
+        self.emit(view, id, live, plain & live & !checks.expired, burst, out);
         true
     }
 
@@ -317,7 +355,7 @@ impl Engine {
         burst: &mut Burst,
         out: &mut Egress,
     ) {
-        self.parser.parse(burst, &mut self.parsed);
+        self.parser.parse_network(burst, &mut self.parsed);
         if !self.interface(view, id, burst, out, Some(whole)) {
             out.drop_burst(self.reasons.unknown_vlan, burst);
         }
@@ -329,30 +367,14 @@ impl Engine {
         let (v4, v6) = (live & self.parsed.class.v4, live & self.parsed.class.v6);
         if v6 == 0 {
             // Addresses that are none, of packets that are not IPv4, do no harm.
-            self.dst4_of_odd(live);
             let (dst, hops) = (&self.dst4[..count], &mut self.hops[..count]);
             return view.fib4.lookup_bulk(vrf, dst, hops);
         }
         self.lookup_mixed(view, vrf, v4, v6);
     }
 
-    /// Packets that were no IPv4 for the parser may be some after validation: their addresses are
-    /// taken from their keys now.
-    #[inline(always)]
-    fn dst4_of_odd(&mut self, live: Mask) {
-        let mut mask = live & self.marks.headless & self.parsed.class.v4;
-        while mask != 0 {
-            let index = mask.trailing_zeros() as usize;
-            mask &= mask - 1;
-            let [a, b, c, d, e, f, g, h, ..] = self.parsed.keys4[index].0;
-            self.src4[index] = u32::from_be_bytes([a, b, c, d]);
-            self.dst4[index] = u32::from_be_bytes([e, f, g, h]);
-        }
-    }
-
     /// Both families in one burst: each is packed, looked up, and unpacked.
     fn lookup_mixed(&mut self, view: View<'_>, vrf: Vrf, v4: Mask, v6: Mask) {
-        self.dst4_of_odd(v4);
         let mut places = [0_u8; Burst::CAPACITY];
         let mut found = [NO_ROUTE; Burst::CAPACITY];
         let mut packed = [0; Burst::CAPACITY];
@@ -414,7 +436,8 @@ impl Engine {
         (number, view.hops.get(number))
     }
 
-    /// Sends every packet on its way, in order.
+    /// Sends every packet on its way: those that are `plain` in groups by where they leave, each in
+    /// order; the others one by one.
     #[inline(always)]
     fn emit(
         &mut self,
@@ -425,19 +448,42 @@ impl Engine {
         burst: &mut Burst,
         out: &mut Egress,
     ) {
+        let mut exits = [ODD; Burst::CAPACITY];
+        let ready = self.rewrite(view, id, plain, burst, &mut exits);
+        let odd = burst.mask() & !ready;
+        let divider = self.divider;
+        divider.divide(burst, Mask::MAX, &exits, |exit, packets| match exit {
+            ODD => self.part(view, id, live, odd, packets, out),
+            exit => self.send(exit as usize, packets, out),
+        });
+    }
+
+    /// Writes the headers of the packets of `plain` that go on by a hop that is ready, and the
+    /// interface that each leaves by to `exits`. Returns which.
+    #[inline(always)]
+    fn rewrite(
+        &self,
+        view: View<'_>,
+        id: InterfaceId,
+        plain: Mask,
+        burst: &mut Burst,
+        exits: &mut [u32; Burst::CAPACITY],
+    ) -> Mask {
         let redirects = self.faces[usize::from(id.0)].redirects;
-        let v4 = self.parsed.class.v4;
-        for (index, mut packet) in burst.drain().enumerate() {
+        let (v4, back) = (self.parsed.class.v4, InterfaceIdOrNone::from(id));
+        let mut ready = 0;
+        for (index, packet) in burst.iter_mut().enumerate() {
             if plain >> index & 1 == 0 {
-                self.part(view, id, live, index, packet, out);
                 continue;
             }
-            let (_, hop) = self.hop(view, index, &packet);
+            let mut hop = view.hops.get(self.hops[index]);
+            if hop.action == Action::Multipath {
+                hop = self.member(view, hop.group, index, packet).1;
+            }
             let end = self.parsed.end[index] as usize;
-            let is_turned_back = redirects && hop.interface.get() == Some(id);
             let fits = end <= usize::from(hop.mtu) + HEADER_LEN;
-            if hop.action != Action::Forward || !fits || is_turned_back {
-                self.dispose(view, id, index, packet, out);
+            let is_back = redirects & (hop.interface == back);
+            if hop.action != Action::Forward || !fits || is_back && self.is_from_near(id, index) {
                 continue;
             }
             let frame = packet.data_mut();
@@ -445,22 +491,27 @@ impl Engine {
                 1 => rewrite::forward4(frame, hop),
                 _ => rewrite::forward6(frame, hop),
             };
-            debug_assert!(is_written, "the parser saw the headers");
-            self.leave(hop, end, packet, out);
+            trim(packet, end);
+            exits[index] = hop.interface.number();
+            ready |= Mask::from(is_written) << index;
+        }
+        ready
+    }
+
+    /// Whether the packet at `index` is from a neighbour on an interface.
+    #[inline]
+    fn is_from_near(&self, id: InterfaceId, index: usize) -> bool {
+        let face = &self.faces[usize::from(id.0)];
+        match self.parsed.class.v4 >> index & 1 {
+            1 => face.is_near4(self.src4[index]),
+            _ => face.is_near6(self.parsed.keys6[index].src().to_bits()),
         }
     }
 
     /// Puts a frame, whose headers are written, into the lane of its hop's interface.
-    #[inline(always)]
     pub(super) fn leave(&mut self, hop: &Hop, end: usize, mut packet: Packet, out: &mut Egress) {
-        // Padding that the last link needed, and the next may have no room for.
-        if packet.len() > end {
-            packet.truncate(end.max(SHORTEST));
-        }
-        if hop.vlan != 0 && !vlan::tag(&mut packet, hop.vlan) {
-            return out.drop_one(self.reasons.no_buffer, packet);
-        }
-        let at = hop.interface.get().map_or(usize::MAX, |id| id.0.into());
+        trim(&mut packet, end);
+        let at = hop.interface.number() as usize;
         let Some(lane) = self.lanes.get_mut(at) else {
             return out.drop_one(self.reasons.no_interface, packet);
         };
@@ -470,7 +521,6 @@ impl Engine {
         }
     }
 
-    #[cold]
     fn leave_full(&mut self, at: usize, packet: Packet, out: &mut Egress) {
         self.send_lane(at, out);
         if let Err(packet) = self.lanes[at].push(packet) {
@@ -493,36 +543,54 @@ impl Engine {
         }
     }
 
-    #[inline(always)]
     fn send_lane(&mut self, at: usize, out: &mut Egress) {
-        let (lane, port) = (&mut self.lanes[at], self.faces[at].port);
-        if let Some(traffic) = self.counters.at(at) {
-            traffic.out_packets.add(lane.len() as u64);
-            traffic.out_bytes.add(lane.bytes());
-        }
-        if self.watch.is_tapped() {
-            self.watch.show(Stage::Output, port, lane);
-        }
-        out.send(port, lane);
+        let mut lane = std::mem::take(&mut self.lanes[at]);
+        self.send(at, &mut lane, out);
     }
 
-    /// A packet that is not plain.
+    /// Sends frames, whose headers are written, out of an interface.
+    #[inline(always)]
+    fn send(&mut self, at: usize, packets: &mut Burst, out: &mut Egress) {
+        let Some(face) = self.faces.get(at) else {
+            return out.drop_burst(self.reasons.no_interface, packets);
+        };
+        let (port, tci) = (face.port, face.tci);
+        if let Some(traffic) = self.counters.at(at) {
+            traffic.out_packets.add(packets.len() as u64);
+            traffic.out_bytes.add(packets.bytes());
+        }
+        if tci != 0 {
+            let mut lost = Burst::new();
+            packets.sift(&mut lost, |packet| vlan::tag(packet, tci));
+            out.drop_burst(self.reasons.no_buffer, &mut lost);
+        }
+        if self.watch.is_tapped() {
+            self.watch.show(Stage::Output, port, packets);
+        }
+        out.send(port, packets);
+    }
+
+    /// Sends packets on their way that are not plain, one by one: those that `live` dispose of
+    /// themselves, the others have a fate. `odd` are their places in the burst that they are from.
     #[cold]
     fn part(
         &mut self,
         view: View<'_>,
         id: InterfaceId,
         live: Mask,
-        index: usize,
-        packet: Packet,
+        odd: Mask,
+        packets: &mut Burst,
         out: &mut Egress,
     ) {
-        if live >> index & 1 != 0 {
-            return self.dispose(view, id, index, packet, out);
-        }
-        match self.fates[index] {
-            Fate::Drop(reason) => self.refuse(index, reason, packet, out),
-            Fate::Punt(reason) => self.punt(index, view, reason, id, 0, packet, out),
+        for (index, packet) in ones(odd).zip(packets.drain()) {
+            if live >> index & 1 != 0 {
+                self.dispose(view, id, index, packet, out);
+                continue;
+            }
+            match self.fates[index] {
+                Fate::Drop(reason) => self.refuse(index, reason, packet, out),
+                Fate::Punt(reason) => self.punt(index, view, reason, id, 0, packet, out),
+            }
         }
     }
 
@@ -581,6 +649,15 @@ impl Engine {
         self.expire(view, out);
         self.send_lanes(out);
         out.flush();
+    }
+}
+
+/// Cuts off the padding that the last link needed, and the next may have no room for.
+#[inline(always)]
+fn trim(packet: &mut Packet, end: usize) {
+    let end = end.max(SHORTEST);
+    if packet.len() > end {
+        packet.truncate(end);
     }
 }
 

@@ -14,6 +14,7 @@ use linerate_tables::acl::{
 use linerate_tables::meter::{Buckets, Color, Profile, SrTcm};
 use linerate_tables::parse::Mask;
 use linerate_wire::ethernet::HEADER_LEN;
+use linerate_wire::ipv6::Ipv6;
 use linerate_wire::{Fragment, protocol};
 
 use super::acl::{DENY, PERMIT};
@@ -320,8 +321,8 @@ impl Engine {
     /// judge: first fragments, and broken packets, without the header that rules ask for.
     fn fill_keys(&mut self, vlan: Option<u16>, live: Mask, burst: &Burst) -> Mask {
         let vlan = vlan.map_or(0, |number| number | TAGGED);
-        let mut tiny = live & self.marks.headless;
-        for index in ones(live & !tiny) {
+        let mut tiny = 0;
+        for index in ones(live) {
             let packet = &burst.as_packets()[index];
             let end = self.parsed.end[index] as usize;
             let is_tiny = if self.parsed.class.v4 >> index & 1 != 0 {
@@ -419,7 +420,7 @@ fn fill<const W: usize>(
     let mut key = PacketKey::tuple(src, dst, (0, 0), protocol);
     key.length = u16::try_from(frame.len()).unwrap_or(u16::MAX);
     key.meta |= u32::from(traffic_class >> 2) << 16;
-    let fragment = fragment::<W>(frame, l4);
+    let fragment = fragment::<W>(frame, l4)?;
     let has_upper = matches!(
         protocol,
         protocol::TCP | protocol::UDP | protocol::SCTP | protocol::ICMP | protocol::ICMPV6
@@ -459,25 +460,21 @@ fn fill<const W: usize>(
     Some(key)
 }
 
-/// Which part of a datagram an untagged frame carries.
-fn fragment<const W: usize>(frame: &[u8], l4: usize) -> Fragment {
+/// Which part of a datagram an untagged frame carries. `None` where the extension headers cannot be
+/// walked.
+fn fragment<const W: usize>(frame: &[u8], l4: usize) -> Option<Fragment> {
     if W != 1 {
+        let ip = Ipv6::new_checked(&frame[HEADER_LEN..]).ok()?;
         // The parser gives no upper layer to what is no first fragment.
-        return match (is_fragment6(&frame[HEADER_LEN..]), l4) {
+        return Some(match (ip.upper_layer().ok()?.is_fragment, l4) {
             (false, _) => Fragment::No,
             (true, 0) => Fragment::Later,
             (true, _) => Fragment::First,
-        };
+        });
     }
-    match u16::from_be_bytes([frame[20], frame[21]]) & 0x3fff {
+    Some(match u16::from_be_bytes([frame[20], frame[21]]) & 0x3fff {
         0 => Fragment::No,
         0x2000 => Fragment::First,
         _ => Fragment::Later,
-    }
-}
-
-fn is_fragment6(packet: &[u8]) -> bool {
-    use linerate_wire::ipv6::Ipv6;
-    let ip = Ipv6::new_checked(packet);
-    ip.is_ok_and(|ip| ip.upper_layer().is_ok_and(|upper| upper.is_fragment))
+    })
 }

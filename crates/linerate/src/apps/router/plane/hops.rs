@@ -80,6 +80,12 @@ impl InterfaceIdOrNone {
     pub(crate) fn get(self) -> Option<InterfaceId> {
         (self.0 != u16::MAX).then_some(InterfaceId(self.0))
     }
+
+    /// The interface's number; one that none has where there is none.
+    #[inline(always)]
+    pub(super) fn number(self) -> u32 {
+        self.0.into()
+    }
 }
 
 impl Default for InterfaceIdOrNone {

@@ -6,11 +6,11 @@
 
 use linerate_core::arch::Work;
 use linerate_core::packet::{Burst, Offload, Packet};
-use linerate_tables::parse::{Mask, Parsed};
+use linerate_tables::parse::Mask;
 use linerate_wire::ethernet::{HEADER_LEN, MacAddr};
 use linerate_wire::ipv4::Ipv4;
 use linerate_wire::ipv6::Ipv6;
-use linerate_wire::{EtherType, FlowKey4, FlowKey6, Layer, Malformed};
+use linerate_wire::{EtherType, FlowKey4, FlowKey6};
 
 use super::address::{self, Kind};
 use super::engine::{Engine, Fate};
@@ -31,36 +31,23 @@ pub(super) struct Look {
     pub(super) ours: Mask,
     /// A tag stands in the metadata.
     pub(super) tagged: Mask,
-    /// IPv4 packets whose header checksum is wrong.
-    pub(super) bad_sum: Mask,
-    /// Time to live, or hop limit, of 0 or 1.
-    pub(super) expired: Mask,
     /// Bytes of all frames.
     pub(super) bytes: u64,
 }
 
-/// Looks at all packets of a parsed burst that came in by an interface of address `mac`.
+/// Looks at all packets of a burst that came in by an interface of address `mac`.
 #[inline(always)]
-pub(super) fn look(burst: &Burst, parsed: &Parsed, mac: u64) -> Look {
+pub(super) fn look(burst: &Burst, mac: u64) -> Look {
     let mut look = Look::default();
-    let (mut expired4, mut expired6) = (0, 0);
     for (index, packet) in burst.iter().enumerate() {
-        let at = |is: bool| Mask::from(is) << index;
         let meta = packet.meta();
-        look.tagged |= at(meta.offload.intersects(Offload::VLAN));
+        look.tagged |= Mask::from(meta.offload.intersects(Offload::VLAN)) << index;
         look.bytes += packet.len() as u64;
-        // Shorter frames are no packets, and `ours` keeps them from being taken for some.
-        let Some(front) = packet.data().first_chunk::<34>() else {
-            continue;
-        };
-        look.ours |= at(word(front, 0) & MAC_BITS == mac);
-        expired4 |= at(front[22] <= 1);
-        expired6 |= at(front[21] <= 1);
-        look.bad_sum |= at(!sums_to_ones(front));
+        // Shorter frames are no packets.
+        if let Some(front) = packet.data().first_chunk::<HEADER_LEN>() {
+            look.ours |= Mask::from(word(front, 0) & MAC_BITS == mac) << index;
+        }
     }
-    let class = &parsed.class;
-    look.bad_sum &= class.v4;
-    look.expired = expired4 & class.v4 | expired6 & class.v6;
     look
 }
 
@@ -69,24 +56,6 @@ fn word<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(&bytes[at..at + 8]);
     u64::from_le_bytes(word)
-}
-
-/// Whether the ones' complement sum of a 20-byte header at byte 14 is all ones: RFC 1071, in whichever
-/// byte order.
-#[inline(always)]
-fn sums_to_ones(front: &[u8; 34]) -> bool {
-    let (a, b) = (word(front, 14), word(front, 22));
-    let c = u64::from(u32::from_le_bytes([
-        front[30], front[31], front[32], front[33],
-    ]));
-    let low = |word: u64| word & 0xffff_ffff;
-    let sum = low(a) + (a >> 32) + low(b) + (b >> 32) + c;
-    // Below 5 * 2^32: two foldings to 32 bits and two to 16 leave no carry.
-    let sum = low(sum) + (sum >> 32);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    sum == 0xffff
 }
 
 /// Takes the addresses out of the IPv4 keys of a burst, in host order, and finds those that are not
@@ -172,10 +141,9 @@ impl Engine {
         if word(header, 0) & MAC_BITS != mac && !is_group {
             return drop(reasons.not_for_us);
         }
-        if self.parsed.class.malformed & bit != 0 {
-            self.recover(index, packet)?;
+        if let Some(malformed) = self.parsed.reason(index) {
+            return drop(reasons.malformed(malformed));
         }
-        let frame = packet.data();
         let class = self.parsed.class;
         if class.other & bit != 0 {
             let is_arp = frame[12..14] == EtherType::ARP.0.to_be_bytes();
@@ -222,49 +190,6 @@ impl Engine {
         }
         Ok(())
     }
-
-    /// A frame that the parser refuses may still be a sound IP packet: what is wrong with its upper
-    /// layer, or beyond how many extension headers that begins, is no concern of a router (RFC 1812
-    /// 5.2.2: "MUST NOT" be checked there; RFC 8200 4).
-    fn recover(&mut self, index: usize, packet: &mut Packet) -> Result<(), Fate> {
-        let bit: Mask = 1 << index;
-        let reason = self.parsed.reason(index);
-        let malformed = reason.unwrap_or(Malformed::Truncated(Layer::Ethernet));
-        let refuse = |malformed| Err(Fate::Drop(self.reasons.malformed(malformed)));
-        let frame = packet.data();
-        let (ethertype, bytes) = (&frame[12..HEADER_LEN], &frame[HEADER_LEN..]);
-        let ethertype = EtherType(u16::from_be_bytes([ethertype[0], ethertype[1]]));
-        let end = match ethertype {
-            EtherType::IPV4 => match Ipv4::new_checked(bytes) {
-                Ok(ip) => {
-                    let (src, dst) = (ip.src().octets(), ip.dst().octets());
-                    self.parsed.keys4[index] = FlowKey4::new(src, dst, 0, 0, ip.protocol());
-                    self.parsed.class.v4 |= bit;
-                    self.parsed.class.fragment |= Mask::from(ip.is_fragment()) << index;
-                    self.parsed.class.options |= Mask::from(!ip.options().is_empty()) << index;
-                    ip.total_len()
-                }
-                Err(malformed) => return refuse(malformed),
-            },
-            EtherType::IPV6 => match Ipv6::new_checked(bytes) {
-                Ok(ip) => {
-                    let (src, dst) = (ip.src().octets(), ip.dst().octets());
-                    self.parsed.keys6[index] = FlowKey6::new(src, dst, 0, 0, ip.next_header());
-                    self.parsed.class.v6 |= bit;
-                    self.parsed.class.options |= bit;
-                    ip.total_len()
-                }
-                Err(malformed) => return refuse(malformed),
-            },
-            _ => return refuse(malformed),
-        };
-        self.parsed.class.malformed &= !bit;
-        self.marks.headless |= bit;
-        self.parsed.end[index] = (HEADER_LEN + end) as u32;
-        let meta = packet.meta_mut();
-        (meta.l3_offset, meta.l4_offset) = (HEADER_LEN as u8, 0);
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -290,32 +215,6 @@ mod tests {
             assert_eq!(sieve(&keys).0, 1 << 3 | 1 << 63);
             keys[3] = FlowKey4::new([10, 0, 0, 1], [10, 0, 0, 2], 1, 2, 6);
             keys[63] = keys[3];
-        }
-    }
-
-    #[test]
-    fn header_sums_agree_with_the_wire_crate() {
-        let mut front = [0; 34];
-        let mut seed = 1_u64;
-        for round in 0..10_000 {
-            for byte in &mut front {
-                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                *byte = if round % 3 == 0 {
-                    0xff
-                } else {
-                    (seed >> 56) as u8
-                };
-            }
-            let header = &mut front[14..];
-            header[0] = 0x45;
-            header[2..4].copy_from_slice(&20_u16.to_be_bytes());
-            let mut ip = Ipv4::new_checked(header).expect("20 bytes");
-            if round % 2 == 0 {
-                ip.fill_checksum();
-            }
-            let right = ip.verify();
-            assert_eq!(sums_to_ones(&front), right, "{front:?}");
-            assert!(right || round % 2 == 1);
         }
     }
 }

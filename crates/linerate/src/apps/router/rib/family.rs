@@ -3,11 +3,8 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use linerate_core::publish::Reader;
 use linerate_tables::TableError;
-use linerate_tables::lpm::{
-    Address, Fib4, Fib6, Prefix as TablePrefix, Rib as Trie, SharedLpm4, SharedLpm6,
-};
+use linerate_tables::lpm::{Address, Prefix as TablePrefix, Rib as Trie, SharedLpm4, SharedLpm6};
 
 use super::Rib;
 use super::targets::Id;
@@ -69,8 +66,6 @@ impl Width for u128 {
 
 /// The forwarding table of a family.
 pub(super) trait Table<A> {
-    type Fib;
-
     fn insert(
         &mut self,
         vrf: Vrf,
@@ -79,15 +74,12 @@ pub(super) trait Table<A> {
     ) -> Result<Option<u32>, TableError>;
     fn remove(&mut self, vrf: Vrf, prefix: TablePrefix<A>) -> Result<Option<u32>, TableError>;
     fn publish(&mut self) -> bool;
-    fn reader(&self) -> Reader<Self::Fib>;
     fn memory_bytes(&self) -> usize;
 }
 
 macro_rules! table {
-    ($int:ty, $table:ty, $fib:ty, $memory:expr) => {
+    ($int:ty, $table:ty, $memory:expr) => {
         impl Table<$int> for $table {
-            type Fib = $fib;
-
             fn insert(
                 &mut self,
                 vrf: Vrf,
@@ -109,10 +101,6 @@ macro_rules! table {
                 self.publish()
             }
 
-            fn reader(&self) -> Reader<$fib> {
-                self.reader()
-            }
-
             fn memory_bytes(&self) -> usize {
                 let memory: fn(&$table) -> usize = $memory;
                 memory(self)
@@ -121,11 +109,8 @@ macro_rules! table {
     };
 }
 
-table!(u32, SharedLpm4, Fib4, |table| table.memory().total());
-table!(u128, SharedLpm6, Fib6, |table| table
-    .table()
-    .memory()
-    .total());
+table!(u32, SharedLpm4, |table| table.memory().total());
+table!(u128, SharedLpm6, |table| table.table().memory().total());
 
 /// Who wants to know when the best route to an address becomes another.
 #[derive(Default)]

@@ -51,7 +51,7 @@ use super::model::{InterfaceId, Prefix, Vrf};
 use super::plane::hops::HopTable;
 
 pub(crate) use commit::Progress;
-pub(crate) use route::{Key, ObjectId, Source, To, Unused, Way};
+pub(crate) use route::{Key, ObjectId, Source, To, Way};
 pub(crate) use show::{Shown, ShownWay, Use};
 
 /// How large a table is to be.
@@ -84,7 +84,7 @@ impl Config {
     fn lpm4(&self) -> Lpm4Config {
         Lpm4Config {
             vrfs: self.vrfs,
-            table_bytes: (self.vrfs as usize + 8 << 20) + 16 * self.routes + 64 * self.neighbours,
+            table_bytes: ((self.vrfs as usize + 8) << 20) + 16 * self.routes + 64 * self.neighbours,
             rib_bytes: (1 << 20) + 44 * (self.routes + self.neighbours),
             isa: self.isa,
         }
@@ -96,7 +96,7 @@ impl Config {
         Lpm6Config {
             vrfs: self.vrfs,
             routes,
-            budget_bytes: (self.vrfs as usize + 16 << 20) + 1024 * routes,
+            budget_bytes: ((self.vrfs as usize + 16) << 20) + 1024 * routes,
             isa: self.isa,
         }
     }
@@ -207,28 +207,15 @@ impl Rib {
         self.targets.release(object.0);
     }
 
-    /// All routes of a source are in doubt until it repeats them. They are used all the same.
-    pub(crate) fn mark_stale(&mut self, source: Source) {
-        for vrf in 0..self.limits.vrfs {
-            self.mark_stale_in(source, vrf);
-        }
-    }
-
-    /// The same for the routes of one VRF.
-    pub(crate) fn mark_stale_in(&mut self, source: Source, vrf: Vrf) {
+    /// A source's routes in a VRF are in doubt until it repeats them. They are used all the same.
+    pub(crate) fn mark_stale(&mut self, source: Source, vrf: Vrf) {
         self.slots.mark_stale(source, self.v4.heads(vrf));
         self.slots.mark_stale(source, self.v6.heads(vrf));
     }
 
     /// Takes out what a source has not repeated since [`mark_stale`](Self::mark_stale). Returns how
     /// many routes those were.
-    pub(crate) fn sweep(&mut self, source: Source) -> usize {
-        let vrfs = 0..self.limits.vrfs;
-        vrfs.map(|vrf| self.sweep_in(source, vrf)).sum()
-    }
-
-    /// The same for the routes of one VRF.
-    pub(crate) fn sweep_in(&mut self, source: Source, vrf: Vrf) -> usize {
+    pub(crate) fn sweep(&mut self, source: Source, vrf: Vrf) -> usize {
         self.sweep_family::<u32>(source, vrf) + self.sweep_family::<u128>(source, vrf)
     }
 

@@ -25,20 +25,6 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// How many there are.
-    pub(crate) const COUNT: usize = 7;
-
-    /// Every source.
-    pub(crate) const ALL: [Self; Self::COUNT] = [
-        Self::Reserved,
-        Self::Own,
-        Self::Connected,
-        Self::Static,
-        Self::Fpm,
-        Self::Kernel,
-        Self::Neighbour,
-    ];
-
     /// What it is called.
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -15,7 +15,6 @@ use crate::apps::router::model::{InterfaceId, Prefix, Vrf};
 /// One route.
 #[derive(Clone, Debug)]
 pub(crate) struct Shown {
-    pub(crate) vrf: Vrf,
     pub(crate) prefix: Prefix,
     pub(crate) key: Key,
     /// Its source has begun anew and has not repeated it yet.
@@ -55,12 +54,6 @@ impl Rib {
             Prefix::V4(within) => Box::new(self.show_family(vrf, within)),
             Prefix::V6(within) => Box::new(self.show_family(vrf, within)),
         }
-    }
-
-    /// The route that packets to an address follow.
-    pub(crate) fn route_to(&self, vrf: Vrf, address: IpAddr) -> Option<Shown> {
-        let routes = self.show(vrf, Prefix::host(address));
-        routes.filter(|route| route.used == Use::Best).last()
     }
 
     fn show_family<A: Width>(
@@ -119,7 +112,6 @@ impl Rib {
             resolved(id, weight)
         });
         Shown {
-            vrf,
             prefix: A::wrap(prefix),
             key,
             stale: candidate.stale,

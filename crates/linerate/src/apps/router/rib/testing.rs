@@ -127,6 +127,12 @@ impl Bench {
         self.hop_in(0, address).map(|hop| hop.action)
     }
 
+    /// The route that packets to an address follow.
+    pub(crate) fn route_to(&self, address: IpAddr) -> Option<Shown> {
+        let routes = self.rib.show(0, Prefix::host(address));
+        routes.filter(|route| route.used == Use::Best).last()
+    }
+
     /// How many buckets lead to each gateway.
     pub(crate) fn shares(&mut self, address: &str) -> Vec<(IpAddr, usize)> {
         let hop = self.hop(address);

@@ -4,6 +4,7 @@ mod model;
 
 use linerate_wire::MacAddr;
 
+use super::route::Unused;
 use super::testing::*;
 use super::*;
 use crate::apps::router::plane::hops::{Action, BUCKETS, Hop};
@@ -247,7 +248,7 @@ fn shares_of_several_ways() {
     let shares = bench.shares("203.0.113.1");
     assert_eq!(shares, [(ip("192.0.2.2"), 32), (ip("192.0.2.3"), 32)]);
     assert_eq!(gateway(&bench.hop("198.51.100.1")), ip("192.0.2.2"));
-    let shown = bench.rib.route_to(0, ip("203.0.113.1")).unwrap();
+    let shown = bench.route_to(ip("203.0.113.1")).unwrap();
     assert_eq!((shown.ways.len(), shown.resolved.len()), (2, 2));
     assert!(shown.resolved.iter().all(|way| way.weight == 32));
 }
@@ -323,9 +324,9 @@ fn what_is_not_repeated_is_swept() {
     }
     bench.commit();
     let published = bench.rib.counts().published;
-    bench.rib.mark_stale(Source::Fpm);
+    bench.rib.mark_stale(Source::Fpm, 0);
     bench.commit();
-    assert!(bench.rib.route_to(0, ip("198.51.1.1")).unwrap().stale);
+    assert!(bench.route_to(ip("198.51.1.1")).unwrap().stale);
     for third in 0..9 {
         bench.add(
             &format!("198.51.{third}.0/24"),
@@ -344,12 +345,12 @@ fn what_is_not_repeated_is_swept() {
         Some(Action::Resolve),
         "kept in doubt"
     );
-    assert_eq!(bench.rib.sweep(Source::Fpm), 1);
+    assert_eq!(bench.rib.sweep(Source::Fpm, 0), 1);
     bench.commit();
     assert_eq!(bench.action("198.51.9.1"), None);
     assert_eq!(bench.action("198.51.8.1"), Some(Action::Resolve));
     assert_eq!(bench.action("203.0.9.1"), Some(Action::Blackhole));
-    assert_eq!(bench.rib.sweep(Source::Fpm), 0);
+    assert_eq!(bench.rib.sweep(Source::Fpm, 0), 0);
 }
 
 #[test]

@@ -210,7 +210,7 @@ impl Feed {
     /// [`end`](Self::end) is called. Packets follow it all the same.
     pub(crate) fn begin(&mut self, rib: &mut Rib) {
         for &vrf in self.tables.values() {
-            rib.mark_stale_in(self.source, vrf);
+            rib.mark_stale(self.source, vrf);
         }
         // Groups are made of others: all are translated before any is forgotten.
         let mut earlier = Vec::new();
@@ -232,7 +232,7 @@ impl Feed {
             rib.drop_object(id);
         }
         let vrfs = self.tables.values();
-        vrfs.map(|&vrf| rib.sweep_in(self.source, vrf)).sum()
+        vrfs.map(|&vrf| rib.sweep(self.source, vrf)).sum()
     }
 
     /// Does what was said.

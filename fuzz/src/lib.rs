@@ -8,7 +8,11 @@
 mod acl_rules;
 mod filter;
 mod headers;
+mod icmp_error;
+mod neighbour;
 mod pcap;
+mod reassembly;
+mod rtnetlink;
 mod segment;
 mod tunnels;
 
@@ -23,6 +27,10 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("segment", segment::check),
     ("pcap", pcap::check),
     ("acl_rules", acl_rules::check),
+    ("rtnetlink", rtnetlink::check),
+    ("neighbour", neighbour::check),
+    ("icmp_error", icmp_error::check),
+    ("reassembly", reassembly::check),
 ];
 
 /// Runs the target of that name; what the shims call.

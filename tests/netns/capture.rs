@@ -8,6 +8,7 @@ use crate::stand::Namespace;
 use crate::wait;
 use rustix::process::Signal;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// tcpdump at an interface, writing whole frames to a file.
 pub(crate) struct Tcpdump {
@@ -43,6 +44,20 @@ impl Tcpdump {
             .wait(&format!("{} frames in {file}", count()), |_, _| {
                 std::fs::read(&file).is_ok_and(|bytes| parse(&bytes).len() as u64 >= count())
             });
+        self.end()
+    }
+
+    /// Waits until nothing more has come for a while, ends it, and returns what it saw.
+    #[track_caller]
+    pub(crate) fn settled(self) -> Vec<Vec<u8>> {
+        let len = || std::fs::metadata(&self.file).map_or(0, |file| file.len());
+        let (mut last, mut since) = (len(), Instant::now());
+        while since.elapsed() < Duration::from_millis(500) {
+            std::thread::sleep(Duration::from_millis(20));
+            if len() != last {
+                (last, since) = (len(), Instant::now());
+            }
+        }
         self.end()
     }
 
@@ -91,17 +106,23 @@ fn parse(file: &[u8]) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Frames as a pcap file.
+/// Frames as a pcap file, one a second.
 pub(crate) fn pcap<T: AsRef<[u8]>>(frames: &[T]) -> Vec<u8> {
+    paced(frames, 1_000_000)
+}
+
+/// Frames as a pcap file, so many microseconds apart.
+pub(crate) fn paced<T: AsRef<[u8]>>(frames: &[T], gap_us: u64) -> Vec<u8> {
     let head = [0xa1b2_c3d4, 4 << 16 | 2, 0, 0, 262_144, 1_u32];
     let mut file: Vec<u8> = head.iter().flat_map(|word| word.to_ne_bytes()).collect();
     if cfg!(target_endian = "big") {
         file[4..8].copy_from_slice(&[0, 2, 0, 4]);
     }
     for (number, frame) in (0..).zip(frames) {
-        let len = frame.as_ref().len() as u32;
+        let (len, at): (u32, u64) = (frame.as_ref().len() as u32, number * gap_us);
+        let (seconds, micros) = ((at / 1_000_000) as u32, (at % 1_000_000) as u32);
         file.extend(
-            [number, 0, len, len]
+            [seconds, micros, len, len]
                 .iter()
                 .flat_map(|word: &u32| word.to_ne_bytes()),
         );

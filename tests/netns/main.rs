@@ -24,6 +24,7 @@ mod misfortune;
 mod pktgen;
 mod refusals;
 mod replay;
+mod router;
 mod stop;
 
 use std::time::{Duration, Instant};

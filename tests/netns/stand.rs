@@ -6,19 +6,47 @@
 
 use crate::child::Running;
 use crate::scratch;
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::process::{Command, Output};
 
-/// A named network namespace without IPv6, so that the kernel sends nothing of its own accord.
+/// A named network namespace.
 pub(crate) struct Namespace {
     name: String,
 }
 
 impl Namespace {
-    /// Makes one, or says why the test is skipped.
+    /// Makes one without IPv6, so that the kernel sends nothing of its own accord; or says why the
+    /// test is skipped.
     pub(crate) fn new(role: &str) -> Option<Self> {
+        let namespace = Self::bare(role)?;
+        for which in ["all", "default"] {
+            // Absent where the kernel has no IPv6.
+            namespace.try_sysctl(&format!("ipv6/conf/{which}/disable_ipv6"), "1");
+        }
+        namespace.ip("link set lo up");
+        Some(namespace)
+    }
+
+    /// Makes one with IPv6, whose addresses are usable at once, and which asks for no router.
+    pub(crate) fn with_ipv6(role: &str) -> Option<Self> {
+        let namespace = Self::bare(role)?;
+        for (key, value) in [
+            ("accept_dad", "0"),
+            ("accept_ra", "0"),
+            ("router_solicitations", "0"),
+        ] {
+            for which in ["all", "default"] {
+                namespace.try_sysctl(&format!("ipv6/conf/{which}/{key}"), value);
+            }
+        }
+        namespace.ip("link set lo up");
+        Some(namespace)
+    }
+
+    fn bare(role: &str) -> Option<Self> {
         sweep();
         let name = format!("lr-{}-{}{role}", std::process::id(), scratch::number());
         match Command::new("ip").args(["netns", "add", &name]).output() {
@@ -36,16 +64,23 @@ impl Namespace {
                 return None;
             }
         }
-        let namespace = Self { name };
-        namespace.inside(|| {
-            for which in ["all", "default"] {
-                // Absent where the kernel has no IPv6.
-                let _ =
-                    std::fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1");
-            }
-        });
-        namespace.ip("link set lo up");
-        Some(namespace)
+        Some(Self { name })
+    }
+
+    /// As `ip netns` knows it.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Sets a key below `/proc/sys/net`, which must exist.
+    #[track_caller]
+    pub(crate) fn sysctl(&self, key: &str, value: &str) {
+        self.inside(|| std::fs::write(format!("/proc/sys/net/{key}"), value))
+            .unwrap_or_else(|error| panic!("{key} = {value}: {error}"));
+    }
+
+    fn try_sysctl(&self, key: &str, value: &str) {
+        let _ = self.inside(|| std::fs::write(format!("/proc/sys/net/{key}"), value));
     }
 
     /// A command that will run in it, and be killed if the test's thread ends.
@@ -97,7 +132,7 @@ impl Namespace {
     pub(crate) fn has(&self, interface: &str) -> bool {
         let mut command = Command::new("ip");
         command
-            .args(["-n", &self.name, "link", "show", interface])
+            .args(["-n", &self.name, "link", "show", "dev", interface])
             .output()
             .unwrap()
             .status
@@ -106,7 +141,7 @@ impl Namespace {
 
     /// The hardware address of an interface.
     pub(crate) fn mac(&self, interface: &str) -> [u8; 6] {
-        let text = self.ip(&format!("-json link show {interface}"));
+        let text = self.ip(&format!("-json link show dev {interface}"));
         let links: serde_json::Value = serde_json::from_str(&text).unwrap();
         let mut bytes = links[0]["address"].as_str().unwrap().split(':');
         std::array::from_fn(|_| u8::from_str_radix(bytes.next().unwrap(), 16).unwrap())
@@ -152,8 +187,8 @@ impl Namespace {
             "link add {here} {options} type veth peer name {there} {options} netns {}",
             other.name
         ));
-        self.ip(&format!("link set {here} up"));
-        other.ip(&format!("link set {there} up"));
+        self.ip(&format!("link set dev {here} up"));
+        other.ip(&format!("link set dev {there} up"));
     }
 
     /// Turns the offloads of an interface off: frames cross the wire cut and with checksums.
@@ -188,7 +223,8 @@ pub(crate) fn backlog_drops() -> u64 {
     table.lines().map(dropped).sum()
 }
 
-/// Removes what a test process that was killed could not.
+/// Removes what a test process that was killed could not: its namespaces, and programs in them that
+/// did not die with it, because they have changed their user.
 fn sweep() {
     for entry in std::fs::read_dir("/run/netns")
         .into_iter()
@@ -200,6 +236,13 @@ fn sweep() {
             .strip_prefix("lr-")
             .and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
         if owner.is_some_and(|pid| !std::path::Path::new(&format!("/proc/{pid}")).exists()) {
+            let pids = Command::new("ip").args(["netns", "pids", &name]).output();
+            let pids = pids.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+            for pid in pids.unwrap_or_default().split_whitespace() {
+                if let Some(pid) = pid.parse().ok().and_then(Pid::from_raw) {
+                    let _ = kill_process(pid, Signal::KILL);
+                }
+            }
             let _ = Command::new("ip").args(["netns", "del", &name]).output();
         }
     }

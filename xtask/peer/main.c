@@ -61,6 +61,8 @@ static int measure(const struct ask *ask, struct answer *answer)
 		return timers_row(ask, answer);
 	if (starts(row, "meter."))
 		return meter_row(ask, answer);
+	if (starts(row, "reassembly."))
+		return reassembly_row(ask, answer);
 	if (starts(row, "pktgen."))
 		return pktgen_row(ask, answer);
 	if (starts(row, "l3fwd."))

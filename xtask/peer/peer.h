@@ -42,6 +42,7 @@ int acl_row(const struct ask *ask, struct answer *answer);
 int flow_row(const struct ask *ask, struct answer *answer);
 int timers_row(const struct ask *ask, struct answer *answer);
 int meter_row(const struct ask *ask, struct answer *answer);
+int reassembly_row(const struct ask *ask, struct answer *answer);
 int pktgen_row(const struct ask *ask, struct answer *answer);
 int l3fwd_row(const struct ask *ask, struct answer *answer);
 

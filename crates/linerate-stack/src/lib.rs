@@ -11,7 +11,9 @@
 //! results. Nothing knows a port or a thread.
 #![forbid(unsafe_code)]
 
+mod bucket;
 pub mod fragment;
 pub mod icmp;
 pub mod neighbour;
+mod random;
 pub mod reassembly;

@@ -4,7 +4,7 @@ use core::{fmt, net::Ipv4Addr};
 
 use crate::{
     EtherType, Layer, MacAddr, Malformed,
-    bytes::{array, be16},
+    bytes::{array, be16, put16},
 };
 
 /// Length in bytes of an ARP packet for IPv4 over Ethernet.
@@ -85,6 +85,29 @@ impl<T: AsRef<[u8]>> Arp<T> {
     }
 }
 
+/// The bytes of an ARP packet for IPv4 over Ethernet.
+pub fn packet(
+    operation: Operation,
+    sender: (MacAddr, Ipv4Addr),
+    target: (MacAddr, Ipv4Addr),
+) -> [u8; LEN] {
+    let mut out = [0; LEN];
+    put16(&mut out, field::HARDWARE, 1);
+    put16(&mut out, field::PROTOCOL, EtherType::IPV4.0);
+    put16(&mut out, field::LENGTHS, 0x0604);
+    let operation = match operation {
+        Operation::Request => 1,
+        Operation::Reply => 2,
+        Operation::Other(other) => other,
+    };
+    put16(&mut out, field::OPERATION, operation);
+    out[field::SENDER_MAC..field::SENDER_IP].copy_from_slice(&sender.0.0);
+    out[field::SENDER_IP..field::TARGET_MAC].copy_from_slice(&sender.1.octets());
+    out[field::TARGET_MAC..field::TARGET_IP].copy_from_slice(&target.0.0);
+    out[field::TARGET_IP..].copy_from_slice(&target.1.octets());
+    out
+}
+
 impl<T: AsRef<[u8]>> fmt::Display for Arp<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (sender, target) = (self.sender_ip(), self.target_ip());
@@ -115,6 +138,17 @@ mod tests {
         reply[7] = 2;
         let arp = Arp::new_checked(&reply[..]).unwrap();
         assert_eq!(arp.to_string(), "ARP 10.0.0.1 is at 02:00:00:00:00:09");
+    }
+
+    #[test]
+    fn writes_what_it_reads() {
+        let (sender, target) = (MacAddr::local(9), MacAddr::default());
+        let written = packet(
+            Operation::Request,
+            (sender, Ipv4Addr::new(10, 0, 0, 1)),
+            (target, Ipv4Addr::new(10, 0, 0, 2)),
+        );
+        assert_eq!(written, REQUEST);
     }
 
     #[test]

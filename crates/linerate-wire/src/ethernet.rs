@@ -204,6 +204,15 @@ impl<T: AsRef<[u8]>> fmt::Display for Ethernet<T> {
     }
 }
 
+/// The bytes of a header without tags.
+pub fn header(dst: MacAddr, src: MacAddr, ethertype: EtherType) -> [u8; HEADER_LEN] {
+    let mut out = [0; HEADER_LEN];
+    out[field::DST].copy_from_slice(&dst.0);
+    out[field::SRC].copy_from_slice(&src.0);
+    put16(&mut out, field::ETHERTYPE, ethertype.0);
+    out
+}
+
 /// Rewrites both addresses; false (and nothing written) where the frame is shorter than they are.
 #[inline(always)]
 #[must_use = "false means that the frame was too short and is unchanged"]
@@ -246,6 +255,13 @@ mod tests {
             frame.to_string(),
             "02:00:00:00:00:02 > ff:ff:ff:ff:ff:ff ARP"
         );
+    }
+
+    #[test]
+    fn writes_what_it_reads() {
+        let frame = Ethernet::new_checked(&FRAME[..]).unwrap();
+        let written = header(frame.dst(), frame.src(), frame.ethertype());
+        assert_eq!(written[..], FRAME[..HEADER_LEN]);
     }
 
     #[test]

@@ -22,6 +22,44 @@ mod field {
     pub(super) const ECHO_SEQ: usize = 6;
 }
 
+/// Types of ICMP for IPv4 (RFC 792, RFC 950, RFC 1256).
+#[allow(missing_docs)] // each constant is the message of that name
+pub mod v4 {
+    pub const ECHO_REPLY: u8 = 0;
+    pub const UNREACHABLE: u8 = 3;
+    pub const SOURCE_QUENCH: u8 = 4;
+    pub const REDIRECT: u8 = 5;
+    pub const ECHO_REQUEST: u8 = 8;
+    pub const ROUTER_ADVERTISEMENT: u8 = 9;
+    pub const ROUTER_SOLICITATION: u8 = 10;
+    pub const TIME_EXCEEDED: u8 = 11;
+    pub const PARAMETER_PROBLEM: u8 = 12;
+    pub const MASK_REPLY: u8 = 18;
+
+    /// Whether a type asks or answers: RFC 1122 3.2.2. All others, the unknown ones too, count as
+    /// errors, which no error answers.
+    pub const fn is_query(kind: u8) -> bool {
+        // Echo, router discovery, and timestamp, information and mask with their replies.
+        matches!(
+            kind,
+            ECHO_REPLY | ECHO_REQUEST | ROUTER_ADVERTISEMENT | ROUTER_SOLICITATION | 13
+                ..=MASK_REPLY
+        )
+    }
+}
+
+/// Types of ICMPv6 (RFC 4443, RFC 4861); those below 128 are errors.
+#[allow(missing_docs)] // each constant is the message of that name
+pub mod v6 {
+    pub const UNREACHABLE: u8 = 1;
+    pub const PACKET_TOO_BIG: u8 = 2;
+    pub const TIME_EXCEEDED: u8 = 3;
+    pub const PARAMETER_PROBLEM: u8 = 4;
+    pub const ECHO_REQUEST: u8 = 128;
+    pub const ECHO_REPLY: u8 = 129;
+    pub const REDIRECT: u8 = 137;
+}
+
 /// A message of at least [`HEADER_LEN`] bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Icmp<T>(T);
@@ -80,6 +118,17 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Icmp<T> {
         self.0.as_mut()[field::KIND] = kind;
     }
 
+    /// Sets the type field of a message whose checksum verifies, so that it still does (RFC 1624).
+    #[inline]
+    pub fn change_kind(&mut self, kind: u8) {
+        let message = self.0.as_mut();
+        let old = be16(message, field::KIND);
+        message[field::KIND] = kind;
+        let new = be16(message, field::KIND);
+        let value = checksum::update16(be16(message, field::CHECKSUM), old, new);
+        put16(message, field::CHECKSUM, value);
+    }
+
     /// Computes and stores the checksum; `pseudo` is 0 for ICMP.
     #[inline]
     pub fn fill_checksum(&mut self, pseudo: u16) {
@@ -119,6 +168,21 @@ mod tests {
             Icmp::new_checked(&ECHO[..7]).unwrap_err(),
             Malformed::Truncated(Layer::Icmp)
         );
+    }
+
+    #[test]
+    fn rfc_1122_3_2_2_tells_queries_from_errors() {
+        let queries: Vec<u8> = (0..=255).filter(|kind| v4::is_query(*kind)).collect();
+        assert_eq!(queries, [0, 8, 9, 10, 13, 14, 15, 16, 17, 18]);
+    }
+
+    #[test]
+    fn a_changed_kind_keeps_the_checksum_right() {
+        let mut bytes = ECHO;
+        let mut icmp = Icmp::new_checked(&mut bytes[..]).unwrap();
+        icmp.change_kind(v4::ECHO_REPLY);
+        assert!(icmp.verify(0));
+        assert_eq!(bytes[..4], [0x00, 0x00, 0x96, 0xfe]);
     }
 
     proptest! {

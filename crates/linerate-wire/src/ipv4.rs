@@ -210,6 +210,31 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv4<T> {
     }
 }
 
+/// The bytes of a header without options, checksum included, for a payload of `payload_len` bytes.
+///
+/// The datagram is atomic: not to be fragmented, and its identification, 0, means nothing (RFC 6864 4.1).
+pub fn header(
+    tos: u8,
+    ttl: u8,
+    protocol: u8,
+    src: Ipv4Addr,
+    dst: Ipv4Addr,
+    payload_len: u16,
+) -> [u8; HEADER_LEN] {
+    let mut out = [0; HEADER_LEN];
+    out[field::VERSION_IHL] = 0x45;
+    out[field::TOS] = tos;
+    put16(&mut out, field::TOTAL_LEN, HEADER_LEN as u16 + payload_len);
+    put16(&mut out, field::FRAGMENT, DONT_FRAGMENT);
+    out[field::TTL] = ttl;
+    out[field::PROTOCOL] = protocol;
+    out[field::SRC..field::DST].copy_from_slice(&src.octets());
+    out[field::DST..].copy_from_slice(&dst.octets());
+    let value = checksum::checksum(&out);
+    put16(&mut out, field::CHECKSUM, value);
+    out
+}
+
 impl<T: AsRef<[u8]>> fmt::Display for Ipv4<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (src, dst, protocol) = (self.src(), self.dst(), self.protocol());
@@ -248,6 +273,15 @@ mod tests {
         );
         assert_eq!(ip.payload(), [0xaa, 0xbb]);
         assert!(ip.verify() && ip.dont_fragment() && !ip.is_fragment());
+    }
+
+    #[test]
+    fn writes_a_header() {
+        let (src, dst) = (
+            Ipv4Addr::new(192, 168, 0, 1),
+            Ipv4Addr::new(192, 168, 0, 199),
+        );
+        assert_eq!(header(0, 64, 17, src, dst, 2)[..], BYTES[..HEADER_LEN]);
     }
 
     #[test]

@@ -4,12 +4,15 @@ use core::{fmt, net::Ipv6Addr};
 
 use crate::{
     Layer, Malformed,
-    bytes::{array, be16, be32},
+    bytes::{array, be16, be32, put16},
     checksum, protocol,
 };
 
 /// Length in bytes of the fixed header.
 pub const HEADER_LEN: usize = 40;
+
+/// Every link carries packets of that many bytes (RFC 8200 5).
+pub const MIN_MTU: usize = 1280;
 
 /// Extension headers walked before a packet is refused: RFC 8200 4.1 orders at most seven.
 pub const MAX_EXTENSIONS: usize = 8;
@@ -203,6 +206,24 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv6<T> {
     }
 }
 
+/// The bytes of a fixed header of traffic class 0 and flow label 0, for a payload of `payload_len` bytes.
+pub fn header(
+    next_header: u8,
+    hop_limit: u8,
+    src: Ipv6Addr,
+    dst: Ipv6Addr,
+    payload_len: u16,
+) -> [u8; HEADER_LEN] {
+    let mut out = [0; HEADER_LEN];
+    out[field::VERSION_CLASS_FLOW] = 0x60;
+    put16(&mut out, field::PAYLOAD_LEN, payload_len);
+    out[field::NEXT_HEADER] = next_header;
+    out[field::HOP_LIMIT] = hop_limit;
+    out[field::SRC..field::DST].copy_from_slice(&src.octets());
+    out[field::DST..].copy_from_slice(&dst.octets());
+    out
+}
+
 impl<T: AsRef<[u8]>> fmt::Display for Ipv6<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (src, dst, next) = (self.src(), self.dst(), self.next_header());
@@ -243,6 +264,15 @@ mod tests {
             (ip.traffic_class(), ip.flow_label(), ip.payload()),
             (1, 0x23456, &[1, 2, 3][..])
         );
+    }
+
+    #[test]
+    fn writes_a_header() {
+        let mut wanted = packet(17, &[0; 3]);
+        wanted[1..4].fill(0); // class and label
+        let src = Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        let dst = "ff02::1".parse().unwrap();
+        assert_eq!(header(17, 64, src, dst, 3)[..], wanted[..HEADER_LEN]);
     }
 
     #[test]

@@ -2,16 +2,17 @@
 //!
 //! One file per protocol. Each has a `mod field` with the offsets, a view over any buffer whose
 //! `new_checked` is the only place where lengths are tested, and accessors that cannot fail after
-//! it. Nothing is copied, and nothing but a [`filter`] is allocated. Read [`udp`] first: it is the shortest.
+//! it. Nothing is copied, and nothing but a [`filter`], an [`fpm`] stream and what [`rtnetlink::build`] makes is allocated. Read [`udp`] first: it is the shortest.
 //!
 //! | for | see |
 //! |---|---|
-//! | one header | [`ethernet`], [`vlan`], [`arp`], [`mpls`], [`ipv4`], [`ipv6`], [`icmp`], [`tcp`], [`udp`], [`sctp`], [`vxlan`], [`geneve`], [`gtpu`], [`gre`] |
+//! | one header | [`ethernet`], [`vlan`], [`arp`], [`mpls`], [`ipv4`], [`ipv6`], [`icmp`], [`ndp`], [`tcp`], [`udp`], [`sctp`], [`vxlan`], [`geneve`], [`gtpu`], [`gre`] |
 //! | a whole frame | [`parse()`], [`parse_tunnelled`] for what is in tunnels, [`Headers::quoted`] for what ICMP errors quote |
 //! | the flow it belongs to | [`Headers::flow_key`], [`Headers::icmp_error_flow`] |
 //! | checksums | [`checksum`] (RFC 1071, RFC 1624), [`crc32c`] |
 //! | what a forwarder does | [`set_macs`], [`vlan::insert`], [`ipv4::Ipv4::decrement_ttl`], [`offload`] |
 //! | which frames | [`filter`] |
+//! | what the kernel and FRR say about routes | [`rtnetlink`], [`fpm`] |
 //!
 //! Not read: what ESP, MACsec, PPP, ERSPAN and GTP-C carry, IEEE 802.3 behind its length, IPv6
 //! jumbograms, options of TCP and IPv4 (given as bytes).
@@ -25,7 +26,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-extern crate alloc; // filters only
+extern crate alloc; // filters, netlink requests, FPM's buffer
 #[cfg(test)]
 extern crate std;
 
@@ -36,6 +37,7 @@ pub mod crc32c;
 pub mod ethernet;
 pub mod filter;
 pub mod flow;
+pub mod fpm;
 pub mod geneve;
 pub mod gre;
 pub mod gtpu;
@@ -44,9 +46,11 @@ pub mod ipv4;
 pub mod ipv6;
 mod malformed;
 pub mod mpls;
+pub mod ndp;
 pub mod offload;
 pub mod parse;
 mod quoted;
+pub mod rtnetlink;
 pub mod sctp;
 pub mod tcp;
 pub mod tunnel;

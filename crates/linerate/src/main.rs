@@ -4,14 +4,16 @@
 mod apps;
 mod config;
 mod error;
+mod nearest;
 mod report;
+mod socket;
 mod tui;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use apps::{bench, demo, doctor, l2fwd, l3fwd, pktgen, plan, ports};
+use apps::{bench, capture, ctl, demo, doctor, l2fwd, l3fwd, pktgen, plan, ports, router};
 use error::Error;
 
 /// Packet-processing appliances, traffic generator and benchmarks in one binary.
@@ -26,6 +28,10 @@ struct Cli {
 enum Command {
     /// Measure the kit's own parts
     Bench(bench::Args),
+    /// Write packets of a running router to a pcapng file, or to a pipe into tcpdump
+    Capture(capture::Args),
+    /// Ask a running router, and have it reload, trace, drain or end
+    Ctl(ctl::Args),
     /// Forward packets between ports of this process and show how fast; needs no root
     Demo(demo::Args),
     /// Show what this machine can do, what is missing, and how to get it
@@ -40,11 +46,15 @@ enum Command {
     Plan(plan::Args),
     /// Show kinds of port, their options, and the interfaces found
     Ports(ports::Args),
+    /// Route IPv4 and IPv6, with the kernel and FRR as control plane
+    Router(router::Args),
 }
 
 fn run(command: Command) -> Result<(), Error> {
     match command {
         Command::Bench(args) => bench::run(&args),
+        Command::Capture(args) => capture::run(&args),
+        Command::Ctl(args) => ctl::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::L2fwd(args) => l2fwd::run(&args),
@@ -52,6 +62,7 @@ fn run(command: Command) -> Result<(), Error> {
         Command::Pktgen(args) => pktgen::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Ports(args) => ports::run(&args),
+        Command::Router(args) => router::run(&args),
     }
 }
 

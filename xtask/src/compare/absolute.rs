@@ -23,6 +23,7 @@ pub(super) const ABSOLUTES: &[Absolute] = &[
     Absolute { name: "mem.pool.overhead_percent",  unit: "%",      limit: 3.0,   on_request: false, measure: pool_overhead },
     Absolute { name: "pktgen.pace.1mpps",          unit: "ns",     limit: 2000.0, on_request: false, measure: pace },
     Absolute { name: "pktgen.clock",               unit: "ppm",    limit: 10.0,  on_request: false, measure: clock },
+    Absolute { name: "router.fpm.1m",              unit: "s",      limit: 3.0,   on_request: false, measure: full_table },
     Absolute { name: "build.release.cold_seconds", unit: "s",      limit: 120.0, on_request: true,  measure: cold_build },
     Absolute { name: "build.c_dependencies",       unit: "crates", limit: 0.0,   on_request: true,  measure: c_dependencies },
 ];
@@ -49,6 +50,21 @@ fn pace(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
 /// How far the clock's rate may be off CLOCK_MONOTONIC_RAW, in ppm, calibrated for a second.
 fn clock(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
     Ok(micro(linerate, "pktgen.clock", 1.0, cpus)?.value)
+}
+
+/// How long a full table from FRR takes until packets follow all of it, in s.
+fn full_table(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    let sample = micro(linerate, "router.fpm.1m", 1.0, cpus)?;
+    let detail = |key: &str| sample.detail.get(key).and_then(serde_json::Value::as_f64);
+    let change_us = detail("change_us").unwrap_or(f64::NAN);
+    eprintln!(
+        "router.fpm.1m: {} of {} routes followed, {:.0} MB; a change takes {change_us:.1} us, so 10 K a second {:.1} % of a core",
+        detail("followed").unwrap_or(f64::NAN),
+        detail("routes").unwrap_or(f64::NAN),
+        detail("memory_bytes").unwrap_or(f64::NAN) / 1e6,
+        change_us,
+    );
+    Ok(sample.value)
 }
 
 fn micro(

@@ -144,6 +144,7 @@ impl Dpdk {
         let sources = [
             "main.c", "ring.c", "pool.c", "parse.c", "rss.c", "exact.c", "lpm4.c", "lpm6.c",
             "acl.c", "flow.c", "timers.c", "meter.c", "pktgen.c", "l3fwd.c",
+            "reassembly.c",
         ];
         self.compile(&sources.map(source), "peer")
     }

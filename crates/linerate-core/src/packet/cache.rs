@@ -64,6 +64,11 @@ impl PoolCache {
         }
     }
 
+    /// The pools that it has stocks of, those that it was made for first.
+    pub fn pools(&self) -> impl Iterator<Item = &Pool> {
+        self.bins.iter().map(|bin| &bin.pool)
+    }
+
     /// One packet of length 0, or `None` and a counted refusal.
     #[inline]
     pub fn get(&mut self, pool: &Pool) -> Option<Packet> {

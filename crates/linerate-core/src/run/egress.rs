@@ -88,6 +88,14 @@ impl Egress {
         DropId(self.drops.len() - 1)
     }
 
+    /// What a drop reason is called. It takes a lock: not for the hot path.
+    pub fn reason_name(&self, reason: DropId) -> String {
+        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        names
+            .get(reason.0)
+            .map_or_else(String::new, |(name, _)| name.clone())
+    }
+
     /// The drop reasons and their counters, for other threads to read.
     pub fn drop_counts(&self) -> Arc<Mutex<Vec<DropCount>>> {
         self.names.clone()

@@ -9,17 +9,24 @@ pub(crate) mod sys;
 
 use linerate_core::port::{Link, PortError, Spec};
 use linerate_wire::ethernet::MacAddr;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// Longest interface name, in bytes.
 pub(crate) const NAME_MAX: usize = libc::IFNAMSIZ - 1;
 
-/// An interface by name, in the network name space of the thread that made this value.
+/// Where `ip netns` keeps its names.
+const NETNS_DIR: &str = "/run/netns";
+
+/// An interface by name, in the network name space of the thread that made this value, or in another.
 #[derive(Debug)]
 pub(crate) struct Interface {
     name: String,
     socket: OwnedFd,
+    /// The other name space.
+    space: Option<File>,
 }
 
 impl Interface {
@@ -35,16 +42,39 @@ impl Interface {
         if name.len() > NAME_MAX || name.bytes().any(forbidden) || name == "." || name == ".." {
             return Err(spec.bad("target", expected));
         }
-        let socket = sys::control_socket().map_err(|source| PortError::System {
-            port: spec.name(),
-            action: "open a socket".into(),
-            source,
-            fix: "raise the limit of open files with `ulimit -n`".into(),
-        })?;
+        let system = |action: String, fix: &str| {
+            let (port, fix) = (spec.name(), fix.into());
+            move |source| PortError::System {
+                port,
+                action,
+                source,
+                fix,
+            }
+        };
+        let space = spec.text("netns").map(|space| {
+            File::open(std::path::Path::new(NETNS_DIR).join(space)).map_err(system(
+                format!("open network name space `{space}`"),
+                "`ip netns` lists those there are, `ip netns add` makes one",
+            ))
+        });
+        let space = space.transpose()?;
+        let socket = within(space.as_ref(), sys::control_socket).map_err(system(
+            "open a socket".into(),
+            "raise the limit of open files with `ulimit -n`; other name spaces need CAP_SYS_ADMIN",
+        ))?;
         Ok(Self {
             name: name.into(),
             socket,
+            space,
         })
+    }
+
+    /// Does `work` in the interface's name space.
+    pub(crate) fn within<T: Send>(
+        &self,
+        work: impl FnOnce() -> io::Result<T> + Send,
+    ) -> io::Result<T> {
+        within(self.space.as_ref(), work)
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -178,6 +208,25 @@ impl Interface {
             fix: format!("see `ip -d link show {}` for what it allows", self.name),
         }
     }
+}
+
+/// Does `work` in a name space: on a thread of its own, since a thread cannot always come back.
+fn within<T: Send>(
+    space: Option<&File>,
+    work: impl FnOnce() -> io::Result<T> + Send,
+) -> io::Result<T> {
+    let Some(space) = space else {
+        return work();
+    };
+    std::thread::scope(|scope| {
+        let inside = std::thread::Builder::new().spawn_scoped(scope, || {
+            move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network))?;
+            work()
+        })?;
+        inside
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 /// Whether an error says that the interface does not exist (any more).

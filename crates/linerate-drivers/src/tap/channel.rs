@@ -15,6 +15,8 @@ pub(super) struct Wishes {
     pub(super) mac: Option<MacAddr>,
     pub(super) mtu: Option<u32>,
     pub(super) up: bool,
+    /// Whether one that was deleted is made again.
+    pub(super) again: bool,
 }
 
 impl Wishes {
@@ -98,10 +100,11 @@ impl Channel {
         }
     }
 
-    /// The descriptor, opened anew if the TAP is back. Never makes one: who deleted it meant it.
+    /// The descriptor, opened anew if the TAP is back. It makes one only where that was asked for: who
+    /// deleted it meant it.
     pub(super) fn reopen(&self) -> Option<Arc<OwnedFd>> {
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-        if now.is_none() && self.interface.index().is_ok() {
+        if now.is_none() && (self.wishes.again || self.interface.index().is_ok()) {
             let opened = attach(&self.interface, self.several, self.large);
             *now = opened.ok().map(|(fd, _)| Arc::new(fd));
             if now.is_some() {
@@ -119,7 +122,7 @@ fn attach(
 ) -> Result<(OwnedFd, &'static str), Refused> {
     const TCP: u32 = libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
     const UDP: u32 = libc::TUN_F_USO4 | libc::TUN_F_USO6;
-    let fd = sys::device().map_err(Refused::Device)?;
+    let fd = interface.within(sys::device).map_err(Refused::Device)?;
     sys::attach(&fd, interface.name(), several).map_err(Refused::Attach)?;
     let wish = |more| sys::set_offload(&fd, libc::TUN_F_CSUM | more);
     let offloads = if !large {

@@ -2,7 +2,7 @@
 //!
 //! # Synopsis
 //! ```text
-//! tap:NAME[,queues=N][,mac=ADDRESS][,mtu=N][,up=on|off][,persist=on|off]
+//! tap:NAME[,queues=N][,mac=ADDRESS][,mtu=N][,up=on|off][,persist=on|off][,again=on|off][,netns=NAME]
 //! ```
 //!
 //! # Description
@@ -19,7 +19,11 @@
 //! a large one, in one system call.
 //!
 //! *Deleted while running*: the link is down and says so, sent frames are dropped as `link_down`;
-//! the port attaches again within 100 ms of a TAP of that name being back.
+//! the port attaches again within 100 ms of a TAP of that name being back, or makes it anew with
+//! `again=on`.
+//!
+//! The kernel's end may be in another network name space: `netns=` takes a name that `ip netns` shows,
+//! and CAP_SYS_ADMIN.
 //!
 //! # See also
 //! Documentation/networking/tuntap.rst, DPDK's `net_tap` and its former KNI.
@@ -75,6 +79,16 @@ pub const OPTIONS: &[OptionHelp] = &[
         value: "on|off",
         help: "keep the TAP after this process; default off for one made here, else as it is",
     },
+    OptionHelp {
+        key: "again",
+        value: "on|off",
+        help: "make the TAP anew when somebody deletes it; default off",
+    },
+    OptionHelp {
+        key: "netns",
+        value: "NAME",
+        help: "network name space of the kernel's end, as `ip netns` calls it; default this one",
+    },
 ];
 
 /// Most transmit queues: they share the receive queues' descriptors.
@@ -108,6 +122,7 @@ pub fn open(spec: &Spec) -> Result<Tap, PortError> {
             mac,
             mtu,
             up: spec.switch("up", true)?,
+            again: spec.switch("again", false)?,
         },
         persist,
         offloads: None,

@@ -81,6 +81,54 @@ fn a_deleted_tap_is_reported_and_taken_up_again() {
 }
 
 #[test]
+fn a_deleted_tap_is_made_again_where_that_was_asked_for() {
+    let Some(namespace) = namespace() else { return };
+    let _inside = namespace.enter();
+    let pools = pools(true);
+    let mut t0 = End::new("tap:t0,mac=02:00:00:00:00:78,mtu=1400,again=on", 1, &pools);
+    namespace.ip("link del t0");
+    wait("the tap to be back", || {
+        t0.receive();
+        t0.port.link() == Link::Up
+    });
+    let shown = String::from_utf8(namespace.run("ip", "-d link show t0").stdout).unwrap();
+    for part in ["02:00:00:00:00:78", "mtu 1400", "state U", "persist off"] {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+}
+
+#[test]
+fn the_kernels_end_may_be_in_another_name_space() {
+    let Some(namespace) = namespace() else { return };
+    let name = format!("lr-tap-{}", std::process::id());
+    let ip = |args: &[&str]| {
+        std::process::Command::new("ip")
+            .args(args)
+            .output()
+            .unwrap()
+    };
+    if !ip(&["netns", "add", &name]).status.success() {
+        eprintln!("SKIP: `ip netns add` is not permitted");
+        return;
+    }
+    let _inside = namespace.enter();
+    let pools = pools(true);
+    let spec = format!("tap:t0,netns={name},again=on");
+    let mut t0 = End::new(&spec, 1, &pools);
+    let there = || ip(&["-n", &name, "link", "show", "t0"]).status.success();
+    let made = there() && !namespace.run("ip", "link show t0").status.success();
+    let up = t0.port.link() == Link::Up;
+    ip(&["-n", &name, "link", "del", "t0"]);
+    wait("the tap to be back there", || {
+        t0.receive();
+        there()
+    });
+    drop(t0);
+    ip(&["netns", "del", &name]);
+    assert!(made && up);
+}
+
+#[test]
 fn several_queues_carry_everything() {
     let Some(namespace) = namespace() else { return };
     let _inside = namespace.enter();

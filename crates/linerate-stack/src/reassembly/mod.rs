@@ -1,1 +1,507 @@
 //! Reassembly of IPv4 (RFC 791) and IPv6 (RFC 8200, RFC 5722) fragments.
+//!
+//! A [`Reassembler`] has one owner, the lcore that the fragments come to (a NIC hashes all fragments
+//! of a datagram by their addresses alone, so they come to one). [`push`](Reassembler::push) takes a
+//! packet and says what became of it; [`expire`](Reassembler::expire) ends what waited too long. Read
+//! `piece` for what a fragment says, `datagram` for how its bytes find their place, `table` for who is
+//! found, who is oldest and who has to go.
+//!
+//! # How it works
+//!
+//! A datagram is made in one slot, as every packet lies in one slot. The fragment that comes first
+//! gives its own, if the datagram's part up to its end fits; each later one is copied to where its
+//! bytes belong and freed at once. So a datagram costs one slot however many fragments it is cut
+//! into, and each byte is copied at most once (those of the first fragment that comes in order, not at
+//! all). Where it gets too long for a slot it moves to one of a larger class.
+//!
+//! What has come is kept as runs of bytes: RFC 815's holes, seen from the other side. Bytes that are
+//! there already and the same are a duplicate, and dropped; anything else that meets a run abandons
+//! the datagram (RFC 5722, RFC 8200 4.5; for IPv4 alike).
+//!
+//! # Bounds
+//!
+//! | what | bound | then |
+//! |---|---|---|
+//! | datagrams | [`Config::max_datagrams`] | the oldest is evicted |
+//! | of one source (IPv4 address, IPv6 /64; by a keyed hash) | [`Config::max_per_source`] and the newest | that source's oldest is evicted |
+//! | bytes of the slots held | [`Config::max_bytes`] | the oldest is evicted |
+//! | bytes of large slots | half of that | the oldest in a large slot is evicted |
+//! | time | [`Config::timeout4_ns`], [`Config::timeout6_ns`] | [`expire`](Reassembler::expire) ends it |
+//! | runs of a datagram | 36: any 72 fragments in any order | it is abandoned |
+//!
+//! All memory of its own (276 bytes a datagram) is taken at set-up. A fragment costs O(1), and its
+//! bytes.
+//!
+//! ```
+//! use linerate_core::packet::{Pool, PoolCache, PoolConfig, Pools};
+//! use linerate_stack::reassembly::{Config, Outcome, Reassembler};
+//!
+//! let pools = Pools::new(vec![Pool::new(&PoolConfig::new("rx", 256))?]);
+//! let mut cache = PoolCache::new(pools.as_slice());
+//! let mut reassembler = Reassembler::new(&Config::default())?;
+//! // Half of a UDP datagram from 10.0.0.1 to 10.0.0.2, without an Ethernet header.
+//! let mut half = cache.get(&pools.primary()).expect("a fresh pool has free slots");
+//! half.set_data(&[
+//!     0x45, 0, 0, 28, 0, 1, 0x20, 0, 64, 17, 0x46, 0xce, 10, 0, 0, 1, 10, 0, 0, 2, //
+//!     0, 53, 0, 53, 0, 16, 0, 0,
+//! ]);
+//! let (l3, vrf, now_ns) = (0, 0, 0);
+//! let outcome = reassembler.push(half, l3, vrf, now_ns, &mut cache, &pools);
+//! assert!(matches!(outcome, Outcome::Held));
+//! # Ok::<(), linerate_core::MemError>(())
+//! ```
+
+mod datagram;
+mod piece;
+mod refusal;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use linerate_core::MemError;
+use linerate_core::packet::{Burst, Packet, PoolCache, Pools};
+use linerate_tables::exact::Seed;
+
+use datagram::Added;
+use piece::{Piece, Shape};
+pub use refusal::Refusal;
+use table::{NONE, Table};
+
+/// Slots of more bytes than this are of a large class.
+const SMALL_BYTES: usize = 4096;
+
+/// What a reassembler may hold, and for how long.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Datagrams in the making, at most.
+    pub max_datagrams: u32,
+    /// Of these, from one source, besides the newest of all.
+    pub max_per_source: u32,
+    /// Bytes of packet memory held, at most, counted in whole slots.
+    pub max_bytes: usize,
+    /// How long an IPv4 datagram may take from its first fragment on. RFC 791 3.2 suggests 15 s, RFC
+    /// 1122 3.3.2 60 to 120 s; Linux has 30 s, and so has the default.
+    pub timeout4_ns: u64,
+    /// The same for IPv6: 60 s (RFC 8200 4.5).
+    pub timeout6_ns: u64,
+    /// What the hashes are keyed with.
+    pub seed: Seed,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            max_datagrams: 1024,
+            max_per_source: 128,
+            max_bytes: 16 << 20,
+            timeout4_ns: 30_000_000_000,
+            timeout6_ns: 60_000_000_000,
+            seed: Seed::random(),
+        }
+    }
+}
+
+/// What became of a packet.
+#[derive(Debug)]
+pub enum Outcome {
+    /// A fragment, which waits for the others.
+    Held,
+    /// A whole datagram: what the last missing fragment completed, or the packet itself where it was no
+    /// fragment. [`Meta::l3_offset`](linerate_core::packet::Meta::l3_offset) says where its header is;
+    /// the rest of a datagram's metadata is the first fragment's, less what was known of a checksum.
+    Whole(Packet),
+    /// Not taken, for this reason; the packet is the caller's to answer and to free.
+    Dropped(Refusal, Packet),
+}
+
+/// Counts since the start. `fragments` are all in `reassembled`, in `dropped`, or [held](Held).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Packets that were no fragments, or IPv6 atomic ones.
+    pub passed: u64,
+    /// Fragments that came.
+    pub fragments: u64,
+    /// Fragments that became part of whole datagrams.
+    pub reassembled: u64,
+    /// Datagrams made of them.
+    pub datagrams: u64,
+    /// Fragments dropped, by [`Refusal`] as index: those given back, and those that were held for a
+    /// datagram that was abandoned.
+    pub dropped: [u64; Refusal::ALL.len()],
+}
+
+/// What is held now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Datagrams in the making.
+    pub datagrams: usize,
+    /// Fragments of them that came.
+    pub fragments: u64,
+    /// Bytes of the slots in which they are made.
+    pub bytes: usize,
+}
+
+/// Puts datagrams together, bounded in bytes and time.
+pub struct Reassembler {
+    config: Config,
+    table: Table,
+    /// Of the slots held, and of those that are large.
+    bytes: usize,
+    large_bytes: usize,
+    stats: Stats,
+}
+
+impl Reassembler {
+    /// One that holds nothing, with memory for all it may hold.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new(config: &Config) -> Result<Self, MemError> {
+        Ok(Self {
+            config: config.clone(),
+            table: Table::new(config)?,
+            bytes: 0,
+            large_bytes: 0,
+            stats: Stats::default(),
+        })
+    }
+
+    /// Takes a packet of which the IP header stands at byte `l3`, received in `vrf` at `now_ns`.
+    ///
+    /// The caller has checked the IPv4 header's checksum (RFC 1812 5.2.2). Any bytes are taken without
+    /// panic. Larger slots come from `pools`; what is not needed any more goes to `cache`.
+    #[inline]
+    pub fn push(
+        &mut self,
+        mut packet: Packet,
+        l3: usize,
+        vrf: u32,
+        now_ns: u64,
+        cache: &mut PoolCache,
+        pools: &Pools,
+    ) -> Outcome {
+        let piece = match Piece::read(packet.data(), l3, vrf) {
+            Ok(Shape::Fragment(piece)) => piece,
+            Ok(Shape::Whole) => {
+                self.stats.passed += 1;
+                packet.meta_mut().l3_offset = l3 as u8;
+                return Outcome::Whole(packet);
+            }
+            Ok(Shape::Atomic(piece)) => {
+                self.stats.passed += 1;
+                datagram::strip_atomic(&mut packet, &piece);
+                return Outcome::Whole(packet);
+            }
+            Err(refusal) => {
+                self.stats.fragments += 1;
+                return self.refuse(refusal, packet);
+            }
+        };
+        self.stats.fragments += 1;
+        if let Some(at) = self.table.find_last(&piece.key) {
+            return self.add(at, &piece, packet, cache, pools);
+        }
+        self.tie(cache);
+        match self.table.find(&piece.key) {
+            Some(at) => self.add_older(at, &piece, packet, cache, pools),
+            None => self.open(&piece, packet, now_ns, cache, pools),
+        }
+    }
+
+    /// Ends datagrams whose time is over, `budget` of them at most, and gives back the first fragments
+    /// of those that have one, as they came, for an ICMP Time Exceeded with code 1 (RFC 792, RFC 8200
+    /// 4.5). Ends no more than `first_fragments` has room for. Returns how many it ended: when that is
+    /// the budget, or the burst is full, there may be more.
+    pub fn expire(
+        &mut self,
+        now_ns: u64,
+        budget: usize,
+        cache: &mut PoolCache,
+        first_fragments: &mut Burst,
+    ) -> usize {
+        let mut ended = 0;
+        while ended < budget && first_fragments.room() > 0 {
+            let Some(at) = self.table.overdue(now_ns) else {
+                break;
+            };
+            let has_first = self.table.at_mut(at).show_first();
+            let packet = self.end(at, Refusal::TimedOut);
+            ended += 1;
+            let unsent = match has_first {
+                true => first_fragments.push(packet).err(),
+                false => Some(packet),
+            };
+            if let Some(packet) = unsent {
+                cache.free_one(packet);
+            }
+        }
+        ended
+    }
+
+    /// When the next datagram is over: [`expire`](Self::expire) has nothing to do before.
+    pub fn next_expiry_ns(&self) -> Option<u64> {
+        self.table.next_expiry_ns()
+    }
+
+    /// Abandons everything, as [evicted](Refusal::Evicted).
+    pub fn clear(&mut self, cache: &mut PoolCache) {
+        while let Some(at) = self.table.oldest() {
+            self.evict(at, cache);
+        }
+    }
+
+    /// Counts since the start.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// What is held now.
+    pub fn held(&self) -> Held {
+        Held {
+            datagrams: self.table.len(),
+            fragments: self.table.fragments(),
+            bytes: self.bytes,
+        }
+    }
+
+    /// Puts the datagram that came last where it is found and counted, since another one comes.
+    #[inline]
+    fn tie(&mut self, cache: &mut PoolCache) {
+        let Some(at) = self.table.loose() else {
+            return;
+        };
+        let source = self.table.source(at);
+        if let Some(own) = self.table.over_share(source, self.config.max_per_source) {
+            self.evict(own, cache);
+        }
+        self.table.tie(at, source);
+    }
+
+    /// A fragment of a datagram of which nothing is here.
+    fn open(
+        &mut self,
+        piece: &Piece,
+        packet: Packet,
+        now_ns: u64,
+        cache: &mut PoolCache,
+        pools: &Pools,
+    ) -> Outcome {
+        if self.table.is_full()
+            && let Some(oldest) = self.table.oldest()
+        {
+            self.evict(oldest, cache);
+        }
+        let bytes = packet.slot_bytes();
+        let has_room = packet.headroom() + piece.frame_end() <= bytes;
+        let home = if has_room {
+            if !self.make_room(bytes, NONE, cache) {
+                return self.refuse(Refusal::NoMemory, packet);
+            }
+            datagram::settle(packet, piece)
+        } else {
+            let Some(home) = self.larger(piece.frame_end(), NONE, cache, pools) else {
+                return self.refuse(Refusal::NoMemory, packet);
+            };
+            let settled = datagram::settle_in(home, &packet, piece);
+            cache.free_one(packet);
+            settled
+        };
+        let bytes = home.packet.len();
+        let at = self.table.insert(piece, now_ns);
+        self.table.at_mut(at).begin(piece, home);
+        self.account(at, bytes);
+        Outcome::Held
+    }
+
+    /// A fragment of a datagram that is in the making, and not the one before's.
+    #[inline(never)]
+    fn add_older(
+        &mut self,
+        at: u32,
+        piece: &Piece,
+        packet: Packet,
+        cache: &mut PoolCache,
+        pools: &Pools,
+    ) -> Outcome {
+        self.add(at, piece, packet, cache, pools)
+    }
+
+    /// A fragment of a datagram that is in the making.
+    #[inline(always)]
+    fn add(
+        &mut self,
+        at: u32,
+        piece: &Piece,
+        packet: Packet,
+        cache: &mut PoolCache,
+        pools: &Pools,
+    ) -> Outcome {
+        let packet = match self.table.at_mut(at).take(piece, packet) {
+            Ok(packet) => packet,
+            Err((Added::Ok, packet)) => match self.move_to_larger(at, piece, cache, pools) {
+                Ok(()) => {
+                    self.table.at_mut(at).place(piece, &packet);
+                    packet
+                }
+                Err(refusal) => return self.abandon(at, refusal, packet, cache),
+            },
+            Err((Added::Duplicate, packet)) => return self.refuse(Refusal::Duplicate, packet),
+            Err((Added::Abandon(refusal), packet)) => {
+                return self.abandon(at, refusal, packet, cache);
+            }
+        };
+        cache.free_one(packet);
+        let datagram = self.table.at_mut(at);
+        if !datagram.is_complete() {
+            return Outcome::Held;
+        }
+        let fragments = datagram.fragments();
+        let finished = datagram.finish();
+        let home = self.release(at);
+        match finished {
+            Ok(()) => {
+                self.stats.reassembled += fragments;
+                self.stats.datagrams += 1;
+                Outcome::Whole(home)
+            }
+            Err(refusal) => {
+                // The one that completed it is given back for all of them.
+                self.stats.dropped[refusal as usize] += fragments;
+                Outcome::Dropped(refusal, home)
+            }
+        }
+    }
+
+    /// Moves a datagram to a slot that has room for the fragment too.
+    #[cold]
+    fn move_to_larger(
+        &mut self,
+        at: u32,
+        piece: &Piece,
+        cache: &mut PoolCache,
+        pools: &Pools,
+    ) -> Result<(), Refusal> {
+        let bytes = self.table.at(at).frame_bytes_with(piece);
+        let home = self.larger(bytes, at, cache, pools);
+        let home = home.ok_or(Refusal::NoMemory)?;
+        let bytes = home.slot_bytes();
+        self.discount(at);
+        let old = self.table.at_mut(at).move_to(home, piece);
+        self.account(at, bytes);
+        cache.free_one(old);
+        Ok(())
+    }
+
+    /// A fresh packet that takes a frame of `bytes`, within the bounds, for the datagram `own` (or a new
+    /// one).
+    #[cold]
+    fn larger(
+        &mut self,
+        bytes: usize,
+        own: u32,
+        cache: &mut PoolCache,
+        pools: &Pools,
+    ) -> Option<Packet> {
+        let pool = pools.for_frame(bytes)?;
+        if !self.make_room(pool.slot_bytes(), own, cache) {
+            return None;
+        }
+        if let Some(packet) = cache.get(pool) {
+            return Some(packet);
+        }
+        // Large slots are few: whoever has had one the longest gives it.
+        let victim = self.table.oldest_large().filter(|&at| at != own)?;
+        self.evict(victim, cache);
+        cache.get(pool)
+    }
+
+    /// Evicts until a slot of `bytes` may be held more; false where even the datagram `own` would have
+    /// to go for it.
+    #[inline]
+    fn make_room(&mut self, bytes: usize, own: u32, cache: &mut PoolCache) -> bool {
+        if bytes > SMALL_BYTES {
+            while self.large_bytes + bytes > self.config.max_bytes / 2 {
+                match self.table.oldest_large() {
+                    Some(at) if at != own => self.evict(at, cache),
+                    _ => return false,
+                }
+            }
+        }
+        while self.bytes + bytes > self.config.max_bytes {
+            match self.table.oldest() {
+                Some(at) if at != own => self.evict(at, cache),
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// Drops a datagram, and the fragment that is the reason for it.
+    #[cold]
+    fn abandon(
+        &mut self,
+        at: u32,
+        refusal: Refusal,
+        packet: Packet,
+        cache: &mut PoolCache,
+    ) -> Outcome {
+        let home = self.end(at, refusal);
+        cache.free_one(home);
+        self.refuse(refusal, packet)
+    }
+
+    #[cold]
+    fn evict(&mut self, at: u32, cache: &mut PoolCache) {
+        let packet = self.end(at, Refusal::Evicted);
+        cache.free_one(packet);
+    }
+
+    /// Forgets a datagram, its fragments dropped for this reason; gives its slot back.
+    fn end(&mut self, at: u32, refusal: Refusal) -> Packet {
+        self.stats.dropped[refusal as usize] += self.table.at(at).fragments();
+        self.release(at)
+    }
+
+    /// Forgets a datagram, and gives its slot back.
+    #[inline]
+    fn release(&mut self, at: u32) -> Packet {
+        self.discount(at);
+        self.table.remove(at)
+    }
+
+    /// Counts the bytes of the slot that a datagram has from now on.
+    #[inline]
+    fn account(&mut self, at: u32, bytes: usize) {
+        self.bytes += bytes;
+        if bytes > SMALL_BYTES {
+            self.large_bytes += bytes;
+            self.table.mark_large(at);
+        }
+    }
+
+    /// The slot of a datagram counts no more.
+    #[inline]
+    fn discount(&mut self, at: u32) {
+        let bytes = self.table.at(at).slot_bytes();
+        self.bytes -= bytes;
+        if bytes > SMALL_BYTES {
+            self.large_bytes -= bytes;
+            self.table.unmark_large(at);
+        }
+    }
+
+    #[inline]
+    fn refuse(&mut self, refusal: Refusal, packet: Packet) -> Outcome {
+        self.stats.dropped[refusal as usize] += 1;
+        Outcome::Dropped(refusal, packet)
+    }
+}
+
+impl std::fmt::Debug for Reassembler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reassembler")
+            .field("held", &self.held())
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,6 +1,8 @@
 //! The subcommands, one file or folder each.
 
 pub(crate) mod bench;
+pub(crate) mod capture;
+pub(crate) mod ctl;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod l2fwd;

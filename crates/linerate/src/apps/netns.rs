@@ -61,6 +61,18 @@ impl Space {
         Ok(Self(File::open("/proc/thread-self/ns/net")?))
     }
 
+    /// The one that `ip netns` knows by this name.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(crate) fn named(name: &str) -> Result<Self, Error> {
+        let path = Path::new("/run/netns").join(name);
+        File::open(&path).map(Self).map_err(|error| Error::Usage {
+            problem: format!("network name space `{name}`: {}: {error}", path.display()),
+            fix: format!("make it: `ip netns add {name}`"),
+        })
+    }
+
     /// Moves the calling thread, and all that it will start, into it; nothing where it is in it.
     pub(crate) fn enter(&self) -> Result<(), Error> {
         let here = fs::metadata("/proc/thread-self/ns/net")?;

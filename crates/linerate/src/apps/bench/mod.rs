@@ -26,7 +26,10 @@ mod pktgen_rx;
 mod pool;
 mod probe;
 mod random;
+mod reassembly;
 mod ring;
+mod router;
+mod router_fpm;
 mod rss;
 mod suite;
 mod timers;
@@ -196,6 +199,7 @@ fn rows() -> impl Iterator<Item = &'static Row> {
         pool::ROWS,
         forward::ROWS,
         l3fwd::ROWS,
+        router::ROWS,
         parse::ROWS,
         rss::ROWS,
         exact::ROWS,
@@ -206,8 +210,10 @@ fn rows() -> impl Iterator<Item = &'static Row> {
         timers::ROWS,
         meter::ROWS,
         balance::ROWS,
+        reassembly::ROWS,
         pktgen::ROWS,
         pktgen_rx::ROWS,
+        router_fpm::ROWS,
     ];
     rooms.into_iter().flatten()
 }

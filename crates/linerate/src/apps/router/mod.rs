@@ -1,5 +1,81 @@
 //! `linerate router`: an IPv4 and IPv6 router with the kernel and FRR as its control plane.
+//!
+//! | room | what |
+//! |---|---|
+//! | [`config`] | the file: read, checked as a whole, explained |
+//! | [`control`] | the control thread: start, reload, questions, metrics, captures |
+//! | [`plane`] | what workers do with packets |
+//! | [`rib`] | routes of all sources, the best of them, and the tables that follow |
+//! | [`netlink`], [`fpm`] | the kernel and FRR as sources ([`feed`]: what they have in common) |
+//!
+//! `docs/router.md` is the user's side of it.
 
+pub(crate) mod config;
+pub(crate) mod control;
+pub(crate) mod feed;
+pub(crate) mod fpm;
 pub(crate) mod model;
+pub(crate) mod netlink;
 pub(crate) mod plane;
 pub(crate) mod rib;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::report;
+use crate::socket::unix;
+use config::Config;
+
+/// The usual place of the socket of `linerate ctl`.
+pub(crate) fn usual_socket() -> PathBuf {
+    unix::usual("router.sock")
+}
+
+/// What clients of a router say where there is none.
+pub(crate) const START_ONE: &str =
+    "start one with `linerate router CONF.toml`, or name its socket: --socket PATH";
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Configuration file
+    #[arg(value_name = "CONF.toml")]
+    config: PathBuf,
+    /// Check the file and say what it means, without touching anything
+    #[arg(long)]
+    check: bool,
+    /// Print JSON: a line when packets are forwarded, one each period, and one with totals
+    #[arg(long)]
+    json: bool,
+    /// Seconds after which to end; default: on Ctrl-C, or when every input has ended
+    #[arg(long, value_name = "SECONDS")]
+    duration: Option<f64>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    let config = Config::read(&args.config)?;
+    let file = args.config.display().to_string();
+    if args.check {
+        let explanation = config::explain(&config, &control::place(&config)?, &file);
+        return match args.json {
+            true => report::print_json(&explanation),
+            false => report::print(&explanation.text(&file, report::colour())),
+        };
+    }
+    for warning in &config.warnings {
+        eprintln!("warning: {file}:{warning}");
+    }
+    let duration = args.duration.map(Duration::try_from_secs_f64).transpose();
+    let duration = duration.map_err(|_| Error::Usage {
+        problem: "duration: this is no time".into(),
+        fix: "give --duration in seconds, such as 2.5".into(),
+    })?;
+    control::start(
+        &args.config,
+        config,
+        &control::Run {
+            json: args.json,
+            duration,
+        },
+    )
+}

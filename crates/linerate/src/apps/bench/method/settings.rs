@@ -249,7 +249,7 @@ impl Settings {
             goals: vec![quick("NDR", 0.0), quick("PDR", 0.005)],
             soak: Duration::from_secs(30),
             soak_slice: Duration::from_secs(1),
-            size_limit: Some(Duration::from_secs(16)),
+            size_limit: Some(Duration::from_secs(14)),
             ..Self::full()
         }
     }

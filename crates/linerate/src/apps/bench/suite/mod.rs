@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use linerate_core::env::{Clock, Lcore};
+use linerate_core::env::{Clock, Lcore, Stolen};
 
 use crate::apps::bench::device::{self, Asked, Cpus, Wire};
 use crate::apps::bench::method::{self, Estimate, Kind, Settings, Subjects, Tester};
@@ -118,6 +118,13 @@ pub(crate) fn run(kind: Kind, options: &Options) -> Result<(), Error> {
     }
 }
 
+/// What was begun or seen before the first device was built.
+struct Before {
+    clock: Clock,
+    check: ClockCheck,
+    stolen: Vec<Stolen>,
+}
+
 impl Job {
     fn read(kind: Kind, options: &Options) -> Result<Self, Error> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -146,7 +153,6 @@ impl Job {
         let began = Instant::now();
         let mut progress = progress::Shown::new();
         let clock = Clock::calibrate();
-        let check = ClockCheck::begin(clock);
         let home = Arc::new(Space::current()?);
         let floor = Floor::default();
         let tester = |number: usize, asked: &Asked| {
@@ -161,19 +167,18 @@ impl Job {
             SessionTester::new(number, blueprint, &floor, stop)
         };
         let mut report = self.report(clock)?;
+        // While nothing of ours runs yet: a polling device would look like somebody else.
+        let before = Before {
+            clock,
+            check: ClockCheck::begin(clock),
+            stolen: preflight::stolen(clock)?,
+        };
         let mut testers: Vec<SessionTester> = (0..)
             .zip(&self.devices)
             .map(|(number, asked)| tester(number, asked))
             .collect();
         let mut own = tester(testers.len(), &self.loopback());
-        let ready = self.prepare(
-            &mut testers,
-            &mut own,
-            &check,
-            clock,
-            &mut report,
-            &mut progress,
-        );
+        let ready = self.prepare(&mut testers, &mut own, &before, &mut report, &mut progress);
         match ready {
             Err(Error::Interrupted) => {
                 report.interrupted = true;
@@ -212,8 +217,7 @@ impl Job {
         &self,
         testers: &mut [SessionTester],
         own: &mut SessionTester,
-        check: &ClockCheck,
-        clock: Clock,
+        before: &Before,
         report: &mut Report,
         progress: &mut progress::Shown,
     ) -> Result<Vec<String>, Error> {
@@ -230,7 +234,8 @@ impl Job {
                 report
                     .path
                     .push(("generator lcores".into(), map.trim().into()));
-                report.preflight = preflight::checks(setup, largest, clock)?;
+                report.preflight =
+                    preflight::checks(setup, largest, &before.clock, &before.stolen)?;
                 Ok(setup.device.name.clone())
             })?);
         }
@@ -239,7 +244,7 @@ impl Job {
             true => QUICK_SELF_TEST.min(self.settings.trial),
             false => SELF_TEST.min(self.settings.trial),
         };
-        let ppm = check.error_ppm();
+        let ppm = before.check.error_ppm();
         for &bytes in &self.settings.sizes {
             progress.say(&format!("self-test of the generator: {bytes} B"));
             report

@@ -12,16 +12,33 @@ use crate::report::bench::Check;
 /// A share of a CPU that others may take before it is told: 0 to 1.
 const STOLEN: f64 = 0.02;
 
-/// Looks at the machine and at the path.
+/// What others take of each CPU now.
 ///
 /// # Errors
 /// Where the machine's files cannot be read at all.
-pub(super) fn checks(setup: &Setup, frame_bytes: usize, clock: Clock) -> Result<Vec<Check>, Error> {
+pub(super) fn stolen(clock: Clock) -> Result<Vec<Stolen>, Error> {
     let topology = Topology::machine()?;
-    let stolen = Stolen::sample_all(&topology, &clock, Duration::from_millis(50))?;
-    let mut checks = vec![clock_source(&clock), cpus(&setup.cpus, &topology)];
+    Ok(Stolen::sample_all(
+        &topology,
+        &clock,
+        Duration::from_millis(50),
+    )?)
+}
+
+/// Looks at the machine and at the path; `stolen` is from before the path was built.
+///
+/// # Errors
+/// Where the machine's files cannot be read at all.
+pub(super) fn checks(
+    setup: &Setup,
+    frame_bytes: usize,
+    clock: &Clock,
+    stolen: &[Stolen],
+) -> Result<Vec<Check>, Error> {
+    let topology = Topology::machine()?;
+    let mut checks = vec![clock_source(clock), cpus(&setup.cpus, &topology)];
     checks.extend(machine(&topology, &setup.cpus));
-    checks.push(taken(&stolen, &setup.cpus));
+    checks.push(taken(stolen, &setup.cpus));
     for side in &setup.sides {
         let (kind, rest) = side.spec.split_once(':').unwrap_or((&side.spec, ""));
         let name = rest.split(',').next().unwrap_or_default();

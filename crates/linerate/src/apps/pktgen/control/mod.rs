@@ -23,7 +23,6 @@ mod runfile;
 mod server;
 mod summary;
 mod table;
-mod wire;
 
 pub(crate) use args::{Args, run};
 pub(crate) use client::{Client, Message};
@@ -32,3 +31,5 @@ pub(crate) use protocol::{Candidate, Completion, Problem, Reply, Request, Screen
 pub(crate) use table::PAGES;
 #[cfg(test)]
 pub(crate) use wire::Wire;
+
+use crate::socket::wire;

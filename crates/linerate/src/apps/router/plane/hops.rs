@@ -60,6 +60,9 @@ pub(crate) struct Hop {
     /// The interface that it leaves by.
     pub(crate) interface: InterfaceIdOrNone,
     pub(crate) action: Action,
+    /// Whether only default routes lead here: what loose reverse path filtering does not take for a
+    /// route (RFC 3704 2.4).
+    pub(crate) is_default: bool,
     /// Of [`Action::Resolve`] and [`Action::Forward`]: the neighbour's address is `gateway`; an IPv4
     /// address stands in the last four bytes, mapped (::ffff:a.b.c.d). Of [`Action::Glean`] unspecified.
     pub(crate) gateway: [u8; 16],
@@ -76,6 +79,12 @@ pub(crate) struct InterfaceIdOrNone(u16);
 impl InterfaceIdOrNone {
     pub(crate) fn get(self) -> Option<InterfaceId> {
         (self.0 != u16::MAX).then_some(InterfaceId(self.0))
+    }
+
+    /// The interface's number; one that none has where there is none.
+    #[inline(always)]
+    pub(super) fn number(self) -> u32 {
+        self.0.into()
     }
 }
 
@@ -120,10 +129,16 @@ impl HopTable {
             port: 0,
             interface: InterfaceIdOrNone(u16::MAX),
             action: Action::Blackhole,
+            is_default: false,
             gateway: [0; 16],
             group: 0,
         };
         self.hops.get(hop as usize).unwrap_or(&NOWHERE)
+    }
+
+    /// The hops of a group, by bucket; none where there is no such group.
+    pub(crate) fn members(&self, group: u32) -> &[u32] {
+        self.groups.get(group as usize).map_or(&[], |group| group)
     }
 
     /// The hop of a group that a flow's hash leads to.

@@ -1,4 +1,190 @@
 //! The data plane: what workers do with packets.
+//!
+//! [`Fast`] is the stage of the workers that poll the user's ports: it forwards, and *punts* what
+//! is not a matter of forwarding through a ring to the one [`Slow`] stage, which resolves
+//! neighbours, feeds the interfaces' twins in the kernel, and answers for the router where it has
+//! no twin. Neither knows where routes come from: both read [`Tables`] and [`settings::Settings`],
+//! which control publishes and exchanges between two bursts.
+//!
+//! ```text
+//!   port ─► split by VLAN ─► parse ─► validate ─► [policer, reassembly, ACL in, uRPF] ─► lookup
+//!                                                                                          │
+//!      ┌──── Forward ── redirect? ── TTL ── [ACL out] ── MTU ── rewrite ─► lane of interface ─► port
+//!      ├──── Resolve, Glean ─ the same, without an address yet ─► ring ─► Slow ─► port
+//!      ├──── Local, Multicast, Broadcast ─────────────────────► ring ─► Slow ─► twin
+//!      └──── the rest: a counted drop, and an ICMP error where the RFCs want one
+//! ```
+//!
+//! A burst has one input interface once it is split, so one VRF, one access list and one policer.
+//! Read `engine.rs` first, then `input.rs` (what is valid), `dispose.rs` (what is done with what is
+//! not plain) and `slow.rs`. `docs/rfc/forwarding.md` lists the clauses and their tests.
 
+pub(crate) mod acl;
+mod address;
+pub(crate) mod counters;
+mod dispose;
+mod engine;
+mod errors;
+mod features;
 pub(crate) mod hops;
+mod input;
+mod multipath;
+mod options;
+pub(crate) mod punt;
+mod reasons;
+mod rewrite;
 pub(crate) mod settings;
+mod slow;
+pub(crate) mod trace;
+mod urpf;
+mod vlan;
+
+#[cfg(test)]
+mod model_tests;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use linerate_core::env::{Clock, Isa};
+use linerate_core::packet::Burst;
+use linerate_core::publish::Reader;
+use linerate_core::run::{Egress, Stage};
+use linerate_tables::lpm::{Fib4, Fib6};
+
+use counters::Counters;
+use engine::Engine;
+use hops::HopTable;
+use settings::Settings;
+
+pub(crate) use slow::{Event, Slow, Tell};
+
+/// What workers look up in: a set of readers for each worker.
+///
+/// Read in this order, routes before hops: hops are published before the routes that lead to them,
+/// so that no route leads to a hop that is not there yet.
+#[derive(Clone)]
+pub(crate) struct Tables {
+    pub(crate) fib4: Reader<Fib4>,
+    pub(crate) fib6: Reader<Fib6>,
+    pub(crate) hops: Reader<HopTable>,
+}
+
+/// What a worker's stage is made of.
+#[derive(Clone)]
+pub(crate) struct Setup {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) tables: Tables,
+    pub(crate) clock: Clock,
+    pub(crate) isa: Isa,
+    /// The outlet of punts: a ring to the slow worker. Of [`Slow`]: the inlet that they come by.
+    pub(crate) slow: u16,
+    /// How many workers share each port's traffic (its receive queues): a policer's rate is
+    /// divided among them.
+    pub(crate) queues: u16,
+}
+
+/// One burst's view of all that control can change.
+#[derive(Clone, Copy)]
+struct View<'a> {
+    settings: &'a Settings,
+    fib4: &'a Fib4,
+    fib6: &'a Fib6,
+    hops: &'a HopTable,
+    /// When the burst came, in nanoseconds of the worker's clock.
+    now_ns: u64,
+}
+
+/// The stage of a worker that polls the user's ports.
+pub(crate) struct Fast {
+    settings: Arc<Settings>,
+    tables: Tables,
+    clock: Clock,
+    engine: Engine,
+}
+
+impl Fast {
+    /// A stage that draws packets from the pools of `egress` and counts drops there.
+    pub(crate) fn new(setup: Setup, egress: &mut Egress) -> Self {
+        let engine = Engine::new(&setup, egress);
+        Self {
+            settings: setup.settings,
+            tables: setup.tables,
+            clock: setup.clock,
+            engine,
+        }
+    }
+
+    /// Exchanges the configuration, between two bursts. Returns the old one, for the caller's
+    /// thread to free. Counters of interfaces that keep their names go on.
+    pub(crate) fn install(
+        &mut self,
+        settings: Arc<Settings>,
+        egress: &mut Egress,
+    ) -> Arc<Settings> {
+        self.engine.install(&self.settings, &settings, egress);
+        std::mem::replace(&mut self.settings, settings)
+    }
+
+    /// Exchanges the tables' readers, between two bursts: for a reload that makes new tables.
+    pub(crate) fn set_tables(&mut self, tables: Tables) -> Tables {
+        std::mem::replace(&mut self.tables, tables)
+    }
+
+    /// Looks at the newest tables, so that their publisher need not wait for this worker's next
+    /// packet.
+    pub(crate) fn catch_up(&mut self) {
+        self.tables.fib4.read();
+        self.tables.fib6.read();
+        self.tables.hops.read();
+    }
+
+    /// What has been counted; other threads may read it at any time. A new one after each
+    /// [`Fast::install`].
+    pub(crate) fn counters(&self) -> Arc<Counters> {
+        self.engine.counters.clone()
+    }
+
+    /// Traces, taps and the like.
+    pub(crate) fn watch(&mut self) -> &mut trace::Watch {
+        &mut self.engine.watch
+    }
+
+    /// Gives up on fragments whose datagrams did not become whole in time: call it every 100 ms or
+    /// so.
+    pub(crate) fn tick(&mut self, now: u64, out: &mut Egress) {
+        let Self {
+            settings,
+            tables,
+            clock,
+            engine,
+        } = self;
+        engine.tick(view(settings, tables, clock.ns(now)), out);
+    }
+}
+
+fn view<'a>(settings: &'a Settings, tables: &'a mut Tables, now_ns: u64) -> View<'a> {
+    View {
+        settings,
+        fib4: tables.fib4.read(),
+        fib6: tables.fib6.read(),
+        hops: tables.hops.read(),
+        now_ns,
+    }
+}
+
+impl Stage for Fast {
+    #[inline]
+    fn run(&mut self, burst: &mut Burst, out: &mut Egress) {
+        let Self {
+            settings,
+            tables,
+            clock,
+            engine,
+        } = self;
+        let now_ns = clock.ns(burst.now);
+        engine.run(view(settings, tables, now_ns), burst, out);
+    }
+}

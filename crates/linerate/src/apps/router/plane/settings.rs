@@ -1,7 +1,10 @@
 //! What workers know of the configuration: read-only, exchanged as a whole on reload.
 
+use std::sync::Arc;
+
 use linerate_wire::MacAddr;
 
+use super::acl::AccessList;
 use crate::apps::router::model::{Cidr, InterfaceId, Vrf};
 
 /// One generation of the configuration, as the data plane needs it.
@@ -13,6 +16,8 @@ pub(crate) struct Settings {
     pub(crate) ports: Vec<PortMap>,
     /// How many VRFs there are.
     pub(crate) vrfs: u32,
+    /// The access lists that interfaces name by their place here.
+    pub(crate) acls: Vec<Arc<AccessList>>,
 }
 
 /// The interfaces of one port.

@@ -104,6 +104,11 @@ impl Lines {
         }
     }
 
+    /// Bytes that came behind the last line.
+    pub(crate) fn into_held(self) -> Vec<u8> {
+        self.held
+    }
+
     /// How long a line has been under way; none between lines.
     pub(crate) fn under_way(&self) -> Option<Duration> {
         self.began.map(|began| began.elapsed())

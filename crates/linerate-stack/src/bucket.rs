@@ -1,0 +1,71 @@
+//! A token bucket in one word: the generic cell rate algorithm (ITU-T I.371), which counts in time.
+
+/// What buckets of one kind have in common: how many events a second, and how many at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rate {
+    /// Nanoseconds that an event takes; `None`: none is allowed.
+    gap_ns: Option<u64>,
+    /// How far the bucket may run ahead of the time.
+    ahead_ns: u64,
+}
+
+/// When the bucket will be full again, in nanoseconds; in the past: it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Bucket(u64);
+
+impl Rate {
+    /// `burst` below 1 counts as 1.
+    pub(crate) fn new(per_s: u32, burst: u32) -> Self {
+        let gap_ns = (per_s > 0).then(|| 1_000_000_000 / u64::from(per_s));
+        Self {
+            gap_ns,
+            ahead_ns: gap_ns.unwrap_or(0) * u64::from(burst.max(1) - 1),
+        }
+    }
+}
+
+impl Bucket {
+    /// Whether nothing has been taken that is not there again.
+    pub(crate) fn is_full(self, now_ns: u64) -> bool {
+        self.0 <= now_ns
+    }
+
+    /// Whether there is a token.
+    pub(crate) fn has(self, rate: Rate, now_ns: u64) -> bool {
+        rate.gap_ns.is_some() && self.0 <= now_ns.saturating_add(rate.ahead_ns)
+    }
+
+    /// Takes a token, if there is one.
+    pub(crate) fn take(&mut self, rate: Rate, now_ns: u64) -> bool {
+        let has = self.has(rate, now_ns);
+        if let (true, Some(gap_ns)) = (has, rate.gap_ns) {
+            self.0 = self.0.max(now_ns).saturating_add(gap_ns);
+        }
+        has
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_at_once_and_then_the_rate() {
+        let (rate, mut bucket) = (Rate::new(10, 3), Bucket::default());
+        let mut at = |now_ns| bucket.take(rate, now_ns);
+        assert_eq!([at(5), at(5), at(5), at(5)], [true, true, true, false]);
+        assert!(!at(100_000_004) && at(100_000_005) && !at(100_000_006));
+        // A long rest fills it, and no more than that.
+        let late = 3_600_000_000_000;
+        assert_eq!(
+            [at(late), at(late), at(late), at(late)],
+            [true, true, true, false]
+        );
+    }
+
+    #[test]
+    fn a_rate_of_zero_allows_nothing() {
+        let mut bucket = Bucket::default();
+        assert!(!bucket.take(Rate::new(0, 9), 1 << 40) && bucket.is_full(0));
+    }
+}

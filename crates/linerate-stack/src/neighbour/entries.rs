@@ -1,0 +1,251 @@
+//! The entries themselves: where they are, who goes first, when each is due.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::ops::{Index, IndexMut};
+
+use linerate_tables::TableError;
+use linerate_tables::wheel::Wheel;
+use linerate_wire::MacAddr;
+
+use super::{Queue, State};
+
+/// What is known of one neighbour.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) interface: u16,
+    pub(super) address: IpAddr,
+    pub(super) state: State,
+    /// Means something where the state is known.
+    pub(super) mac: MacAddr,
+    /// When that was last changed.
+    pub(super) changed_ns: u64,
+    /// What routing was told last.
+    pub(super) told: Option<MacAddr>,
+    pub(super) is_router: bool,
+    /// A packet has asked for it.
+    pub(super) is_needed: bool,
+    /// A route needs it: it is asked for without packets, and stays.
+    pub(super) is_held: bool,
+    /// Solicitations since it was last confirmed.
+    pub(super) asked: u8,
+    /// What waits, oldest first.
+    pub(super) queue: Queue,
+    pub(super) queue_bytes: usize,
+    /// Its place among those that may be evicted.
+    rank: Option<(Class, u64)>,
+}
+
+/// Entries that may be evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    /// Incomplete and failed ones.
+    Unresolved,
+    /// Stale ones that no packet has asked for.
+    Spare,
+}
+
+impl Entry {
+    pub(super) fn known_mac(&self) -> Option<MacAddr> {
+        self.state.is_known().then_some(self.mac)
+    }
+
+    /// Whether routing is told of it, and it is kept verified.
+    pub(super) fn is_in_use(&self) -> bool {
+        self.is_needed || self.is_held || self.state == State::Static
+    }
+
+    fn class(&self) -> Option<Class> {
+        match self.state {
+            _ if self.is_held => None,
+            State::Incomplete | State::Failed => Some(Class::Unresolved),
+            State::Stale if !self.is_needed => Some(Class::Spare),
+            _ => None,
+        }
+    }
+}
+
+/// For whom room is to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum For {
+    /// A packet's next hop.
+    Packet,
+    /// Somebody who asked for us.
+    Asker,
+    /// The configuration.
+    Config,
+}
+
+/// All entries; a bounded number.
+pub(super) struct Entries {
+    slots: Vec<Option<Entry>>,
+    free: Vec<u32>,
+    places: BTreeMap<(u16, IpAddr), u32>,
+    /// By age of their rank.
+    unresolved: BTreeMap<u64, u32>,
+    spare: BTreeMap<u64, u32>,
+    ranked: u64,
+    timers: Wheel,
+}
+
+impl Entries {
+    pub(super) fn new(most: usize, now_ns: u64) -> Result<Self, TableError> {
+        Ok(Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            places: BTreeMap::new(),
+            unresolved: BTreeMap::new(),
+            spare: BTreeMap::new(),
+            ranked: 0,
+            timers: Wheel::new("neighbours", most, now_ns)?,
+        })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    pub(super) fn find(&self, interface: u16, address: IpAddr) -> Option<u32> {
+        self.places.get(&(interface, address)).copied()
+    }
+
+    /// In order of interface and address.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Entry)> {
+        self.places.values().map(|at| (*at, &self[*at]))
+    }
+
+    /// Whom a new entry would have to replace: `Ok(None)` where there is room, `Err` where nobody
+    /// may be.
+    pub(super) fn victim(&self, who: For) -> Result<Option<u32>, ()> {
+        let most = self.timers.capacity();
+        let is_full = self.places.len() >= most;
+        let unresolved = self.unresolved.len();
+        let (oldest, spare) = (
+            self.unresolved.values().next().copied(),
+            self.spare.values().next().copied(),
+        );
+        let victim = match who {
+            // However many addresses are asked for, the other half stays for those that exist.
+            For::Packet if unresolved >= (most / 2).max(1) => oldest,
+            _ if !is_full => return Ok(None),
+            // A few that wait are not thrown out for one more: what is stale first then.
+            For::Packet if unresolved >= most / 8 => oldest.or(spare),
+            For::Packet => spare.or(oldest),
+            For::Asker => spare,
+            For::Config => oldest.or(spare).or_else(|| {
+                let mut dynamic = self.iter();
+                let found =
+                    dynamic.find(|(_, entry)| entry.state != State::Static && !entry.is_held);
+                found.map(|(at, _)| at)
+            }),
+        };
+        victim.map(Some).ok_or(())
+    }
+
+    /// A new entry, for which there is room.
+    pub(super) fn insert(&mut self, interface: u16, address: IpAddr, state: State) -> u32 {
+        let entry = Entry {
+            interface,
+            address,
+            state,
+            mac: MacAddr::default(),
+            changed_ns: 0,
+            told: None,
+            is_router: false,
+            is_needed: false,
+            is_held: false,
+            asked: 0,
+            queue: Queue::new(),
+            queue_bytes: 0,
+            rank: None,
+        };
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            (self.slots.len() - 1) as u32
+        });
+        self.slots[at as usize] = Some(entry);
+        self.places.insert((interface, address), at);
+        self.rank(at);
+        at
+    }
+
+    /// Takes an entry out.
+    pub(super) fn remove(&mut self, at: u32) -> Entry {
+        self.unrank(at);
+        self.timers.cancel(at);
+        self.free.push(at);
+        let entry = self.slots[at as usize].take();
+        let entry = entry.expect("only what is in is taken out");
+        self.places.remove(&(entry.interface, entry.address));
+        entry
+    }
+
+    /// Sets an entry's state, and when it is due; `None`: never.
+    pub(super) fn enter(&mut self, at: u32, state: State, due_ns: Option<u64>) {
+        self[at].state = state;
+        match due_ns {
+            Some(due_ns) => self.timers.schedule(at, due_ns),
+            None => _ = self.timers.cancel(at),
+        }
+        self.rank(at);
+    }
+
+    /// Whether an entry waits for its time.
+    pub(super) fn due_ns(&self, at: u32) -> Option<u64> {
+        self.timers.deadline(at)
+    }
+
+    /// The next entry that is due.
+    pub(super) fn pop_due(&mut self, now_ns: u64, budget: &mut usize) -> Option<u32> {
+        self.timers.pop(now_ns, budget).map(|(at, _)| at)
+    }
+
+    /// Before that, none is.
+    pub(super) fn next_due_ns(&self) -> Option<u64> {
+        self.timers.next_expiry()
+    }
+
+    /// Puts an entry among those of its class, behind all that are there.
+    pub(super) fn rank(&mut self, at: u32) {
+        let class = self[at].class();
+        if self[at].rank.map(|rank| rank.0) == class {
+            return;
+        }
+        self.unrank(at);
+        if let Some(class) = class {
+            self.ranked += 1;
+            let age = self.ranked;
+            self.ranks(class).insert(age, at);
+            self[at].rank = Some((class, age));
+        }
+    }
+
+    fn unrank(&mut self, at: u32) {
+        if let Some((class, age)) = self[at].rank.take() {
+            self.ranks(class).remove(&age);
+        }
+    }
+
+    fn ranks(&mut self, class: Class) -> &mut BTreeMap<u64, u32> {
+        match class {
+            Class::Unresolved => &mut self.unresolved,
+            Class::Spare => &mut self.spare,
+        }
+    }
+}
+
+impl Index<u32> for Entries {
+    type Output = Entry;
+
+    fn index(&self, at: u32) -> &Entry {
+        let entry = self.slots[at as usize].as_ref();
+        entry.expect("places, ranks and timers name entries")
+    }
+}
+
+impl IndexMut<u32> for Entries {
+    fn index_mut(&mut self, at: u32) -> &mut Entry {
+        let entry = self.slots[at as usize].as_mut();
+        entry.expect("places, ranks and timers name entries")
+    }
+}

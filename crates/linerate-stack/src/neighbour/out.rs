@@ -1,0 +1,101 @@
+//! What a call of the table leaves to be done.
+
+use linerate_core::packet::Packet;
+use linerate_wire::ethernet::{self, EtherType, MacAddr};
+
+use super::{DropReason, Event};
+
+/// A packet whose next hop is known now.
+#[derive(Debug)]
+pub struct Released {
+    /// Where it goes out.
+    pub interface: u16,
+    /// The neighbour's MAC address: the frame's new destination.
+    pub mac: MacAddr,
+    /// As it was handed in.
+    pub packet: Packet,
+}
+
+/// A packet that goes nowhere.
+#[derive(Debug)]
+pub struct Dropped {
+    /// Where it would have gone out.
+    pub interface: u16,
+    /// Why it does not.
+    pub reason: DropReason,
+    /// As it was handed in.
+    pub packet: Packet,
+}
+
+/// Frames, packets and events, in order. Kept by the caller and handed to every call; what is in it
+/// is the caller's to take.
+#[derive(Debug, Default)]
+pub struct Out {
+    /// Packets to be sent.
+    pub released: Vec<Released>,
+    /// Packets to be dropped, and counted.
+    pub dropped: Vec<Dropped>,
+    /// What happened.
+    pub events: Vec<Event>,
+    /// Interface and end in `bytes` of each frame.
+    frames: Vec<(u16, usize)>,
+    bytes: Vec<u8>,
+}
+
+/// IEEE 802.3 4A.2.3.2.4: shorter frames are padded; here, so that no port has to.
+const MIN_FRAME_LEN: usize = 60;
+
+impl Out {
+    /// Nothing to be done.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The frames to be sent, each with the interface that it goes out of: untagged, from the
+    /// Ethernet header on, without frame check sequence.
+    pub fn frames(&self) -> impl Iterator<Item = (u16, &[u8])> {
+        let starts = std::iter::once(0).chain(self.frames.iter().map(|frame| frame.1));
+        let frames = self.frames.iter().zip(starts);
+        frames.map(|((interface, end), start)| (*interface, &self.bytes[start..*end]))
+    }
+
+    /// Forgets everything, and drops the packets that were not taken.
+    pub fn clear(&mut self) {
+        self.released.clear();
+        self.dropped.clear();
+        self.events.clear();
+        self.frames.clear();
+        self.bytes.clear();
+    }
+
+    /// Whether there is nothing to be done.
+    pub fn is_empty(&self) -> bool {
+        self.released.is_empty()
+            && self.dropped.is_empty()
+            && self.events.is_empty()
+            && self.frames.is_empty()
+    }
+
+    pub(super) fn send(
+        &mut self,
+        interface: u16,
+        (dst, src): (MacAddr, MacAddr),
+        ethertype: EtherType,
+        parts: [&[u8]; 2],
+    ) {
+        let start = self.bytes.len();
+        self.bytes.extend(ethernet::header(dst, src, ethertype));
+        parts.iter().for_each(|part| self.bytes.extend(*part));
+        let end = self.bytes.len().max(start + MIN_FRAME_LEN);
+        self.bytes.resize(end, 0);
+        self.frames.push((interface, end));
+    }
+
+    pub(super) fn drop(&mut self, interface: u16, reason: DropReason, packet: Packet) {
+        self.dropped.push(Dropped {
+            interface,
+            reason,
+            packet,
+        });
+    }
+}

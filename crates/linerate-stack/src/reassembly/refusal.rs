@@ -1,0 +1,91 @@
+//! Why a fragment, or all there is of a datagram, is dropped.
+
+use std::fmt;
+
+/// A reason, and the index of its counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Refusal {
+    /// The IP header does not fit the bytes present.
+    Malformed,
+    /// No payload; or more fragments follow, and it is no multiple of 8 bytes. IPv6 answers the latter
+    /// with a Parameter Problem, code 0, that points to the payload length (RFC 8200 4.5).
+    Length,
+    /// The datagram would exceed 65,535 bytes. IPv6 answers with a Parameter Problem, code 0, that points
+    /// to the fragment offset (RFC 8200 4.5).
+    TooLong,
+    /// A TCP header is cut where filters look (RFC 1858 3, RFC 3128 3).
+    Tiny,
+    /// An IPv6 first fragment without the whole header chain: answered with a Parameter Problem, code 3
+    /// (RFC 7112 5, RFC 8200 4.5).
+    HeaderChain,
+    /// Its bytes are there already. The datagram goes on (RFC 8200 4.5).
+    Duplicate,
+    /// It overlaps another, or they disagree on the datagram's end: all of them are dropped (RFC 5722 4).
+    Overlap,
+    /// Congestion was experienced by one fragment, and another cannot experience any: all are dropped
+    /// (RFC 3168 5.3).
+    Ecn,
+    /// More gaps than are kept count of: all are dropped.
+    Scattered,
+    /// No slot that is large enough is free, or may be held; what was there is dropped too.
+    NoMemory,
+    /// Made room for newer ones.
+    Evicted,
+    /// The others did not come in time.
+    TimedOut,
+}
+
+impl Refusal {
+    /// All of them, each at its own index.
+    pub const ALL: [Self; 12] = [
+        Self::Malformed,
+        Self::Length,
+        Self::TooLong,
+        Self::Tiny,
+        Self::HeaderChain,
+        Self::Duplicate,
+        Self::Overlap,
+        Self::Ecn,
+        Self::Scattered,
+        Self::NoMemory,
+        Self::Evicted,
+        Self::TimedOut,
+    ];
+
+    /// The name of its counter.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "fragment_malformed",
+            Self::Length => "fragment_length",
+            Self::TooLong => "fragment_too_long",
+            Self::Tiny => "fragment_tiny",
+            Self::HeaderChain => "fragment_header_chain",
+            Self::Duplicate => "fragment_duplicate",
+            Self::Overlap => "fragment_overlap",
+            Self::Ecn => "fragment_ecn",
+            Self::Scattered => "fragment_scattered",
+            Self::NoMemory => "fragment_no_memory",
+            Self::Evicted => "fragment_evicted",
+            Self::TimedOut => "fragment_timed_out",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Refusal;
+
+    #[test]
+    fn each_reason_stands_at_its_index() {
+        for (index, refusal) in Refusal::ALL.into_iter().enumerate() {
+            assert_eq!(refusal as usize, index);
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Messages as the kernel and zebra send them, byte by byte where it matters, and anything else.
+
+use super::build::{Builder, CREATE, REPLACE, REQUEST};
+use super::*;
+use proptest::prelude::*;
+use std::string::ToString;
+use std::vec::Vec;
+
+fn read(bytes: &[u8]) -> Result<Body<'_>, Flaw> {
+    Messages::new(bytes).next().expect("a message")?.read()
+}
+
+fn rtm(len: u8, table: u8, kind: u8) -> [u8; 12] {
+    [2, len, 0, 0, table, 186, 0, kind, 0, 0, 0, 0]
+}
+
+/// `ip route add 10.1.0.0/16 via 192.0.2.1 dev 3 metric 20`, as a little-endian kernel writes it.
+#[test]
+#[cfg(target_endian = "little")]
+fn a_route_from_its_bytes() {
+    let bytes: &[u8] = &[
+        60, 0, 0, 0, 24, 0, 1, 5, 7, 0, 0, 0, 0, 0, 0, 0, // header
+        2, 16, 0, 0, 254, 186, 0, 1, 0, 0, 0, 0, // rtmsg
+        8, 0, 1, 0, 10, 1, 0, 0, // RTA_DST
+        8, 0, 6, 0, 20, 0, 0, 0, // RTA_PRIORITY
+        8, 0, 5, 0, 192, 0, 2, 1, // RTA_GATEWAY
+        8, 0, 4, 0, 3, 0, 0, 0, // RTA_OIF
+    ];
+    let built = Builder::new(kind::NEW_ROUTE, REQUEST | CREATE | REPLACE)
+        .fixed(&rtm(16, 254, 1))
+        .address(attribute::route::DST, [10, 1, 0, 0].into())
+        .u32(attribute::route::PRIORITY, 20)
+        .address(attribute::route::GATEWAY, [192, 0, 2, 1].into())
+        .u32(attribute::route::OIF, 3)
+        .finish(7);
+    assert_eq!(built, bytes);
+    let Ok(Body::NewRoute(route)) = read(bytes) else {
+        panic!("no route");
+    };
+    assert_eq!(route.destination, IpAddr::from([10, 1, 0, 0]));
+    assert_eq!((route.len, route.table, route.metric), (16, 254, 20));
+    assert_eq!((route.protocol, route.kind), (186, RouteKind::Unicast));
+    let ways: Vec<Via> = route.vias().collect();
+    assert_eq!(ways.len(), 1);
+    assert_eq!(ways[0].gateway, Some(IpAddr::from([192, 0, 2, 1])));
+    assert_eq!((ways[0].interface, ways[0].weight), (3, 1));
+}
+
+#[test]
+fn several_ways_with_weights() {
+    let ways = [
+        (Some(IpAddr::from([192, 0, 2, 1])), 3, 1),
+        (None, 4, 10),
+        (Some("2001:db8::1".parse().unwrap()), 5, 256),
+    ];
+    let bytes = Builder::new(kind::NEW_ROUTE, REQUEST)
+        .fixed(&rtm(0, 0, 1))
+        .u32(attribute::route::TABLE, 1000)
+        .multipath(&ways)
+        .finish(0);
+    let Ok(Body::NewRoute(route)) = read(&bytes) else {
+        panic!("no route");
+    };
+    assert_eq!((route.len, route.table), (0, 1000));
+    assert_eq!(route.destination, IpAddr::from([0; 4]));
+    let got = route
+        .vias()
+        .map(|via| (via.gateway, via.interface, via.weight));
+    assert_eq!(got.collect::<Vec<_>>(), ways);
+}
+
+#[test]
+fn an_ipv4_route_over_an_ipv6_gateway() {
+    // RFC 8950; the kernel says it as RTA_VIA.
+    let gateway: Ipv6Addr = "fe80::1".parse().unwrap();
+    let via = [&10u16.to_ne_bytes()[..], &gateway.octets()].concat();
+    let bytes = Builder::new(kind::NEW_ROUTE, 0)
+        .fixed(&rtm(8, 254, 1))
+        .address(attribute::route::DST, [10, 0, 0, 0].into())
+        .bytes(attribute::route::VIA, &via)
+        .u32(attribute::route::OIF, 2)
+        .finish(0);
+    let Ok(Body::NewRoute(route)) = read(&bytes) else {
+        panic!("no route");
+    };
+    assert_eq!(route.vias().next().unwrap().gateway, Some(gateway.into()));
+}
+
+#[test]
+fn next_hops_and_groups() {
+    let one = Builder::new(kind::NEW_NEXTHOP, 0)
+        .fixed(&[2, 0, 11, 0, ONLINK, 0, 0, 0])
+        .u32(attribute::nexthop::ID, 7)
+        .address(attribute::nexthop::GATEWAY, [192, 0, 2, 1].into())
+        .u32(attribute::nexthop::OIF, 3)
+        .finish(0);
+    let Ok(Body::NewNexthop(one)) = read(&one) else {
+        panic!("no next hop");
+    };
+    assert!(!one.is_group() && !one.blackhole && one.id == 7);
+    assert!(one.via.onlink == cfg!(target_endian = "little"));
+    let group = Builder::new(kind::NEW_NEXTHOP, 0)
+        .fixed(&[0; 8])
+        .u32(attribute::nexthop::ID, 9)
+        .group(&[(7, 1), (8, 300)])
+        .finish(0);
+    let Ok(Body::NewNexthop(group)) = read(&group) else {
+        panic!("no next hop");
+    };
+    assert!(group.is_group());
+    assert_eq!(group.members().collect::<Vec<_>>(), [(7, 1), (8, 300)]);
+    let nameless = Builder::new(kind::NEW_NEXTHOP, 0).fixed(&[0; 8]).finish(0);
+    assert!(matches!(read(&nameless), Ok(Body::Other)));
+}
+
+#[test]
+fn links_addresses_and_neighbours() {
+    let link = Builder::new(kind::NEW_LINK, 0)
+        .fixed(&[0, 0, 1, 0])
+        .fixed(&4u32.to_ne_bytes())
+        .fixed(&0x1_0043u32.to_ne_bytes())
+        .fixed(&[0; 4])
+        .bytes(attribute::link::NAME, b"lr-wan\0")
+        .bytes(attribute::link::ADDRESS, &[2, 0, 0, 0, 0, 1])
+        .u32(attribute::link::MTU, 1500)
+        .finish(0);
+    let Ok(Body::NewLink(link)) = read(&link) else {
+        panic!("no link");
+    };
+    assert_eq!((link.index, link.name, link.mtu), (4, "lr-wan", Some(1500)));
+    assert!(link.up && link.carrier && link.mac == Some(MacAddr::local(1)));
+
+    let address = Builder::new(kind::NEW_ADDRESS, 0)
+        .fixed(&[2, 24, 0x80, 0])
+        .fixed(&4u32.to_ne_bytes())
+        .address(attribute::address::ADDRESS, [192, 0, 2, 2].into())
+        .address(attribute::address::LOCAL, [192, 0, 2, 1].into())
+        .finish(0);
+    let Ok(Body::NewAddress(address)) = read(&address) else {
+        panic!("no address");
+    };
+    assert_eq!((address.index, address.len), (4, 24));
+    assert_eq!(address.address, IpAddr::from([192, 0, 2, 1]));
+    assert!(!address.tentative());
+
+    let neighbour = Builder::new(kind::DEL_NEIGHBOUR, 0)
+        .fixed(&[10, 0, 0, 0])
+        .fixed(&4u32.to_ne_bytes())
+        .fixed(&0x80u16.to_ne_bytes())
+        .fixed(&[0, 1])
+        .address(attribute::neighbour::DST, "fe80::9".parse().unwrap())
+        .bytes(attribute::neighbour::LLADDR, &[2, 0, 0, 0, 0, 9])
+        .finish(0);
+    let Ok(Body::DelNeighbour(neighbour)) = read(&neighbour) else {
+        panic!("no neighbour");
+    };
+    assert!(neighbour.permanent() && neighbour.mac == Some(MacAddr::local(9)));
+}
+
+#[test]
+fn flaws_are_named() {
+    let route = Builder::new(kind::NEW_ROUTE, 0).fixed(&rtm(8, 254, 1));
+    let why = |bytes: &[u8]| read(bytes).unwrap_err().to_string();
+    let with = |attribute, value: &[u8]| route.clone().bytes(attribute, value).finish(0);
+    assert!(
+        why(&with(attribute::route::DST, &[10, 0, 0]))
+            .contains("attribute 1 of netlink message 24")
+    );
+    assert!(why(&with(attribute::route::OIF, &[1])).contains("1 bytes"));
+    assert!(
+        why(&with(
+            attribute::route::MULTIPATH,
+            &[9, 0, 0, 0, 0, 0, 0, 0]
+        ))
+        .contains("attribute 9")
+    );
+    assert!(why(&with(attribute::route::DST, &[0; 16])).contains("prefix"));
+    assert!(why(&route.clone().finish(0)[..20]).contains("says it has 28 bytes, of 20"));
+    let short = Builder::new(kind::NEW_ROUTE, 0).fixed(&[2; 11]).finish(0);
+    assert!(why(&short).contains("ends after 11"));
+    let long = Builder::new(kind::NEW_ROUTE, 0)
+        .fixed(&rtm(33, 254, 1))
+        .finish(0);
+    assert_eq!(read(&long).unwrap_err(), Flaw::Prefix { len: 33 });
+    let mut attribute = with(attribute::route::OIF, &[0; 4]);
+    attribute[28..30].copy_from_slice(&3u16.to_ne_bytes());
+    assert!(why(&attribute).contains("attribute 4 says it has 3 bytes"));
+    assert!(why(&[1, 2, 3]).contains("of 3"));
+}
+
+#[test]
+fn a_flaw_ends_the_walk() {
+    let good = Builder::new(kind::NOOP, 0).finish(0);
+    let bytes = [&good[..], &[3, 0, 0, 0], &good].concat();
+    let found: Vec<bool> = Messages::new(&bytes).map(|m| m.is_ok()).collect();
+    assert_eq!(found, [true, false]);
+}
+
+proptest! {
+    #[test]
+    fn never_panics(kind in 0u16..110, body: Vec<u8>) {
+        let bytes = Builder::new(kind, 0).fixed(&body).finish(0);
+        for message in Messages::new(&bytes) {
+            match message.and_then(|message| message.read()) {
+                Ok(Body::NewRoute(route)) => drop(route.vias().count()),
+                Ok(Body::NewNexthop(nexthop)) => drop(nexthop.members().count()),
+                _ => {}
+            }
+        }
+        for message in Messages::new(&body) {
+            let _ = message.map(|message| message.read().is_ok());
+        }
+    }
+}

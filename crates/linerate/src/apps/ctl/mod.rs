@@ -1,0 +1,131 @@
+//! `linerate ctl`: ask a running router, and have it reload, trace, drain or end.
+
+mod show;
+
+use std::path::PathBuf;
+
+use clap::{Subcommand, ValueEnum};
+use serde_json::{Value, json};
+
+use super::router::usual_socket;
+use crate::error::Error;
+use crate::report;
+use crate::socket::Caller;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Socket of the router; default: the usual one
+    #[arg(long, value_name = "PATH", global = true)]
+    socket: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show a table
+    Show {
+        #[arg(value_enum)]
+        what: What,
+        /// Only what fits: a name, an address, or for routes a prefix (with all in it)
+        filter: Option<String>,
+        /// Rows at most
+        #[arg(long, value_name = "N", default_value_t = 1000)]
+        limit: u64,
+    },
+    /// Read the configuration file again and take it over: all of it, or nothing
+    Reload,
+    /// Show stage by stage what becomes of the next packets
+    Trace {
+        /// Which packets, in the words of tcpdump
+        #[arg(long, value_name = "EXPR", default_value = "")]
+        filter: String,
+        /// Packets to show
+        #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+        count: u64,
+    },
+    /// Let neighbours move their traffic away, then end
+    Drain {
+        /// Seconds to go on forwarding, with the twins' links down
+        #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
+        seconds: f64,
+    },
+    /// End, with totals
+    Stop,
+}
+
+/// What can be shown.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum What {
+    Ports,
+    Interfaces,
+    Routes,
+    Neighbours,
+    Drops,
+    Lcores,
+}
+
+impl What {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ports => "ports",
+            Self::Interfaces => "interfaces",
+            Self::Routes => "routes",
+            Self::Neighbours => "neighbours",
+            Self::Drops => "drops",
+            Self::Lcores => "lcores",
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    let path = args.socket.clone().unwrap_or_else(usual_socket);
+    let mut router = Caller::connect(&path, super::router::START_ONE)?;
+    let nothing = |_: Value| Ok(());
+    match &args.command {
+        Command::Show {
+            what,
+            filter,
+            limit,
+        } => {
+            let params = json!({ "what": what.name(), "filter": filter, "limit": limit });
+            let rows = router.call("show", params, nothing)?;
+            match args.json {
+                true => report::print_json(&rows),
+                false => report::print(&show::text(*what, &rows, report::colour())),
+            }
+        }
+        Command::Reload => {
+            let result = router.call("reload", Value::Null, nothing)?;
+            say(args.json, &result)
+        }
+        Command::Trace { filter, count } => {
+            let params = json!({ "filter": filter, "count": count });
+            let json = args.json;
+            let result = router.call("trace", params, |packet| match json {
+                true => report::print(&format!("{packet}\n")),
+                false => report::print(&show::trace(&packet)),
+            })?;
+            say(args.json, &result)
+        }
+        Command::Drain { seconds } => {
+            let result = router.call("drain", json!({ "seconds": seconds }), nothing)?;
+            say(args.json, &result)
+        }
+        Command::Stop => {
+            let result = router.call("stop", Value::Null, nothing)?;
+            say(args.json, &result)
+        }
+    }
+}
+
+/// What was done: its `text`, or all of it as JSON.
+fn say(json: bool, result: &Value) -> Result<(), Error> {
+    match (json, result.get("text").and_then(Value::as_str)) {
+        (false, Some(text)) => report::print(&format!("{}\n", text.trim_end())),
+        _ => report::print(&format!("{result}\n")),
+    }
+}

@@ -1,0 +1,227 @@
+//! `[[acl]]`: ordered rules, of which the first that matches decides.
+
+use linerate_tables::acl::{Bits, Match, Prefix as AclPrefix, Range};
+use linerate_tables::lpm;
+
+use super::section::{At, Section};
+use super::words;
+use crate::apps::router::model::Prefix;
+
+/// A rule, as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AclRule {
+    pub(crate) permit: bool,
+    pub(crate) source: Option<Prefix>,
+    pub(crate) destination: Option<Prefix>,
+    pub(crate) protocol: Option<u8>,
+    /// First and last.
+    pub(crate) source_ports: Option<(u16, u16)>,
+    pub(crate) destination_ports: Option<(u16, u16)>,
+    pub(crate) icmp_type: Option<u8>,
+}
+
+/// An access list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Acl {
+    pub(crate) name: String,
+    /// What becomes of packets that no rule matches.
+    pub(crate) permit: bool,
+    pub(crate) rules: Vec<AclRule>,
+}
+
+impl AclRule {
+    /// Whether it can match packets of the family.
+    fn is_for(&self, v4: bool) -> bool {
+        let family = |prefix: &Option<Prefix>| match prefix {
+            Some(Prefix::V4(_)) => v4,
+            Some(Prefix::V6(_)) => !v4,
+            None => true,
+        };
+        let icmp = match self.protocol {
+            Some(1) => v4,
+            Some(58) => !v4,
+            _ => true,
+        };
+        family(&self.source) && family(&self.destination) && icmp
+    }
+
+    fn fields<const W: usize>(
+        &self,
+        words: impl Fn(&Prefix) -> Option<([u32; W], u8)>,
+    ) -> Match<W> {
+        let prefix = |prefix: &Option<Prefix>| {
+            let parts = prefix.as_ref().and_then(&words);
+            parts.map_or(AclPrefix::ANY, |(words, len)| {
+                AclPrefix::new(words, len).expect("bits behind a prefix are zero")
+            })
+        };
+        let range = |range: Option<(u16, u16)>| {
+            range.map_or(Range::ANY, |(low, high)| {
+                Range::new(low, high).expect("the order was checked")
+            })
+        };
+        Match {
+            src: prefix(&self.source),
+            dst: prefix(&self.destination),
+            src_ports: range(self.source_ports),
+            dst_ports: range(self.destination_ports),
+            icmp_type: self
+                .icmp_type
+                .map_or(Range::ANY, |number| Range::one(number.into())),
+            protocol: self.protocol.map_or(Bits::ANY, Bits::byte),
+            ..Match::ANY
+        }
+    }
+
+    /// What it asks of IPv4 packets, where it can match one.
+    pub(crate) fn match4(&self) -> Option<Match<1>> {
+        let words = |prefix: &Prefix| match prefix {
+            Prefix::V4(prefix) => Some(([prefix.first()], prefix.len())),
+            Prefix::V6(_) => None,
+        };
+        self.is_for(true).then(|| self.fields(words))
+    }
+
+    /// What it asks of IPv6 packets, where it can match one.
+    pub(crate) fn match6(&self) -> Option<Match<4>> {
+        let words = |prefix: &Prefix| match prefix {
+            Prefix::V6(prefix) => Some((words6(prefix), prefix.len())),
+            Prefix::V4(_) => None,
+        };
+        self.is_for(false).then(|| self.fields(words))
+    }
+}
+
+/// The most significant word first.
+fn words6(prefix: &lpm::Prefix6) -> [u32; 4] {
+    let bits = prefix.first();
+    [96, 64, 32, 0].map(|shift| (bits >> shift) as u32)
+}
+
+pub(super) fn acls(file: &Section<'_>) -> Vec<Acl> {
+    let mut acls: Vec<Acl> = Vec::new();
+    for section in file.tables("acl", "tables: [[acl]] with name, default and rules") {
+        let name = section.required("name", "a name such as \"edge\"");
+        if let Some(At { value, line }) = &name
+            && acls.iter().any(|acl| acl.name == *value)
+        {
+            let problem = format!("`{value}` names two access lists");
+            section.wrong(*line, "name", problem, "a name of its own");
+        }
+        let permit = section.choice("default", &[("permit", true), ("deny", false)]);
+        let rules = rules(&section);
+        section.end();
+        acls.push(Acl {
+            name: name.map_or(String::new(), |name| name.value),
+            permit: permit.is_some_and(|at| at.value),
+            rules,
+        });
+    }
+    acls
+}
+
+fn rules(section: &Section<'_>) -> Vec<AclRule> {
+    let mut all: Vec<AclRule> = Vec::new();
+    let legal = "a list of tables such as { action = \"deny\", source = \"10.0.0.0/8\" }";
+    for (value, _) in section.list("rules", legal) {
+        let Some(rule) = section.within("acl.rules", value, legal) else {
+            continue;
+        };
+        let Some(read) = self::rule(&rule) else {
+            rule.end();
+            continue;
+        };
+        let same = |other: &AclRule| {
+            other
+                .match4()
+                .zip(read.match4())
+                .is_some_and(|(a, b)| a == b)
+                || other
+                    .match6()
+                    .zip(read.match6())
+                    .is_some_and(|(a, b)| a == b)
+        };
+        if all.iter().any(same) {
+            let problem = "an earlier rule asks the same: this one never decides";
+            rule.wrong(rule.line, "action", problem, "remove one of the two");
+        }
+        if rule.end() {
+            all.push(read);
+        }
+    }
+    all
+}
+
+fn rule(section: &Section<'_>) -> Option<AclRule> {
+    let prefix = |key| section.read(key, words::PREFIX, words::prefix);
+    let ports = |key| {
+        section.read(
+            key,
+            "a port or a range such as \"1024-65535\"",
+            words::range,
+        )
+    };
+    let action = section.required("action", "permit or deny");
+    let permit = action.and_then(|at| match at.value.as_str() {
+        "permit" => Some(true),
+        "deny" => Some(false),
+        other => {
+            let problem = format!("`{other}` is no action");
+            section.wrong(at.line, "action", problem, "permit or deny");
+            None
+        }
+    });
+    let (source, destination) = (prefix("source"), prefix("destination"));
+    let protocol = section
+        .read("protocol", "a name or a number, or any", words::protocol)
+        .and_then(|at| at.value);
+    let (source_ports, destination_ports) = (ports("source_port"), ports("destination_port"));
+    let icmp_type = section.number::<u8>("icmp_type", 0..=255);
+    if let Some(at) = section.switch("log").filter(|at| at.value) {
+        let problem = "single packets are not logged: what a list denies is counted by list";
+        let advice = "see them with `linerate capture --stage drop` or `linerate ctl trace`";
+        section.warn(at.line, "log", problem, advice);
+    }
+    if let (Some(a), Some(b)) = (&source, &destination)
+        && matches!(a.value, Prefix::V4(_)) != matches!(b.value, Prefix::V4(_))
+    {
+        let problem = "source and destination are of two families";
+        section.wrong(b.line, "destination", problem, "both IPv4 or both IPv6");
+    }
+    for (at, key) in [
+        (&source_ports, "source_port"),
+        (&destination_ports, "destination_port"),
+    ] {
+        if let Some(at) = at
+            && !matches!(protocol, Some(6 | 17 | 132))
+        {
+            let legal = "with protocol = \"tcp\", \"udp\" or \"sctp\"";
+            section.wrong(at.line, key, "only some protocols have ports", legal);
+        }
+    }
+    if let Some(at) = &icmp_type
+        && !matches!(protocol, Some(1 | 58))
+    {
+        let legal = "with protocol = \"icmp\" or \"icmp6\"";
+        section.wrong(at.line, "icmp_type", "only ICMP has types", legal);
+    }
+    let rule = AclRule {
+        permit: permit?,
+        source: source.map(|at| at.value),
+        destination: destination.map(|at| at.value),
+        protocol,
+        source_ports: source_ports.map(|at| at.value),
+        destination_ports: destination_ports.map(|at| at.value),
+        icmp_type: icmp_type.map(|at| at.value),
+    };
+    if protocol == Some(58) && !rule.is_for(false) || protocol == Some(1) && !rule.is_for(true) {
+        let legal = "icmp with IPv4 addresses, icmp6 with IPv6 addresses";
+        section.wrong(
+            section.line,
+            "protocol",
+            "it fits no packet of these addresses",
+            legal,
+        );
+    }
+    Some(rule)
+}

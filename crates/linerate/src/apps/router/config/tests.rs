@@ -1,0 +1,331 @@
+//! What is read, and the exact words about what is wrong.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+/// Two ports; lines behind it are counted from 9.
+const PORTS: &str = r#"[router]
+kernel = false
+[[port]]
+name = "wan"
+spec = "ring:w"
+[[port]]
+name = "lan"
+spec = "ring:l"
+"#;
+
+/// All complaints about [`PORTS`] and `text`, as they are shown behind the file's name.
+fn complaints(text: &str) -> Vec<String> {
+    let text = format!("{PORTS}{text}");
+    let complaints = Config::parse(&text).map(|_| ()).unwrap_err();
+    complaints.iter().map(ToString::to_string).collect()
+}
+
+fn good(text: &str) -> Config {
+    let text = format!("{PORTS}{text}");
+    Config::parse(&text).unwrap_or_else(|complaints| panic!("{complaints:#?}"))
+}
+
+#[test]
+fn a_whole_file_is_understood() {
+    let config = good(
+        r#"
+[[vrf]]
+name = "blue"
+table = 10
+netns = "blue"
+[[interface]]
+port = "wan"
+addresses = ["192.0.2.1/24", "2001:db8::1/64"]
+mtu = 1500
+urpf = "strict"
+acl_in = "edge"
+policer = { rate = "100Mbit", burst = "64kB" }
+advertise = { interval = 200, lifetime = 1800, managed = true }
+[[interface]]
+port = "wan"
+vlan = 100
+vrf = "blue"
+addresses = ["192.0.2.1/24", "10.255.0.1/32"]
+[[route]]
+prefix = "0.0.0.0/0"
+via = ["192.0.2.254", { address = "192.0.2.253", weight = 2 }, { interface = "lan" }]
+[[route]]
+prefix = "2001:db8:1::/48"
+blackhole = true
+vrf = "blue"
+distance = 5
+[[neighbour]]
+address = "192.0.2.254"
+mac = "02:00:00:00:00:fe"
+interface = "wan"
+[[acl]]
+name = "edge"
+default = "permit"
+rules = [
+  { action = "deny", source = "10.0.0.0/8", protocol = "tcp", destination_port = "22", log = false },
+]
+"#,
+    );
+    assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+    let names: Vec<_> = config.interfaces.iter().map(|i| i.name.as_str()).collect();
+    // The port without a stanza has an interface of its own name.
+    assert_eq!(names, ["wan", "wan.100", "lan"]);
+    let wan = &config.interfaces[0];
+    assert_eq!(
+        (wan.urpf, wan.acl_in, wan.twin.as_deref()),
+        (Urpf::Strict, Some(0), None)
+    );
+    assert_eq!(wan.policer.unwrap().rate_bps, 100_000_000);
+    assert_eq!(wan.policer.unwrap().burst_bytes, 64_000);
+    assert!(wan.advertise.unwrap().managed);
+    assert_eq!(
+        (config.interfaces[1].vlan, config.interfaces[1].vrf),
+        (Some(100), 1)
+    );
+    let RouteTo::Via(ways) = &config.routes[0].to else {
+        panic!("{:?}", config.routes[0]);
+    };
+    assert_eq!(
+        ways.iter().map(|via| via.weight).collect::<Vec<_>>(),
+        [1, 2, 1]
+    );
+    assert_eq!(ways[2].interface, Some(InterfaceId(2)));
+    assert_eq!(config.routes[1].to, RouteTo::Blackhole);
+    let gateways = ["192.0.2.253", "192.0.2.254"].map(|a| (InterfaceId(0), a.parse().unwrap()));
+    assert_eq!(config.gateways(), gateways.into());
+    assert_eq!(config.tables().collect::<Vec<_>>(), [Some(254), Some(10)]);
+    let rule = &config.acls[0].rules[0];
+    assert_eq!(rule.match4().unwrap().dst_ports.low(), 22);
+    assert!(
+        rule.match6().is_none(),
+        "an IPv4 source is of no IPv6 packet"
+    );
+}
+
+#[test]
+fn twins_are_named_after_their_interfaces() {
+    let text = PORTS.replace("false", "true")
+        + "[[interface]]\nport = \"lan\"\ntwin = false\n[[interface]]\nport = \"wan\"\nvlan = 7\n";
+    let config = Config::parse(&text).unwrap();
+    let twins: Vec<_> = config
+        .interfaces
+        .iter()
+        .map(|i| i.twin.as_deref())
+        .collect();
+    assert_eq!(twins, [None, Some("lr-wan.7")]);
+}
+
+#[test]
+fn everything_wrong_is_said_at_once_with_line_key_and_what_would_be_right() {
+    let said = complaints(
+        r#"[[interface]]
+port = "wam"
+[[interface]]
+port = "wan"
+vlan = 5000
+adresses = ["192.0.2.1/24"]
+[[interface]]
+port = "lan"
+addresses = ["192.0.2.1", "192.0.2.255/24", 7]
+urpf = "lose"
+acl_in = "edge"
+[[route]]
+prefix = "10.0.0.1/8"
+via = "192.0.2.x"
+"#,
+    );
+    assert_eq!(
+        said,
+        [
+            "10: interface.port: there is no port `wam`; perhaps wan",
+            "13: interface.vlan: 5000 is out of range; a number from 1 to 4094",
+            "14: interface.adresses: there is no such key; perhaps addresses",
+            "17: interface.addresses: `192.0.2.1` is no address with a length, such as 192.0.2.1/24; an address with a length such as \"192.0.2.1/24\" or \"2001:db8::1/64\"",
+            "17: interface.addresses: `192.0.2.255/24` is its broadcast address; an address with a length such as \"192.0.2.1/24\" or \"2001:db8::1/64\"",
+            "17: interface.addresses: this is a number; an address with a length such as \"192.0.2.1/24\" or \"2001:db8::1/64\"",
+            "18: interface.urpf: `lose` is unknown; perhaps loose",
+            "19: interface.acl_in: there is no access list `edge`; there is none",
+            "21: route.prefix: `10.0.0.1/8` has bits set behind its length; 10.0.0.0/8 has not; a prefix such as \"10.0.0.0/8\" or \"2001:db8::/32\"",
+            "22: route.via: `192.0.2.x` is no address; an address, { address, interface, weight }, or a list of those",
+        ]
+    );
+}
+
+#[test]
+fn what_does_not_go_together_is_said() {
+    for (text, wanted) in [
+        (
+            "[[interface]]\nport = \"wan\"\nvlan = 5\n[[interface]]\nname = \"b\"\nport = \"wan\"\nvlan = 5",
+            "13: interface.vlan: VLAN 5 of that port belong to `wan.5`; another vlan, 1 to 4094",
+        ),
+        (
+            "[[interface]]\nport = \"wan\"\n[[interface]]\nname = \"b\"\nport = \"wan\"",
+            "12: interface.vlan: the untagged frames of that port belong to `wan`; another vlan, 1 to 4094",
+        ),
+        (
+            "[[interface]]\nport = \"wan\"\naddresses = [\"192.0.2.1/24\"]\n[[interface]]\nport = \"lan\"\naddresses = [\"192.0.2.1/32\"]",
+            "14: interface.addresses: `wan` has 192.0.2.1 already; another network, or another vrf",
+        ),
+        (
+            "[[interface]]\nport = \"wan\"\naddresses = [\"10.0.0.1/8\"]\n[[interface]]\nport = \"lan\"\naddresses = [\"10.1.0.1/24\"]",
+            "14: interface.addresses: 10.1.0.0/24 overlaps 10.0.0.1/8 of `wan`; another network, or another vrf",
+        ),
+        (
+            "[[port]]\nname = \"wan\"\nspec = \"ring:x\"",
+            "10: port.name: `wan` names two ports; a name of its own",
+        ),
+        (
+            "[[port]]\nname = \"dmz\"\nspec = \"af_xpd:eth0\"",
+            "11: port.spec: there is no kind of port `af_xpd`; perhaps af_xdp",
+        ),
+        (
+            "[[interface]]\nport = \"wan\"\nmtu = 600\naddresses = [\"2001:db8::1/64\"]",
+            "11: interface.mtu: 600 is too small for IPv6; 1280 or more (RFC 8200 5), or no IPv6 addresses",
+        ),
+        (
+            "[[interface]]\nport = \"wan\"\nvrf = \"blu\"",
+            "11: interface.vrf: there is no VRF `blu`; one of default",
+        ),
+        (
+            "[[route]]\nprefix = \"10.0.0.0/8\"",
+            "9: route.via: the route leads nowhere; via, or one of blackhole, unreachable and prohibit = true",
+        ),
+        (
+            "[[route]]\nprefix = \"10.0.0.0/8\"\nvia = \"2001:db8::1\"",
+            "11: route.via: 2001:db8::1 is of another family than 10.0.0.0/8; a next hop of the same family",
+        ),
+        (
+            "[[neighbour]]\naddress = \"10.0.0.1\"\nmac = \"01:00:00:00:00:01\"\ninterface = \"wan\"",
+            "11: neighbour.mac: 01:00:00:00:00:01 is of a group; an address of one station such as \"02:00:00:00:00:fe\"",
+        ),
+        (
+            "[[acl]]\nname = \"a\"\nrules = [{ action = \"drop\" }]",
+            "11: acl.rules.action: `drop` is no action; permit or deny",
+        ),
+        (
+            "[[acl]]\nname = \"a\"\nrules = [{ action = \"deny\", destination_port = \"22\" }]",
+            "11: acl.rules.destination_port: only some protocols have ports; with protocol = \"tcp\", \"udp\" or \"sctp\"",
+        ),
+        (
+            "[[interface]]\nport = \"wan\"\npolicer = { rate = \"fast\", burst = \"64kB\" }",
+            "11: interface.policer.rate: `fast` is no rate; a rate such as \"100Mbit\": bit, kbit, Mbit or Gbit a second",
+        ),
+        (
+            "[[interface]]\nport = \"wan\"\nadvertise = { interval = 3 }\naddresses = [\"2001:db8::1/64\"]",
+            "11: interface.advertise.interval: 3 is out of range; a number from 4 to 1800",
+        ),
+        (
+            "[[interfaces]]\nport = \"wan\"",
+            "9: interfaces: there is no such key; perhaps interface",
+        ),
+    ] {
+        assert_eq!(complaints(text), [wanted], "{text}");
+    }
+}
+
+#[test]
+fn a_metrics_listener_stays_on_the_machine() {
+    let text = PORTS.replace("kernel", "metrics = \"0.0.0.0:9108\"\nkernel");
+    let complaints = Config::parse(&text).map(|_| ()).unwrap_err();
+    assert_eq!(complaints.len(), 1);
+    assert!(
+        complaints[0]
+            .to_string()
+            .starts_with("2: router.metrics: 0.0.0.0")
+    );
+}
+
+#[test]
+fn a_twin_name_that_is_too_long_is_said_where_it_comes_from() {
+    let text = PORTS
+        .replace("false", "true")
+        .replace("\"lan\"", "\"the-long-lan-port\"");
+    let complaints = Config::parse(&text).map(|_| ()).unwrap_err();
+    assert_eq!(
+        complaints[0].to_string(),
+        "7: port.name: its twin in the kernel would be called `lr-the-long-lan-port`; a shorter name, or an [[interface]] with a twin of its own"
+    );
+}
+
+#[test]
+fn lines_that_are_no_toml_are_said_together() {
+    let said = complaints("[[route]]\nprefix = \n[[interface]]\nport = \"wan\nmtu = 1500\n");
+    assert!(said.len() >= 2, "{said:?}");
+    assert!(said.iter().any(|line| line.starts_with("10: ")), "{said:?}");
+}
+
+#[test]
+fn a_next_hop_that_nothing_reaches_is_a_warning() {
+    let config = good("[[route]]\nprefix = \"10.0.0.0/8\"\nvia = \"192.0.2.9\"\n");
+    let said: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        said,
+        [
+            "11: route.via: 192.0.2.9 is on no interface's network; the route is kept, marked unreachable, until another route leads there"
+        ]
+    );
+}
+
+#[test]
+fn what_is_not_done_is_said_and_what_is_instead() {
+    let config = good("[[acl]]\nname = \"a\"\nrules = [{ action = \"deny\", log = true }]\n");
+    assert_eq!(config.warnings.len(), 1);
+    let text = config.warnings[0].to_string();
+    assert!(
+        text.starts_with("11: acl.rules.log: single packets are not logged"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_file_in_an_error_is_the_users() {
+    let path = std::env::temp_dir().join(format!("linerate-router-{}.toml", std::process::id()));
+    std::fs::write(&path, "[[port]]\nspec = 7\n[router]\nkernle = true\n").unwrap();
+    let error = Config::read(&path).map(|_| ()).unwrap_err();
+    let file = path.display();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "{file}: 2 things are wrong\n\
+             {file}:2: port.spec: this is a number; KIND:TARGET[,key=value...]; see `linerate ports`\n\
+             {file}:4: router.kernle: there is no such key; perhaps kernel"
+        )
+    );
+    assert_eq!(
+        error.fix().unwrap(),
+        format!("correct these lines; `linerate router {file} --check` looks again")
+    );
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn interfaces_keep_their_numbers_when_others_come_and_go() {
+    let text = |names: &[&str]| {
+        let interface = |(vlan, name): (usize, &&str)| {
+            format!(
+                "[[interface]]\nname = \"{name}\"\nport = \"wan\"\nvlan = {}\n",
+                vlan + 1
+            )
+        };
+        let interfaces: String = names.iter().enumerate().map(interface).collect();
+        let way = names.last().unwrap();
+        good(&format!(
+            "{interfaces}[[route]]\nprefix = \"10.0.0.0/8\"\nvia = [{{ interface = \"{way}\" }}]\n"
+        ))
+    };
+    let names = |config: &Config| -> Vec<String> {
+        config.interfaces.iter().map(|i| i.name.clone()).collect()
+    };
+    let first = text(&["a", "b", "c"]);
+    // The bare interface of the other port comes last.
+    assert_eq!(names(&first), ["a", "b", "c", "lan"]);
+    let second = text(&["c", "d"]).keeping(&first.interfaces);
+    assert_eq!(names(&second), ["", "", "c", "lan", "d"]);
+    let RouteTo::Via(ways) = &second.routes[0].to else {
+        panic!()
+    };
+    assert_eq!(ways[0].interface, Some(InterfaceId(4)));
+    let third = text(&["e", "c"]).keeping(&second.interfaces);
+    assert_eq!(names(&third), ["e", "", "c", "lan"]);
+}

@@ -1,0 +1,177 @@
+//! From a configuration to what workers know of it: one generation of [`Settings`].
+
+use std::sync::Arc;
+
+use linerate_core::port::PortInfo;
+use linerate_wire::MacAddr;
+use linerate_wire::ethernet::HEADER_LEN;
+
+use super::twins::Wanted;
+use crate::apps::router::config::{Acl, Config, InterfaceConfig};
+use crate::apps::router::model::InterfaceId;
+use crate::apps::router::plane::acl::{AccessList, AclRule};
+use crate::apps::router::plane::settings::{Interface, PortMap, Settings};
+use crate::error::Error;
+
+/// MTU of ports that have no wire: Ethernet's.
+const USUAL_MTU: u16 = 1500;
+
+/// The settings that `config` asks for on these ports. `twin` says the number of the port that is an
+/// interface's twin; lists of `old` that stay the same are shared with it.
+///
+/// # Errors
+/// An access list that takes more memory than there is.
+pub(super) fn settings(
+    config: &Config,
+    ports: &[PortInfo],
+    twin: impl Fn(&str) -> Option<u16>,
+    old: Option<(&Config, &Settings)>,
+) -> Result<Settings, Error> {
+    let interfaces = config
+        .interfaces
+        .iter()
+        .map(|interface| {
+            let info = &ports[usize::from(interface.port)];
+            Interface {
+                name: interface.name.clone(),
+                port: interface.port,
+                vlan: interface.vlan,
+                vrf: interface.vrf,
+                mac: mac(interface.port, info),
+                mtu: mtu(interface, info),
+                addresses: interface.addresses.clone(),
+                twin: interface.twin.as_ref().and_then(|_| twin(&interface.name)),
+                urpf: interface.urpf,
+                proxy: interface.proxy,
+                redirects: interface.redirects,
+                reassemble: interface.reassemble,
+                acl_in: interface.acl_in,
+                acl_out: interface.acl_out,
+                policer: interface.policer,
+                advertise: interface.advertise,
+            }
+        })
+        .collect();
+    let mut maps = vec![PortMap::default(); ports.len()];
+    for (id, interface) in (0..).zip(&config.interfaces) {
+        if interface.is_gone() {
+            continue;
+        }
+        let map = &mut maps[usize::from(interface.port)];
+        let id = InterfaceId(id);
+        match interface.vlan {
+            None => map.untagged = Some(id),
+            Some(vlan) => map.vlans.push((vlan, id)),
+        }
+    }
+    for map in &mut maps {
+        map.vlans.sort_unstable();
+    }
+    let acls = config.acls.iter().map(|acl| {
+        let same = old.and_then(|(config, settings)| {
+            let at = config.acls.iter().position(|known| known == acl)?;
+            settings.acls.get(at).cloned()
+        });
+        same.map_or_else(|| access_list(acl).map(Arc::new), Ok)
+    });
+    Ok(Settings {
+        interfaces,
+        ports: maps,
+        vrfs: config.vrfs.len() as u32,
+        acls: acls.collect::<Result<_, Error>>()?,
+    })
+}
+
+/// The twins that `config` asks for on these ports, in the order of their interfaces.
+pub(super) fn twins(config: &Config, ports: &[PortInfo]) -> Vec<Wanted> {
+    let wanted = |interface: &InterfaceConfig| {
+        let info = &ports[usize::from(interface.port)];
+        Some(Wanted {
+            interface: interface.name.clone(),
+            name: interface.twin.clone()?,
+            netns: config.vrfs[interface.vrf as usize].netns.clone(),
+            mac: mac(interface.port, info),
+            mtu: mtu(interface, info),
+        })
+    };
+    config.interfaces.iter().filter_map(wanted).collect()
+}
+
+/// The port's own address, or one made up for it.
+pub(super) fn mac(number: u16, info: &PortInfo) -> MacAddr {
+    let [high, low] = number.to_be_bytes();
+    info.mac.unwrap_or(MacAddr([2, 0, 0, 1, high, low]))
+}
+
+/// What the configuration says, or what the port's wire carries.
+pub(super) fn mtu(interface: &InterfaceConfig, info: &PortInfo) -> u16 {
+    let most = (info.max_frame_bytes - HEADER_LEN.min(info.max_frame_bytes)).min(65_535) as u16;
+    let has_wire = matches!(info.kind, "af_packet" | "af_xdp" | "tap");
+    let usual = if has_wire { most } else { USUAL_MTU.min(most) };
+    interface.mtu.unwrap_or(usual).min(most)
+}
+
+fn access_list(acl: &Acl) -> Result<AccessList, Error> {
+    let mut rules = Vec::with_capacity(acl.rules.len());
+    for rule in &acl.rules {
+        let v4 = rule.match4().map(|fields| AclRule::V4(fields, rule.permit));
+        let v6 = rule.match6().map(|fields| AclRule::V6(fields, rule.permit));
+        rules.extend(v4.into_iter().chain(v6));
+    }
+    Ok(AccessList::new(&acl.name, acl.permit, &rules)?)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn info(kind: &'static str, max_frame_bytes: usize) -> PortInfo {
+        PortInfo {
+            name: kind.into(),
+            kind,
+            mac: None,
+            max_frame_bytes,
+            max_rx_queues: 1,
+            max_tx_queues: 1,
+            numa_node: None,
+            tx_offloads: false,
+            aligned_pool: false,
+            facts: Vec::new(),
+        }
+    }
+
+    fn config(text: &str) -> Config {
+        let ports = "[router]\nkernel = false\n[[port]]\nname = \"a\"\nspec = \"ring:a\"\n[[port]]\nname = \"b\"\nspec = \"ring:b\"\n";
+        Config::parse(&format!("{ports}{text}")).unwrap()
+    }
+
+    #[test]
+    fn frames_find_their_interface_by_port_and_tag() {
+        let config = config(
+            "[[interface]]\nport = \"a\"\nvlan = 20\n[[interface]]\nport = \"a\"\nvlan = 10\n[[interface]]\nport = \"a\"\nname = \"x\"\n",
+        );
+        let ports = [info("ring", 9014), info("af_packet", 9014)];
+        let settings = settings(&config, &ports, |_| None, None).unwrap();
+        assert_eq!(settings.ports[0].untagged, Some(InterfaceId(2)));
+        let vlans = [(10, InterfaceId(1)), (20, InterfaceId(0))];
+        assert_eq!(settings.ports[0].vlans, vlans);
+        assert_eq!(settings.ports[1].untagged, Some(InterfaceId(3)));
+        // Rings have no wire; the other says what its wire carries.
+        assert_eq!(settings.interfaces[0].mtu, 1500);
+        assert_eq!(settings.interfaces[3].mtu, 9000);
+        assert_ne!(settings.interfaces[0].mac, settings.interfaces[3].mac);
+    }
+
+    #[test]
+    fn lists_that_stay_the_same_are_not_built_again() {
+        let acl = "[[acl]]\nname = \"e\"\ndefault = \"deny\"\nrules = [{ action = \"permit\", protocol = \"tcp\", destination_port = \"22\" }]\n";
+        let first = config(acl);
+        let ports = [info("ring", 1514), info("ring", 1514)];
+        let old = settings(&first, &ports, |_| None, None).unwrap();
+        let second = config(&format!("{acl}[[acl]]\nname = \"f\"\n"));
+        let new = settings(&second, &ports, |_| None, Some((&first, &old))).unwrap();
+        assert!(Arc::ptr_eq(&old.acls[0], &new.acls[0]));
+        assert_eq!(new.acls.len(), 2);
+    }
+}

@@ -1,0 +1,347 @@
+//! The kernel and FRR, from control's side: what they say goes into the routing table and the settings,
+//! what the interfaces are goes to their twins.
+//!
+//! Threads of their own listen; they only wake the control thread, which takes what has come in bounded
+//! parts, so that questions are answered in between. Each network name space that has twins has its
+//! own ears and hands.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use linerate_wire::MacAddr;
+
+use super::desk::Desk;
+use super::stage::on_slow;
+use super::{Control, Event};
+use crate::apps::router::config::Config;
+use crate::apps::router::fpm::{self, Fpm};
+use crate::apps::router::model::{Cidr, InterfaceId};
+use crate::apps::router::netlink::twin::{Kernel as Hands, Likeness};
+use crate::apps::router::netlink::{Mirror, News};
+use crate::apps::router::rib::Rib;
+use crate::error::Error;
+
+/// One network name space.
+struct Space {
+    /// As `ip netns` calls it; none: the router's own.
+    name: Option<String>,
+    ears: Mirror,
+    hands: Hands,
+}
+
+impl Space {
+    /// Makes a twin what it is to be, its wire included.
+    fn liken(&mut self, name: &str, like: &Likeness, carrier: bool) -> Result<(), Error> {
+        self.hands.mirror(name, like)?;
+        match self.hands.link(name)? {
+            Some(link) if link.carrier != carrier => self.hands.set_carrier(&link, carrier),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// All that speaks to the control thread from outside.
+pub(super) struct Kernel {
+    spaces: Vec<Space>,
+    pub(super) fpm: Option<Fpm>,
+    /// Addresses that the kernel has for an interface's twin.
+    learned: HashMap<InterfaceId, Vec<Cidr>>,
+    /// Set by the threads that listen, until somebody looks.
+    woken: Arc<AtomicBool>,
+}
+
+/// What wakes the control thread: once until it looks.
+fn waker(desk: &Desk, woken: &Arc<AtomicBool>) -> impl Fn() + Send + 'static + use<> {
+    let (desk, woken) = (desk.clone(), woken.clone());
+    move || {
+        if !woken.swap(true, Ordering::SeqCst) {
+            desk.tell(Event::Fed);
+        }
+    }
+}
+
+impl Kernel {
+    /// Listens to the kernel where a configuration has twins, and for FRR where it says so.
+    ///
+    /// # Errors
+    /// A name space that there is not, or an address that is taken.
+    pub(super) fn start(config: &Config, desk: &Desk) -> Result<Self, Error> {
+        let woken = Arc::new(AtomicBool::new(false));
+        let mut spaces: Vec<Space> = Vec::new();
+        let twins = config.interfaces.iter().filter(|one| one.twin.is_some());
+        for interface in twins {
+            let name = config.vrfs[interface.vrf as usize].netns.clone();
+            if spaces.iter().any(|space| space.name == name) {
+                continue;
+            }
+            let mut ears = Mirror::watch(name.as_deref(), waker(desk, &woken))?;
+            let of_space = (0..).zip(&config.vrfs).filter(|(_, vrf)| vrf.netns == name);
+            ears.feed
+                .set_tables(of_space.filter_map(|(number, vrf)| Some((vrf.table?, number))));
+            spaces.push(Space {
+                hands: Hands::open(name.as_deref())?,
+                name,
+                ears,
+            });
+        }
+        let fpm = config.router.fpm.map(|address| {
+            let wake = waker(desk, &woken);
+            let mut fpm = Fpm::listen(address, config.router.graceful, wake)?;
+            let tables = (0..).zip(config.tables());
+            fpm.feed
+                .set_tables(tables.filter_map(|(number, table)| Some((table?, number))));
+            Ok::<_, Error>(fpm)
+        });
+        Ok(Self {
+            spaces,
+            fpm: fpm.transpose()?,
+            learned: HashMap::new(),
+            woken,
+        })
+    }
+
+    /// Times that events of the kernel were lost, and all was said again.
+    pub(super) fn overruns(&self) -> u64 {
+        self.spaces
+            .iter()
+            .map(|space| space.ears.counts.overruns)
+            .sum()
+    }
+
+    /// Routes that the kernel and FRR have put in or changed, and taken out.
+    pub(super) fn changes(&self) -> u64 {
+        let feeds = self.spaces.iter().map(|space| &space.ears.feed);
+        let feeds = feeds.chain(self.fpm.iter().map(|fpm| &fpm.feed));
+        feeds
+            .map(|feed| feed.counts.added + feed.counts.removed)
+            .sum()
+    }
+
+    /// Which interfaces are to be heard of, by the names of their twins.
+    fn set_twins(&mut self, config: &Config, rib: &mut Rib) -> Vec<News> {
+        let mut news = Vec::new();
+        for space in &mut self.spaces {
+            let interfaces = (0..).map(InterfaceId).zip(&config.interfaces);
+            let here = interfaces
+                .filter(|(_, interface)| config.vrfs[interface.vrf as usize].netns == space.name);
+            let twins = here.filter_map(|(id, interface)| Some((interface.twin.clone()?, id)));
+            space.ears.set_twins(rib, twins, &mut news);
+        }
+        news
+    }
+}
+
+impl Control {
+    /// Takes what the kernel and FRR have said, a bounded part of it; whether there may be more.
+    pub(super) fn feed(&mut self) -> bool {
+        let Some(kernel) = &mut self.kernel else {
+            return false;
+        };
+        kernel.woken.store(false, Ordering::SeqCst);
+        let mut more = false;
+        let mut news = Vec::new();
+        for space in &mut kernel.spaces {
+            more |= space.ears.poll(&mut self.rib, &mut news);
+        }
+        let mut of_frr = Vec::new();
+        // Routes by a twin that is not known yet would be taken for somebody else's.
+        if let Some(fpm) = &mut kernel.fpm
+            && kernel
+                .spaces
+                .iter()
+                .all(|space| space.ears.is_synchronised())
+        {
+            more |= fpm.poll(&mut self.rib, Instant::now(), &mut of_frr);
+        }
+        self.hear(news);
+        for news in of_frr {
+            match news {
+                fpm::News::Connected(peer) => eprintln!("fpm: {peer} is connected"),
+                fpm::News::Disconnected(peer, why) => eprintln!("fpm: {peer} has gone: {why}"),
+                fpm::News::Swept(0) => {}
+                fpm::News::Swept(routes) => {
+                    eprintln!("fpm: {routes} routes were not repeated, and are gone");
+                }
+            }
+        }
+        self.changed();
+        more
+    }
+
+    /// Does what the kernel's news ask for.
+    fn hear(&mut self, all: Vec<News>) {
+        let mut addresses_changed = false;
+        for news in all {
+            match news {
+                News::Twin(id, link) => {
+                    if let Some(kernel) = &mut self.kernel
+                        && let Some(fpm) = &mut kernel.fpm
+                    {
+                        fpm.feed.set_interface(&mut self.rib, link.index, Some(id));
+                    }
+                    self.liken(id);
+                }
+                // It is made again by its port, and said to be there then.
+                News::TwinGone(id) => {
+                    eprintln!(
+                        "warning: the twin of `{}` is gone",
+                        self.interface_name(id.0)
+                    );
+                }
+                News::Addresses(id, addresses) => {
+                    if let Some(kernel) = &mut self.kernel {
+                        addresses_changed |=
+                            kernel.learned.insert(id, addresses.clone()) != Some(addresses);
+                    }
+                }
+                News::Pinned(id, address, mac) => self.pin(id, address, mac),
+                News::Synchronised => {}
+                News::Overrun => {
+                    eprintln!("warning: the kernel told more than there was room for: all again");
+                }
+                News::Lost(why) => eprintln!("warning: the kernel is not heard any more: {why}"),
+            }
+        }
+        if addresses_changed {
+            self.renew();
+        }
+    }
+
+    /// Pins a neighbour, or lets go of it, unless the configuration says otherwise.
+    fn pin(&mut self, id: InterfaceId, address: IpAddr, mac: Option<MacAddr>) {
+        let mut configured = self.config.neighbours.iter();
+        if configured.any(|one| (one.interface, one.address) == (id, address)) {
+            return;
+        }
+        self.rib.neighbour(id, address, mac);
+        on_slow(self.slow(), move |slow, egress| {
+            slow.pin(id, address, mac, egress)
+        });
+    }
+
+    /// The addresses of an interface: those configured, and those that its twin has besides.
+    pub(super) fn addresses_of(&self, id: InterfaceId, configured: &[Cidr]) -> Vec<Cidr> {
+        let learned = self
+            .kernel
+            .as_ref()
+            .and_then(|kernel| kernel.learned.get(&id));
+        let mut all = configured.to_vec();
+        for &cidr in learned.into_iter().flatten() {
+            if !all.iter().any(|known| known.address == cidr.address) {
+                all.push(cidr);
+            }
+        }
+        all
+    }
+
+    /// Tells workers and routing of addresses that the kernel has.
+    fn renew(&mut self) {
+        let mut settings = (*self.settings).clone();
+        for (id, interface) in (0..).map(InterfaceId).zip(&mut settings.interfaces) {
+            let Some(config) = self.config.interfaces.get(usize::from(id.0)) else {
+                continue;
+            };
+            let addresses = self.addresses_of(id, &config.addresses);
+            if addresses != interface.addresses {
+                self.rib.addresses(id, &addresses);
+                interface.addresses = addresses;
+            }
+        }
+        self.settings = Arc::new(settings);
+        self.install(&self.settings.clone());
+        self.changed();
+    }
+
+    /// Makes the twin of an interface look like it.
+    pub(super) fn liken(&mut self, id: InterfaceId) {
+        let Some(config) = self.config.interfaces.get(usize::from(id.0)) else {
+            return;
+        };
+        let Some(name) = config.twin.clone() else {
+            return;
+        };
+        let interface = &self.settings.interfaces[usize::from(id.0)];
+        let netns = self.config.vrfs[config.vrf as usize].netns.clone();
+        let carrier = !self.draining && self.links.get(usize::from(config.port)) != Some(&false);
+        let like = Likeness {
+            mac: interface.mac,
+            mtu: interface.mtu.into(),
+            up: true,
+            addresses: config.addresses.clone(),
+        };
+        let spaces = self.kernel.iter_mut().flat_map(|kernel| &mut kernel.spaces);
+        for space in spaces.filter(|space| space.name == netns) {
+            if let Err(error) = space.liken(&name, &like, carrier) {
+                eprintln!("warning: {error}");
+            }
+        }
+    }
+
+    /// Makes all twins look like their interfaces, after a change of these.
+    pub(super) fn liken_all(&mut self) {
+        let Some(kernel) = &mut self.kernel else {
+            return;
+        };
+        let news = kernel.set_twins(&self.config, &mut self.rib);
+        self.hear(news);
+        for id in 0..self.config.interfaces.len() as u16 {
+            self.liken(InterfaceId(id));
+        }
+    }
+
+    /// Takes addresses from the twins that the configuration does not have any more.
+    pub(super) fn remove_addresses(&mut self, old: &Config) {
+        let Some(kernel) = &mut self.kernel else {
+            return;
+        };
+        for before in &old.interfaces {
+            let now = self
+                .config
+                .interfaces
+                .iter()
+                .find(|now| now.name == before.name);
+            let (Some(now), Some(name)) = (now, &before.twin) else {
+                continue;
+            };
+            let netns = &self.config.vrfs[now.vrf as usize].netns;
+            let gone = before
+                .addresses
+                .iter()
+                .filter(|cidr| !now.addresses.contains(cidr));
+            for &cidr in gone {
+                for space in kernel
+                    .spaces
+                    .iter_mut()
+                    .filter(|space| space.name == *netns)
+                {
+                    let link = space.hands.link(name);
+                    let removed = link.and_then(|link| match link {
+                        Some(link) => space.hands.remove_address(&link, cidr),
+                        None => Ok(()),
+                    });
+                    if let Err(error) = removed {
+                        eprintln!("warning: {error}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Settings of a configuration with the addresses that the kernel has besides.
+    pub(super) fn with_learned(
+        &self,
+        mut settings: crate::apps::router::plane::settings::Settings,
+    ) -> crate::apps::router::plane::settings::Settings {
+        for (id, interface) in (0..).map(InterfaceId).zip(&mut settings.interfaces) {
+            // An interface of another name is another one.
+            let before = self.settings.interfaces.get(usize::from(id.0));
+            if before.is_some_and(|before| before.name == interface.name) {
+                interface.addresses = self.addresses_of(id, &interface.addresses);
+            }
+        }
+        settings
+    }
+}

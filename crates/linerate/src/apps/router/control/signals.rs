@@ -1,0 +1,56 @@
+//! SIGINT and SIGTERM end the router, SIGHUP has it reload.
+
+use std::io;
+use std::thread::JoinHandle;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals as Caught};
+use signal_hook::low_level::emulate_default_handler;
+
+use super::Event;
+use super::desk::Desk;
+
+/// Catches the three signals while it lives. A second one to end, before the first had its effect, ends
+/// the process at once.
+pub(super) struct Signals {
+    handle: Handle,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Signals {
+    pub(super) fn catch(desk: Desk) -> io::Result<Self> {
+        let mut caught = Caught::new([SIGINT, SIGTERM, SIGHUP])?;
+        let handle = caught.handle();
+        let thread = std::thread::Builder::new()
+            .name("signals".into())
+            .spawn(move || {
+                let mut ending = false;
+                for signal in caught.forever() {
+                    if signal == SIGHUP {
+                        desk.tell(Event::Reload);
+                        continue;
+                    }
+                    if ending {
+                        // It cannot fail for these, and there is nobody left to tell.
+                        let _ = emulate_default_handler(signal);
+                    }
+                    ending = true;
+                    desk.tell(Event::Stop);
+                }
+            })?;
+        Ok(Self {
+            handle,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        self.handle.close();
+        if let Some(thread) = self.thread.take() {
+            // A panic there was printed already.
+            let _ = thread.join();
+        }
+    }
+}

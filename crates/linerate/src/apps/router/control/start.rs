@@ -1,0 +1,315 @@
+//! Brings a router up, step by step, and takes it down again when one fails or all ends.
+//!
+//! The socket comes first, so that a second router is refused before it touches a port. Routes that the
+//! configuration states are published before the first packet is received.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use linerate_core::env::{Clock, Isa, Placement, Plan, PortPlace, Role, Topology};
+use linerate_core::port::PortInfo;
+use linerate_stack::neighbour;
+
+use super::desk::Desk;
+use super::http::{Http, Page};
+use super::kernel::Kernel;
+use super::reload::routes_of;
+use super::server::Server;
+use super::signals::Signals;
+use super::stage::{RouterStage, on_slow};
+use super::twins::Twins;
+use super::{Control, Event, Reloads, generation, report};
+use crate::apps::plan;
+use crate::apps::router::config::Config;
+use crate::apps::router::model::InterfaceId;
+use crate::apps::router::plane::settings::Settings;
+use crate::apps::router::plane::{Fast, Setup, Slow, Tables, Tell};
+use crate::apps::router::rib::{self, Rib};
+use crate::apps::router::usual_socket;
+use crate::apps::runtime::wiring::{self, PortShape, Share};
+use crate::apps::runtime::{Options, Rig, Sample};
+use crate::config::PortStanza;
+use crate::error::Error;
+
+/// How a run is to be.
+pub(crate) struct Run {
+    /// Whether lines are JSON.
+    pub(crate) json: bool,
+    /// When to end without being told.
+    pub(crate) duration: Option<Duration>,
+}
+
+/// Places the lcores that a configuration asks for.
+pub(crate) fn place(config: &Config) -> Result<Plan, Error> {
+    let topology = Topology::machine()?;
+    let places: Vec<PortPlace> = config
+        .ports
+        .iter()
+        .map(|port| {
+            let stanza = PortStanza {
+                name: Some(port.name.clone()),
+                spec: port.spec.clone(),
+            };
+            // The drivers say best what is wrong with a port.
+            plan::place(&stanza, &topology).unwrap_or_else(|_| PortPlace {
+                name: port.name.clone(),
+                node: None,
+            })
+        })
+        .collect();
+    let plan = Plan::build(&config.plan.clone().into(), &topology, &places)?;
+    if plan.role(Role::Bg).next().is_none() {
+        return Err(Error::Usage {
+            problem: "[plan]: no lcore is left for neighbours and the kernel".into(),
+            fix: "give the role bg a slot, such as bg = \"0\"".into(),
+        });
+    }
+    Ok(plan)
+}
+
+/// Runs a router until it is told to end.
+///
+/// # Errors
+/// What could not be set up, or what went wrong at the end.
+pub(crate) fn start(path: &Path, config: Config, run: &Run) -> Result<(), Error> {
+    let plan = place(&config)?;
+    let (sender, events) = mpsc::channel();
+    let desk = Desk::new(sender);
+    let _signals = Signals::catch(desk.clone())?;
+    let usual = config.router.control.is_none();
+    let socket = config.router.control.clone().unwrap_or_else(usual_socket);
+    let server = Server::listen(&socket, usual, desk.clone())?;
+    let http = listen_http(&config, &desk)?;
+    let mut control = bring_up(path, config, &plan, &desk, run)?;
+    let begun = control.say_ready(&socket, http.as_ref().map(|http| http.at));
+    let ran = begun.and_then(|()| control.run(&events));
+    // Clients whose question is under way hear that the router has ended.
+    drop(events);
+    drop((server, http));
+    let ended = control.take_down();
+    ran.and(ended)
+}
+
+fn listen_http(config: &Config, desk: &Desk) -> Result<Option<Http>, Error> {
+    let Some(address) = config.router.metrics else {
+        return Ok(None);
+    };
+    let desk = desk.clone();
+    let page: Page = Arc::new(move || desk.call(|control| control.metrics()).ok());
+    Http::listen(address, page).map(Some)
+}
+
+pub(super) fn bring_up(
+    path: &Path,
+    config: Config,
+    plan: &Plan,
+    desk: &Desk,
+    run: &Run,
+) -> Result<Control, Error> {
+    let specs: Vec<_> = config
+        .ports
+        .iter()
+        .map(|port| (Some(port.name.clone()), port.spec.clone()))
+        .collect();
+    let rig = Rig::open(&specs, Clock::calibrate())?;
+    let infos: Vec<PortInfo> = rig.ports.iter().map(|open| open.info.clone()).collect();
+    let count = infos.len() as u16;
+    // Behind the ports: the ring to the slow worker, then the twins.
+    let (slow_port, mut twins) = (count, Twins::new(count + 1));
+    for twin in generation::twins(&config, &infos) {
+        twins.allot(twin);
+    }
+    let settings = generation::settings(&config, &infos, |name| twins.number(name), None)?;
+    let settings = Arc::new(settings);
+    let rib = table(&config, &settings)?;
+
+    let shapes: Vec<PortShape> = infos
+        .iter()
+        .map(|info| PortShape {
+            rx_queues: config.router.queues.min(info.max_rx_queues),
+            max_tx_queues: info.max_tx_queues,
+            outs: Vec::new(),
+        })
+        .collect();
+    let io: Vec<&Placement> = plan.role(Role::Io).collect();
+    let shares = shares(&shapes, io.len(), slow_port);
+    let slow = shares.len() - 1;
+    let mut lcores: Vec<&Placement> = io.into_iter().take(slow).collect();
+    lcores.extend(plan.role(Role::Bg).take(1));
+    let options = Options {
+        queues: config.router.queues,
+        burst: config.router.burst.into(),
+        pool_slots: config.router.pool_slots,
+        sleep: config.router.sleep,
+        spin: false,
+    };
+    let clock = rig.clock;
+    let mut failed = None;
+    let running = rig.start_shares(shares, &lcores, &options, |worker, egress| {
+        let (fib4, fib6, hops) = rib.readers();
+        let setup = Setup {
+            // The slow one announces what it has, and can only do so when it has its ways out.
+            settings: match worker == slow {
+                true => Arc::default(),
+                false => settings.clone(),
+            },
+            tables: Tables { fib4, fib6, hops },
+            clock,
+            isa: Isa::detect(),
+            slow: slow_port,
+            queues: config.router.queues,
+        };
+        if worker != slow {
+            return RouterStage::Fast(Box::new(Fast::new(setup, egress)));
+        }
+        let neighbours = neighbour::Config {
+            max_entries: config.router.neighbours as usize,
+            seed: clock.now(),
+            ..neighbour::Config::default()
+        };
+        let desk = desk.clone();
+        let tell: Tell = Box::new(move |event| desk.tell(Event::Neighbour(event)));
+        match Slow::new(setup.clone(), neighbours, tell, egress) {
+            Ok(slow) => RouterStage::Slow(Box::new(slow)),
+            // It has no queue to poll, and the error ends all below.
+            Err(error) => {
+                failed = Some(error);
+                RouterStage::Fast(Box::new(Fast::new(setup, egress)))
+            }
+        }
+    })?;
+    if let Some(error) = failed {
+        drop(running);
+        return Err(error.into());
+    }
+    let first = Sample::take(&running);
+    let now = Instant::now();
+    let mut control = Control {
+        path: path.into(),
+        kernel: None,
+        config,
+        settings,
+        running,
+        rib,
+        twins,
+        counters: Vec::new(),
+        // Routes believe so: what is not up is told.
+        links: vec![true; usize::from(count)],
+        began: now,
+        previous: first.clone(),
+        first: first.clone(),
+        sampled: now,
+        reloads: Reloads::default(),
+        captures: 0,
+        fed: false,
+        dirty: None,
+        ticked: now,
+        period: None,
+        end: run.duration.map(|duration| now + duration),
+        draining: false,
+        json: run.json,
+    };
+    control.begin_period(now, first);
+    let settings = control.settings.clone();
+    on_slow(control.slow(), move |slow, egress| {
+        slow.install(settings, egress)
+    });
+    control.learn_counters();
+    control.start_twins()?;
+    control.follow_neighbours(&Config::default());
+    control.kernel = Some(Kernel::start(&control.config, desk)?);
+    control.liken_all();
+    Ok(control)
+}
+
+/// The routing table as the configuration alone has it, published.
+fn table(config: &Config, settings: &Settings) -> Result<Rib, Error> {
+    let mut rib = Rib::new(&rib::Config {
+        routes: config.router.routes as usize,
+        neighbours: config.router.neighbours as usize,
+        vrfs: config.vrfs.len() as u32,
+        ..rib::Config::default()
+    })?;
+    for (id, interface) in (0..).zip(&settings.interfaces) {
+        let id = InterfaceId(id);
+        rib.set_interface(id, Some(interface));
+        // Its port says otherwise as soon as somebody looks.
+        rib.interface_state(id, true);
+        rib.addresses(id, &interface.addresses);
+    }
+    for neighbour in &config.neighbours {
+        rib.neighbour(neighbour.interface, neighbour.address, Some(neighbour.mac));
+    }
+    for ((vrf, prefix, key), to) in routes_of(config) {
+        // Beyond the limit it is counted as turned away, and shown so.
+        let _ = rib.insert(vrf, prefix, key.into(), &to);
+    }
+    while rib.commit() != rib::Progress::Done {}
+    Ok(rib)
+}
+
+/// The fast workers' shares, each with a ring to the slow one, and the slow one's as the last.
+fn shares(shapes: &[PortShape], io: usize, slow_port: u16) -> Vec<Share> {
+    let mut shares = wiring::poll(shapes, io);
+    let slow = shares.len();
+    for share in &mut shares {
+        share.rings.push((slow_port, slow));
+    }
+    shares.push(Share {
+        background: true,
+        ..Share::default()
+    });
+    wiring::reach(&mut shares, shapes, |_, _| true);
+    shares
+}
+
+impl Control {
+    /// Ends the workers and says what they did.
+    pub(super) fn take_down(self) -> Result<(), Error> {
+        let Self {
+            running,
+            mut twins,
+            kernel,
+            first,
+            rib,
+            json,
+            ..
+        } = self;
+        drop(kernel);
+        let mut errors = Vec::new();
+        if let Some(slow) = running.handles().last().cloned() {
+            on_slow(&slow, |slow, egress| slow.shut_down(egress));
+            errors = twins.retain(&[], &slow);
+        }
+        let (last, more) = running.stop();
+        errors.extend(more);
+        let routes = rib.counts().routes.iter().sum();
+        report::totals(&last, &first, routes, json)?;
+        Error::all(errors)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slow_worker_is_the_last_and_everybody_reaches_it_and_every_port() {
+        let shape = PortShape {
+            rx_queues: 2,
+            max_tx_queues: 1,
+            outs: Vec::new(),
+        };
+        let shares = shares(&[shape.clone(), shape], 3, 2);
+        let (slow, fast) = shares.split_last().expect("there are some");
+        assert!(slow.background && slow.polls.is_empty() && slow.rings.is_empty());
+        assert_eq!(slow.sends.len() + slow.hands.len(), 2);
+        for share in fast {
+            assert_eq!(share.rings, [(2, fast.len())]);
+            assert!(!share.polls.is_empty());
+            assert_eq!(share.sends.len() + share.hands.len(), 2);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! The twins: for each interface a TAP in the kernel, whose other end the slow worker polls.
+//!
+//! A twin is a port like any other, but nobody's of the rig: it may come and go with a reload. Its
+//! number lies behind those of the user's ports and of the ring to the slow worker.
+
+use linerate_core::packet::Pools;
+use linerate_core::port::{Link, Port, PortConfig};
+use linerate_core::run::{Inlet, Way, WorkerHandle};
+use linerate_drivers::Drivers;
+use linerate_wire::MacAddr;
+
+use super::stage::RouterStage;
+use crate::error::Error;
+
+/// What a twin is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    /// Name of the interface that it is the twin of.
+    pub(super) interface: String,
+    /// Name in the kernel, and the name space there.
+    pub(super) name: String,
+    pub(super) netns: Option<String>,
+    pub(super) mac: MacAddr,
+    pub(super) mtu: u16,
+}
+
+impl Wanted {
+    fn spec(&self) -> String {
+        let Self { name, mac, mtu, .. } = self;
+        // The kernel's own end takes no IPv6 below its smallest MTU, and no IPv4 below 68.
+        let mut spec = format!("tap:{name},mac={mac},mtu={mtu},again=on");
+        if let Some(netns) = &self.netns {
+            spec += &format!(",netns={netns}");
+        }
+        spec
+    }
+}
+
+/// One twin.
+pub(super) struct Twin {
+    pub(super) wanted: Wanted,
+    /// Number of its port.
+    pub(super) number: u16,
+    /// None until it is started.
+    port: Option<Box<dyn Port>>,
+}
+
+impl Twin {
+    /// Whether the kernel has it.
+    fn is_there(&self) -> bool {
+        let deleted = |port: &dyn Port| matches!(port.link(), Link::Down(why) if why.ends_with("was deleted"));
+        self.port.as_deref().is_some_and(|port| !deleted(port))
+    }
+}
+
+/// All twins.
+pub(super) struct Twins {
+    all: Vec<Twin>,
+    /// The lowest number that a twin may have.
+    first: u16,
+}
+
+impl Twins {
+    pub(super) fn new(first: u16) -> Self {
+        Self {
+            all: Vec::new(),
+            first,
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Twin> {
+        self.all.iter()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// The number of an interface's twin, kept for it from now on.
+    pub(super) fn allot(&mut self, wanted: Wanted) -> u16 {
+        if let Some(known) = self.all.iter().find(|twin| twin.wanted == wanted) {
+            return known.number;
+        }
+        let taken = |number: &u16| self.all.iter().any(|twin| twin.number == *number);
+        let number = (self.first..u16::MAX)
+            .find(|number| !taken(number))
+            .unwrap_or(u16::MAX);
+        self.all.push(Twin {
+            wanted,
+            number,
+            port: None,
+        });
+        number
+    }
+
+    /// The number of an interface's twin.
+    pub(super) fn number(&self, interface: &str) -> Option<u16> {
+        let known = |twin: &&Twin| twin.wanted.interface == interface;
+        // The newest: an older one may be on its way out.
+        self.all.iter().rfind(known).map(|twin| twin.number)
+    }
+
+    /// Whether the kernel has the twin of an interface; none where it has no twin.
+    pub(super) fn is_there(&self, interface: &str) -> Option<bool> {
+        let known = |twin: &&Twin| twin.wanted.interface == interface;
+        self.all.iter().rfind(known).map(Twin::is_there)
+    }
+
+    /// Makes those that were allotted and are not there yet.
+    ///
+    /// # Errors
+    /// What the kernel refused; those before it are there.
+    pub(super) fn start(
+        &mut self,
+        slow: &WorkerHandle<RouterStage>,
+        pools: &Pools,
+    ) -> Result<(), Error> {
+        for twin in self.all.iter_mut().filter(|twin| twin.port.is_none()) {
+            let mut port = Drivers::new().open(&twin.wanted.spec()).map_err(advised)?;
+            let config = PortConfig {
+                index: twin.number,
+                rx_queues: 1,
+                tx_queues: 1,
+            };
+            let mut queues = port.start(&config, pools).map_err(advised)?;
+            twin.port = Some(port);
+            let number = twin.number;
+            let (rx, tx) = (queues.rx.pop(), queues.tx.pop());
+            // Where the worker has ended, the run ends too, and says why.
+            let _ = slow.call(move |worker| {
+                worker.set_outlet(number, tx.map(Way::Queue));
+                if let Some(rx) = rx {
+                    worker.add_inlet(Inlet::queue(number, 0, rx));
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// Takes away those that are not among `wanted`; returns what went wrong.
+    pub(super) fn retain(
+        &mut self,
+        wanted: &[Wanted],
+        slow: &WorkerHandle<RouterStage>,
+    ) -> Vec<Error> {
+        let mut errors = Vec::new();
+        self.all.retain_mut(|twin| {
+            let stays = wanted.contains(&twin.wanted);
+            if !stays {
+                errors.extend(twin.stop(slow));
+            }
+            stays
+        });
+        errors
+    }
+}
+
+impl Twin {
+    fn stop(&mut self, slow: &WorkerHandle<RouterStage>) -> Option<Error> {
+        let mut port = self.port.take()?;
+        let number = self.number;
+        let queues = slow.call(move |worker| {
+            let inlet = worker.take_inlet(number, 0);
+            (inlet, worker.set_outlet(number, None))
+        });
+        // Before the port stops: a device does not outlive its queues.
+        drop(queues);
+        port.stop().err().map(Error::from)
+    }
+}
+
+/// What can be done where the kernel makes no twins.
+fn advised(error: linerate_core::port::PortError) -> Error {
+    let error = Error::from(error);
+    let fix = error.fix().unwrap_or_default();
+    Error::Usage {
+        problem: format!("the twin of an interface cannot be made: {error}"),
+        fix: format!("{fix}; or do without the kernel: [router] kernel = false"),
+    }
+}

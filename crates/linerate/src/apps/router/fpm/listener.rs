@@ -1,0 +1,275 @@
+//! The thread that listens, reads and decodes.
+//!
+//! One peer at a time. Another connection from the same address takes the place of the first, which has
+//! then lost its end without saying so; one from elsewhere is closed at once.
+
+use std::io::{self, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use linerate_wire::fpm::Stream;
+use linerate_wire::rtnetlink::Messages;
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::apps::router::feed::Said;
+use crate::error::Error;
+
+/// Batches on the way to control: a batch is what one read gave, 256 KiB of stream at most.
+const UNDER_WAY: usize = 32;
+
+/// What the thread has to say.
+#[derive(Debug)]
+pub(crate) enum Event {
+    Connected(SocketAddr),
+    /// Whole frames: what belongs together comes together.
+    Said {
+        said: Vec<Said>,
+        frames: u32,
+        ignored: u32,
+    },
+    Disconnected {
+        peer: SocketAddr,
+        why: String,
+        /// It did not keep to the protocol.
+        lied: bool,
+    },
+}
+
+/// The thread, from control's side. It ends with this.
+pub(crate) struct Listener {
+    address: SocketAddr,
+    events: Receiver<Event>,
+    /// Its end is what the thread stops at.
+    stop: Option<io::PipeWriter>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Listener {
+    /// Listens. `wake` is called for each event that is sent.
+    pub(super) fn start(
+        address: SocketAddr,
+        wake: impl Fn() + Send + 'static,
+    ) -> Result<Self, Error> {
+        let failed = |error: io::Error| Error::Usage {
+            problem: format!("cannot listen for FRR on {address}: {error}"),
+            fix: "give `fpm` an address of this machine with a port that nobody has".into(),
+        };
+        let listener = TcpListener::bind(address).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        // A peer that is gone before it was accepted must not stop the others.
+        listener.set_nonblocking(true).map_err(failed)?;
+        let (stopped, stop) = io::pipe()?;
+        let (sender, events) = sync_channel(UNDER_WAY);
+        let mut server = Server {
+            listener,
+            stopped,
+            events: sender,
+            wake: Box::new(wake),
+            peer: None,
+        };
+        let thread = std::thread::Builder::new()
+            .name("fpm".into())
+            .spawn(move || server.run())?;
+        Ok(Self {
+            address,
+            events,
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What has happened, if anything.
+    pub(super) fn next(&self) -> Option<Event> {
+        self.events.try_recv().ok()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // With the receiver gone the thread cannot wait for room, and with the pipe for events.
+        let (_, gone) = sync_channel(0);
+        self.events = gone;
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // If it panicked, there is nothing left to end.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Why the thread ends: nobody listens to it any more.
+struct Ended;
+
+struct Server {
+    listener: TcpListener,
+    stopped: io::PipeReader,
+    events: SyncSender<Event>,
+    wake: Box<dyn Fn() + Send>,
+    peer: Option<Peer>,
+}
+
+struct Peer {
+    address: SocketAddr,
+    socket: TcpStream,
+    stream: Stream,
+}
+
+impl Server {
+    fn run(&mut self) {
+        while self.turn().is_ok() {}
+    }
+
+    fn turn(&mut self) -> Result<(), Ended> {
+        let [stopped, newcomer, readable] = self.wait();
+        if stopped {
+            return Err(Ended);
+        }
+        if readable {
+            self.read()?;
+        }
+        if newcomer {
+            self.accept()?;
+        }
+        Ok(())
+    }
+
+    /// Whether it is to stop, somebody wants to connect, and the peer has something to say.
+    fn wait(&self) -> [bool; 3] {
+        let mut fds = vec![
+            PollFd::new(&self.stopped, PollFlags::IN),
+            PollFd::new(&self.listener, PollFlags::IN),
+        ];
+        if let Some(peer) = &self.peer {
+            fds.push(PollFd::new(&peer.socket, PollFlags::IN));
+        }
+        // Interrupted by a signal: nothing is ready, and the next turn waits again.
+        if poll(&mut fds, None).is_err() {
+            return [false; 3];
+        }
+        let ready = |index: usize| fds.get(index).is_some_and(|fd| !fd.revents().is_empty());
+        [ready(0), ready(1), ready(2)]
+    }
+
+    fn send(&self, event: Event) -> Result<(), Ended> {
+        self.events.send(event).map_err(|_| Ended)?;
+        (self.wake)();
+        Ok(())
+    }
+
+    fn accept(&mut self) -> Result<(), Ended> {
+        let Ok((socket, address)) = self.listener.accept() else {
+            return Ok(()); // it is gone again
+        };
+        if let Some(peer) = &self.peer {
+            if peer.address.ip() != address.ip() {
+                return Ok(()); // there is a peer
+            }
+            self.hang_up("another connection from there".into(), false)?;
+        }
+        if socket.set_nonblocking(true).is_err() {
+            return Ok(());
+        }
+        self.peer = Some(Peer {
+            address,
+            socket,
+            stream: Stream::new(),
+        });
+        self.send(Event::Connected(address))
+    }
+
+    fn hang_up(&mut self, why: String, lied: bool) -> Result<(), Ended> {
+        match self.peer.take() {
+            Some(peer) => self.send(Event::Disconnected {
+                peer: peer.address,
+                why,
+                lied,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn read(&mut self) -> Result<(), Ended> {
+        let Some(peer) = &mut self.peer else {
+            return Ok(());
+        };
+        match peer.socket.read(peer.stream.space()) {
+            Ok(0) => {
+                let why = match peer.stream.rest() {
+                    0 => "closed by the peer".to_string(),
+                    rest => format!("closed by the peer {rest} bytes into a message"),
+                };
+                self.hang_up(why, false)
+            }
+            Ok(bytes) => {
+                peer.stream.filled(bytes);
+                let (batch, flaw) = decode(&mut peer.stream);
+                // What came before a lie was true.
+                if let Some(batch) = batch {
+                    self.send(batch)?;
+                }
+                match flaw {
+                    Some(why) => self.hang_up(why, true),
+                    None => Ok(()),
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(error) => self.hang_up(error.to_string(), false),
+        }
+    }
+}
+
+/// All frames that are complete, and what is wrong behind them.
+pub(super) fn decode(stream: &mut Stream) -> (Option<Event>, Option<String>) {
+    let (mut all, mut frames, mut ignored) = (Vec::new(), 0, 0);
+    let flaw = loop {
+        match stream.frame() {
+            Ok(None) => break None,
+            Err(flaw) => break Some(flaw.to_string()),
+            Ok(Some(frame)) => {
+                let before = all.len();
+                match read_frame(frame, &mut all) {
+                    Ok(others) => ignored += others,
+                    Err(flaw) => {
+                        // Of a frame all counts or nothing.
+                        all.truncate(before);
+                        break Some(flaw.to_string());
+                    }
+                }
+                frames += 1;
+            }
+        }
+    };
+    let batch = (frames > 0).then_some(Event::Said {
+        said: all,
+        frames,
+        ignored,
+    });
+    (batch, flaw)
+}
+
+/// Adds what the messages of a frame say. Returns how many said nothing about routes.
+fn read_frame(frame: &[u8], all: &mut Vec<Said>) -> Result<u32, linerate_wire::rtnetlink::Flaw> {
+    let mut ignored = 0;
+    for message in Messages::new(frame) {
+        match Said::of(&message?.read()?) {
+            Some(said) => all.push(said),
+            None => ignored += 1,
+        }
+    }
+    Ok(ignored)
+}
+
+/// For tests and benchmarks: a peer that sends a stream.
+#[cfg(test)]
+pub(super) fn peer(address: SocketAddr, bytes: &[u8]) -> io::Result<TcpStream> {
+    use std::io::Write;
+    let mut socket = TcpStream::connect(address)?;
+    socket.write_all(bytes)?;
+    Ok(socket)
+}

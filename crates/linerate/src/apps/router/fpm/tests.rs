@@ -1,0 +1,174 @@
+//! A peer over a real socket: what it says, how it lies, and how it goes.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::thread::sleep;
+
+use linerate_wire::fpm::header;
+use linerate_wire::rtnetlink::build::Builder;
+use linerate_wire::rtnetlink::{attribute, kind};
+
+use super::*;
+use crate::apps::router::plane::hops::Action;
+use crate::apps::router::rib::testing::{Bench, WAN, gateway, ip};
+
+/// A listener with a routing table behind it.
+struct Stand {
+    bench: Bench,
+    fpm: Fpm,
+    news: Vec<News>,
+}
+
+impl Stand {
+    fn new(graceful: Duration) -> Self {
+        let mut bench = Bench::new();
+        let any = "127.0.0.1:0".parse().unwrap();
+        let mut fpm = Fpm::listen(any, graceful, || {}).unwrap();
+        fpm.feed.set_tables([(254, 0)]);
+        fpm.feed.set_interface(&mut bench.rib, 11, Some(WAN));
+        Self {
+            bench,
+            fpm,
+            news: Vec::new(),
+        }
+    }
+
+    /// Until `done`, or far too late.
+    fn until(&mut self, done: impl Fn(&mut Self) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let now = Instant::now();
+            while self.fpm.poll(&mut self.bench.rib, now, &mut self.news) {}
+            self.bench.commit();
+            if done(self) {
+                return;
+            }
+            assert!(now < deadline, "{:?}", self.news);
+            sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn peer(&self, bytes: &[u8]) -> TcpStream {
+        listener::peer(self.fpm.address(), bytes).unwrap()
+    }
+
+    fn ended(&self) -> Option<&str> {
+        self.news.iter().find_map(|news| match news {
+            News::Disconnected(_, why) => Some(why.as_str()),
+            _ => None,
+        })
+    }
+}
+
+fn route(third: u8, gateway: u8) -> Vec<u8> {
+    Builder::new(kind::NEW_ROUTE, 0)
+        .fixed(&[2, 24, 0, 0, 254, 186, 0, 1, 0, 0, 0, 0])
+        .address(attribute::route::DST, [198, 51, third, 0].into())
+        .address(attribute::route::GATEWAY, [192, 0, 2, gateway].into())
+        .u32(attribute::route::OIF, 11)
+        .finish(0)
+}
+
+fn frame(message: &[u8]) -> Vec<u8> {
+    [&header(message.len()).unwrap()[..], message].concat()
+}
+
+const LONG: Duration = Duration::from_secs(600);
+
+#[test]
+fn routes_come_in_pieces() {
+    let mut stand = Stand::new(LONG);
+    let mpls = Builder::new(kind::NEW_ROUTE, 0).fixed(&[28; 12]).finish(0);
+    let sent = [frame(&route(1, 2)), frame(&mpls), frame(&route(2, 3))].concat();
+    let mut peer = stand.peer(&[]);
+    peer.set_nodelay(true).unwrap();
+    for piece in sent.chunks(7) {
+        peer.write_all(piece).unwrap();
+    }
+    stand.until(|stand| stand.fpm.counts.frames == 3);
+    assert_eq!(gateway(&stand.bench.hop("198.51.1.1")), ip("192.0.2.2"));
+    assert_eq!(gateway(&stand.bench.hop("198.51.2.1")), ip("192.0.2.3"));
+    assert_eq!(stand.fpm.counts.ignored, 1);
+}
+
+#[test]
+fn liars_are_cut_off_and_what_was_whole_stays() {
+    let lie = [1, 1, 0, 2];
+    let mut bad = route(3, 4);
+    bad[0] = 200; // longer than its frame
+    for (bytes, word) in [
+        (lie.to_vec(), "shorter than its header"),
+        (frame(&bad), "says it has 200 bytes"),
+        (b"GET /".to_vec(), "version 71"),
+    ] {
+        let mut stand = Stand::new(LONG);
+        let _peer = stand.peer(&[frame(&route(1, 2)), bytes].concat());
+        stand.until(|stand| stand.ended().is_some());
+        assert!(stand.ended().unwrap().contains(word), "{:?}", stand.news);
+        assert_eq!(stand.bench.action("198.51.1.1"), Some(Action::Resolve));
+        assert_eq!(stand.bench.action("198.51.3.1"), None);
+        assert_eq!(stand.fpm.counts.liars, 1);
+    }
+}
+
+#[test]
+fn one_that_stops_in_the_middle_keeps_what_was_whole() {
+    let mut stand = Stand::new(LONG);
+    let second = frame(&route(2, 2));
+    let peer = stand.peer(&[&frame(&route(1, 2))[..], &second[..20]].concat());
+    stand.until(|stand| stand.fpm.counts.frames == 1);
+    drop(peer);
+    stand.until(|stand| stand.ended().is_some());
+    assert!(stand.ended().unwrap().contains("20 bytes into a message"));
+    assert_eq!(stand.bench.action("198.51.1.1"), Some(Action::Resolve));
+    assert!(stand.bench.route_to(ip("198.51.1.1")).unwrap().stale);
+    assert_eq!(stand.fpm.counts.liars, 0);
+}
+
+#[test]
+fn one_that_comes_back_keeps_what_it_repeats() {
+    let mut stand = Stand::new(Duration::from_millis(300));
+    let peer = stand.peer(&[frame(&route(1, 2)), frame(&route(2, 2))].concat());
+    stand.until(|stand| stand.fpm.counts.frames == 2);
+    drop(peer);
+    stand.until(|stand| stand.ended().is_some());
+    let published = stand.bench.rib.counts().published;
+    let _peer = stand.peer(&frame(&route(1, 2)));
+    stand.until(|stand| stand.fpm.counts.frames == 3);
+    assert_eq!(stand.bench.rib.counts().published, published);
+    stand.until(|stand| stand.news.contains(&News::Swept(1)));
+    assert_eq!(stand.bench.action("198.51.1.1"), Some(Action::Resolve));
+    assert_eq!(stand.bench.action("198.51.2.1"), None);
+}
+
+#[test]
+fn another_connection_from_there_takes_over() {
+    let mut stand = Stand::new(LONG);
+    let _first = stand.peer(&frame(&route(1, 2)));
+    stand.until(|stand| stand.fpm.counts.frames == 1);
+    let _second = stand.peer(&frame(&route(2, 2)));
+    stand.until(|stand| stand.fpm.counts.frames == 2);
+    assert!(stand.ended().unwrap().contains("another connection"));
+    assert_eq!(stand.fpm.counts.connections, 2);
+    assert_eq!(stand.bench.action("198.51.1.1"), Some(Action::Resolve));
+}
+
+#[test]
+fn a_taken_address_is_named() {
+    let stand = Stand::new(LONG);
+    let address = stand.fpm.address();
+    let error = Fpm::listen(address, LONG, || {}).err().expect("taken");
+    assert!(error.to_string().contains(&address.to_string()));
+}
+
+#[test]
+fn it_ends_while_a_peer_floods_it() {
+    let stand = Stand::new(LONG);
+    let mut peer = stand.peer(&[]);
+    let flood = std::thread::spawn(move || {
+        let many = frame(&route(1, 2)).repeat(1000);
+        while peer.write_all(&many).is_ok() {}
+    });
+    drop(stand);
+    flood.join().unwrap();
+}

@@ -1,0 +1,306 @@
+//! The kernel as a source: links, addresses, neighbours and routes of one network name space.
+//!
+//! [`Mirror`], on the control thread, keeps what the kernel has said about our twins, puts its routes into
+//! the routing table, and tells what control has to do. The thread that listens is `monitor`'s; making
+//! twins look like our interfaces is [`twin`]'s. Both speak by `socket`.
+//!
+//! The kernel's other interfaces are left alone: nothing here changes them, and routes by them are not
+//! taken. Routes that the kernel made itself for an address are known from the address.
+
+mod monitor;
+mod socket;
+#[cfg(test)]
+mod tests;
+pub(crate) mod twin;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+
+use linerate_wire::MacAddr;
+
+use self::monitor::{Fact, Monitor};
+use self::twin::Link;
+use super::feed::Feed;
+use super::model::{Cidr, InterfaceId};
+use super::rib::{Rib, Source};
+use crate::error::Error;
+
+/// Room for some ten thousand events that control has not come to yet.
+const EVENT_BYTES: usize = 8 << 20;
+
+/// What control has to know, and to do something about.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum News {
+    /// A twin is there, or its state, MTU or MAC address is another.
+    Twin(InterfaceId, Link),
+    /// A twin was deleted.
+    TwinGone(InterfaceId),
+    /// All addresses of a twin, now.
+    Addresses(InterfaceId, Vec<Cidr>),
+    /// A neighbour that somebody has set by hand in the kernel; `None`: not any more.
+    Pinned(InterfaceId, IpAddr, Option<MacAddr>),
+    /// Everything has been said once, or again after a loss.
+    Synchronised,
+    /// Events were lost; everything is said again.
+    Overrun,
+    /// The kernel is not heard any more, and why.
+    Lost(String),
+}
+
+/// What has come from the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KernelCounts {
+    /// Times that events were lost and everything was said again.
+    pub(crate) overruns: u64,
+    pub(crate) facts: u64,
+}
+
+/// What is known of one kernel interface.
+#[derive(Debug, Default)]
+struct Seen {
+    link: Option<Link>,
+    addresses: BTreeSet<Cidr>,
+    pinned: BTreeMap<IpAddr, MacAddr>,
+}
+
+/// One name space, as we know it.
+pub(crate) struct Mirror {
+    pub(crate) feed: Feed,
+    pub(crate) counts: KernelCounts,
+    monitor: Monitor,
+    /// The names of our twins in it.
+    twins: HashMap<String, InterfaceId>,
+    seen: HashMap<u32, Seen>,
+    /// During a dump: what it has said so far.
+    anew: Option<HashMap<u32, Seen>>,
+    synchronised: bool,
+}
+
+impl Mirror {
+    /// Watches a name space by its name (`ip netns`), or this one. `wake` is called, on another thread,
+    /// whenever there is something to [poll](Self::poll).
+    ///
+    /// # Errors
+    /// If there is no such name space, or it may not be entered.
+    pub(crate) fn watch(
+        space: Option<&str>,
+        wake: impl Fn() + Send + 'static,
+    ) -> Result<Self, Error> {
+        Self::watch_with(space, EVENT_BYTES, wake)
+    }
+
+    fn watch_with(
+        space: Option<&str>,
+        room: usize,
+        wake: impl Fn() + Send + 'static,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            feed: Feed::new(Source::Kernel),
+            counts: KernelCounts::default(),
+            monitor: Monitor::start(space, room, wake)?,
+            twins: HashMap::new(),
+            seen: HashMap::new(),
+            anew: None,
+            synchronised: false,
+        })
+    }
+
+    /// Which kernel interfaces are twins, by name. What is known of one that is new here is told with
+    /// the next [`poll`](Self::poll).
+    pub(crate) fn set_twins(
+        &mut self,
+        rib: &mut Rib,
+        twins: impl IntoIterator<Item = (String, InterfaceId)>,
+        news: &mut Vec<News>,
+    ) {
+        let before = std::mem::replace(&mut self.twins, twins.into_iter().collect());
+        let seen = std::mem::take(&mut self.seen);
+        for (&index, seen) in &seen {
+            let Some(link) = &seen.link else { continue };
+            let id = self.twins.get(&link.name).copied();
+            if id == before.get(&link.name).copied() {
+                continue;
+            }
+            self.feed.set_interface(rib, index, id);
+            if let Some(id) = id {
+                news.push(News::Twin(id, link.clone()));
+                news.push(addresses(id, &seen.addresses));
+                let pinned = seen.pinned.iter();
+                news.extend(pinned.map(|(&ip, &mac)| News::Pinned(id, ip, Some(mac))));
+            }
+        }
+        self.seen = seen;
+    }
+
+    /// Whether the kernel has said all once: what twins there are is known.
+    pub(crate) fn is_synchronised(&self) -> bool {
+        self.synchronised
+    }
+
+    /// Does what the kernel has said, a bounded part of it: `true` if there may be more. Nothing is
+    /// committed.
+    pub(crate) fn poll(&mut self, rib: &mut Rib, news: &mut Vec<News>) -> bool {
+        const AT_ONCE: usize = 16;
+        for _ in 0..AT_ONCE {
+            let Some(facts) = self.monitor.next() else {
+                return false;
+            };
+            self.counts.facts += facts.len() as u64;
+            for fact in facts {
+                self.learn(rib, fact, news);
+            }
+        }
+        true
+    }
+
+    fn learn(&mut self, rib: &mut Rib, fact: Fact, news: &mut Vec<News>) {
+        match fact {
+            Fact::Begin => {
+                self.anew = Some(HashMap::new());
+                self.feed.begin(rib);
+            }
+            Fact::End => {
+                let anew = self.anew.take().unwrap_or_default();
+                self.forget_all_but(rib, &anew, news);
+                self.feed.end(rib);
+                self.synchronised = true;
+                news.push(News::Synchronised);
+            }
+            Fact::Overrun => {
+                self.counts.overruns += 1;
+                news.push(News::Overrun);
+            }
+            Fact::Lost(why) => news.push(News::Lost(why)),
+            Fact::Said(said) => self.feed.apply(rib, &said),
+            Fact::Link(link) => {
+                if let Some(seen) = self.said_anew(link.index) {
+                    seen.link = Some(link.clone());
+                }
+                self.learn_link(rib, link, news);
+            }
+            Fact::NoLink(index) => {
+                if let Some(anew) = &mut self.anew {
+                    anew.remove(&index);
+                }
+                self.forget_link(rib, index, news);
+            }
+            Fact::Address(index, cidr) => {
+                if let Some(seen) = self.said_anew(index) {
+                    seen.addresses.insert(cidr);
+                }
+                let added = self.seen.entry(index).or_default().addresses.insert(cidr);
+                self.tell_addresses(index, added, news);
+            }
+            Fact::NoAddress(index, cidr) => {
+                if let Some(seen) = self.said_anew(index) {
+                    seen.addresses.remove(&cidr);
+                }
+                let seen = self.seen.get_mut(&index);
+                let removed = seen.is_some_and(|seen| seen.addresses.remove(&cidr));
+                self.tell_addresses(index, removed, news);
+            }
+            Fact::Pinned(index, address, mac) => {
+                if let Some(seen) = self.said_anew(index) {
+                    seen.pinned.insert(address, mac);
+                }
+                let had = self
+                    .seen
+                    .entry(index)
+                    .or_default()
+                    .pinned
+                    .insert(address, mac);
+                if let Some(id) = self.feed.interface(index)
+                    && had != Some(mac)
+                {
+                    news.push(News::Pinned(id, address, Some(mac)));
+                }
+            }
+            Fact::NotPinned(index, address) => {
+                if let Some(seen) = self.said_anew(index) {
+                    seen.pinned.remove(&address);
+                }
+                self.unpin(index, address, news);
+            }
+        }
+    }
+
+    /// During a dump, what it has said of an interface.
+    fn said_anew(&mut self, index: u32) -> Option<&mut Seen> {
+        Some(self.anew.as_mut()?.entry(index).or_default())
+    }
+
+    fn learn_link(&mut self, rib: &mut Rib, link: Link, news: &mut Vec<News>) {
+        let seen = self.seen.entry(link.index).or_default();
+        let had = seen.link.replace(link.clone());
+        if had.as_ref() == Some(&link) {
+            return;
+        }
+        let id = self.twins.get(&link.name).copied();
+        let was = self.feed.interface(link.index);
+        self.feed.set_interface(rib, link.index, id);
+        if let Some(was) = was.filter(|_| was != id) {
+            news.push(News::TwinGone(was)); // it has another name now
+        }
+        if let Some(id) = id {
+            let index = link.index;
+            news.push(News::Twin(id, link));
+            self.tell_addresses(index, was != Some(id), news);
+        }
+    }
+
+    fn forget_link(&mut self, rib: &mut Rib, index: u32, news: &mut Vec<News>) {
+        let id = self.feed.interface(index);
+        let seen = self.seen.remove(&index);
+        self.feed.set_interface(rib, index, None);
+        if let Some(id) = id {
+            let pinned = seen.into_iter().flat_map(|seen| seen.pinned);
+            news.extend(pinned.map(|(address, _)| News::Pinned(id, address, None)));
+            news.push(News::TwinGone(id));
+        }
+    }
+
+    fn unpin(&mut self, index: u32, address: IpAddr, news: &mut Vec<News>) {
+        let seen = self.seen.get_mut(&index);
+        let had = seen.and_then(|seen| seen.pinned.remove(&address));
+        if let Some(id) = self.feed.interface(index)
+            && had.is_some()
+        {
+            news.push(News::Pinned(id, address, None));
+        }
+    }
+
+    fn tell_addresses(&self, index: u32, changed: bool, news: &mut Vec<News>) {
+        if let Some(id) = self.feed.interface(index)
+            && let Some(seen) = self.seen.get(&index)
+            && changed
+        {
+            news.push(addresses(id, &seen.addresses));
+        }
+    }
+
+    /// What a dump has not said is not so any more.
+    fn forget_all_but(&mut self, rib: &mut Rib, anew: &HashMap<u32, Seen>, news: &mut Vec<News>) {
+        let known: Vec<u32> = self.seen.keys().copied().collect();
+        for index in known {
+            let Some(now) = anew.get(&index) else {
+                self.forget_link(rib, index, news);
+                continue;
+            };
+            let seen = self.seen.entry(index).or_default();
+            let before = seen.addresses.len();
+            seen.addresses.retain(|cidr| now.addresses.contains(cidr));
+            let changed = seen.addresses.len() < before;
+            let gone: Vec<IpAddr> = seen.pinned.keys().copied().collect();
+            self.tell_addresses(index, changed, news);
+            for address in gone {
+                if !now.pinned.contains_key(&address) {
+                    self.unpin(index, address, news);
+                }
+            }
+        }
+    }
+}
+
+fn addresses(id: InterfaceId, addresses: &BTreeSet<Cidr>) -> News {
+    News::Addresses(id, addresses.iter().copied().collect())
+}

@@ -1,0 +1,151 @@
+//! A routing netlink socket: requests and their answers, dumps, events.
+//!
+//! A socket belongs to the network name space in which it was made, whoever uses it afterwards: it is
+//! made on a thread in there ([`open_in`]), and is used from anywhere.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use linerate_wire::rtnetlink::build::Builder;
+use linerate_wire::rtnetlink::{Body, Messages};
+use rustix::io::Errno;
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, sendto, socket_with,
+    sockopt,
+};
+
+use crate::apps::netns::Space;
+use crate::error::Error;
+
+/// Multicast groups (`RTMGRP_...`, bit n - 1 for `RTNLGRP_...` n) of all that [`super`] wants to know:
+/// links, neighbours, addresses and routes of both families, next-hop objects.
+const EVENTS: u32 = 1 << 0 | 1 << 2 | 1 << 4 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 31;
+/// The kernel fills at most 32 KiB at once for a reader that offers so much.
+const BUFFER: usize = 64 << 10;
+/// `NLM_F_DUMP_INTR`: something changed during the dump, which may have missed it.
+const DUMP_INTERRUPTED: u16 = 0x10;
+
+/// A socket.
+pub(super) struct Socket {
+    fd: OwnedFd,
+    sequence: u32,
+    buffer: Vec<u8>,
+}
+
+/// Makes sockets in a network name space; `None`: in this one.
+///
+/// # Errors
+/// If there is no such name space, or it may not be entered.
+pub(super) fn open_in<T: Send>(
+    space: Option<&str>,
+    open: impl FnOnce() -> io::Result<T> + Send,
+) -> Result<T, Error> {
+    match space {
+        None => Ok(open()?),
+        Some(name) => Space::named(name)?.within(|| Ok(open()?)),
+    }
+}
+
+impl Socket {
+    /// For requests.
+    pub(super) fn new() -> io::Result<Self> {
+        let fd = socket_with(
+            AddressFamily::NETLINK,
+            SocketType::RAW,
+            SocketFlags::CLOEXEC,
+            None, // NETLINK_ROUTE
+        )?;
+        Ok(Self {
+            fd,
+            sequence: 0,
+            buffer: vec![0; BUFFER],
+        })
+    }
+
+    /// For events, with room for so many bytes of them.
+    pub(super) fn of_events(room: usize) -> io::Result<Self> {
+        let socket = Self::new()?;
+        // Beyond the system's limit with CAP_NET_ADMIN, else as much as that allows.
+        if sockopt::set_socket_recv_buffer_size_force(&socket.fd, room).is_err() {
+            sockopt::set_socket_recv_buffer_size(&socket.fd, room)?;
+        }
+        bind(&socket.fd, &SocketAddrNetlink::new(0, EVENTS))?;
+        Ok(socket)
+    }
+
+    /// The next events. `None`: some were lost (the socket's buffer ran over).
+    pub(super) fn events(&mut self) -> io::Result<Option<Messages<'_>>> {
+        match self.receive() {
+            Ok(len) => Ok(Some(Messages::new(&self.buffer[..len]))),
+            Err(Errno::NOBUFS) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn receive(&mut self) -> Result<usize, Errno> {
+        loop {
+            match recv(&self.fd, &mut self.buffer[..], RecvFlags::empty()) {
+                Ok((len, _)) => return Ok(len),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Sends a request that is acknowledged, and waits for its outcome.
+    pub(super) fn request(&mut self, request: Builder) -> io::Result<()> {
+        self.ask(request, |_| ()).map(drop)
+    }
+
+    /// Sends a request for a dump and hands over what is in it. Returns whether the dump is whole.
+    pub(super) fn dump(
+        &mut self,
+        request: Builder,
+        take: impl FnMut(Body<'_>),
+    ) -> io::Result<bool> {
+        self.ask(request, take)
+    }
+
+    fn ask(&mut self, request: Builder, mut take: impl FnMut(Body<'_>)) -> io::Result<bool> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let sequence = self.sequence;
+        let request = request.finish(sequence);
+        sendto(
+            &self.fd,
+            &request,
+            SendFlags::empty(),
+            &SocketAddrNetlink::new(0, 0),
+        )?;
+        let mut whole = true;
+        loop {
+            let len = self.receive()?;
+            for message in Messages::new(&self.buffer[..len]) {
+                let message = message.map_err(strange)?;
+                // The answer to an earlier request that failed half-way.
+                if message.sequence != sequence {
+                    continue;
+                }
+                whole &= message.flags & DUMP_INTERRUPTED == 0;
+                match message.read().map_err(strange)? {
+                    Body::Done | Body::Error(0) => return Ok(whole),
+                    Body::Error(code) => {
+                        return Err(io::Error::from_raw_os_error(code.saturating_neg()));
+                    }
+                    body => take(body),
+                }
+            }
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// The kernel does not lie; what cannot be read is not the kernel's, or newer than this program.
+fn strange(flaw: linerate_wire::rtnetlink::Flaw) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, flaw)
+}

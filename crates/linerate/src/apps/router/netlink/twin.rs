@@ -1,0 +1,224 @@
+//! Twins: the kernel interfaces that stand for ours, made to look like them.
+//!
+//! Everything here names the one interface that it changes; the kernel's others are left alone. Asking
+//! twice does the same as asking once.
+
+use std::io;
+use std::net::IpAddr;
+
+use linerate_wire::MacAddr;
+use linerate_wire::rtnetlink::build::{ACK, Builder, CREATE, DUMP, REPLACE, REQUEST};
+use linerate_wire::rtnetlink::{Body, attribute, family, kind};
+
+use super::socket::{Socket, open_in};
+use crate::apps::router::model::Cidr;
+use crate::error::Error;
+
+/// A kernel interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub(crate) index: u32,
+    pub(crate) name: String,
+    pub(crate) up: bool,
+    pub(crate) carrier: bool,
+    pub(crate) mac: Option<MacAddr>,
+    /// Largest packet in bytes.
+    pub(crate) mtu: u32,
+    /// The VRF device or bridge that it belongs to.
+    pub(crate) master: Option<u32>,
+}
+
+impl Link {
+    pub(super) fn of(link: &linerate_wire::rtnetlink::Link<'_>) -> Self {
+        Self {
+            index: link.index,
+            name: link.name.into(),
+            up: link.up,
+            carrier: link.carrier,
+            mac: link.mac,
+            mtu: link.mtu.unwrap_or(0),
+            master: link.master,
+        }
+    }
+}
+
+/// What a twin is to be like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Likeness {
+    pub(crate) mac: MacAddr,
+    pub(crate) mtu: u32,
+    pub(crate) up: bool,
+    /// Addresses that it has at least.
+    pub(crate) addresses: Vec<Cidr>,
+}
+
+/// The interfaces of one network name space.
+pub(crate) struct Kernel {
+    socket: Socket,
+}
+
+impl Kernel {
+    /// Of a name space by its name (`ip netns`), or of this one.
+    ///
+    /// # Errors
+    /// If there is no such name space, or it may not be entered.
+    pub(crate) fn open(space: Option<&str>) -> Result<Self, Error> {
+        let socket = open_in(space, Socket::new)?;
+        Ok(Self { socket })
+    }
+
+    /// An interface by its name, if there is one.
+    ///
+    /// # Errors
+    /// If the kernel does not answer.
+    pub(crate) fn link(&mut self, name: &str) -> Result<Option<Link>, Error> {
+        let request = Builder::new(kind::GET_LINK, REQUEST | DUMP).fixed(&[0; 16]);
+        let mut found = None;
+        self.socket.dump(request, |body| match body {
+            Body::NewLink(link) if link.name == name => found = Some(Link::of(&link)),
+            _ => {}
+        })?;
+        Ok(found)
+    }
+
+    /// Makes an interface what it is to be, and adds the addresses that it lacks. Returns its number.
+    ///
+    /// # Errors
+    /// If there is no such interface, or the kernel refuses: the name, what and why.
+    pub(crate) fn mirror(&mut self, name: &str, like: &Likeness) -> Result<u32, Error> {
+        let link = self.link(name)?.ok_or_else(|| Error::Usage {
+            problem: format!("there is no kernel interface `{name}`"),
+            fix: "leave twins to the router; it makes them when it starts".into(),
+        })?;
+        if link.mac != Some(like.mac) {
+            self.set_mac(&link, like.mac)?;
+        }
+        if link.mtu != like.mtu {
+            self.set_mtu(&link, like.mtu)?;
+        }
+        if link.up != like.up {
+            self.set_up(&link, like.up)?;
+        }
+        let had = self.addresses(link.index)?;
+        for &cidr in like.addresses.iter().filter(|cidr| !had.contains(cidr)) {
+            self.add_address(&link, cidr)?;
+        }
+        Ok(link.index)
+    }
+
+    /// Sets an interface's Ethernet address.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub(crate) fn set_mac(&mut self, link: &Link, mac: MacAddr) -> Result<(), Error> {
+        let request = change(link, 0, 0).bytes(attribute::link::ADDRESS, &mac.0);
+        self.change(link, format!("MAC address {mac}"), request)
+    }
+
+    /// Sets the size of its largest packet, in bytes.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub(crate) fn set_mtu(&mut self, link: &Link, mtu: u32) -> Result<(), Error> {
+        let request = change(link, 0, 0).u32(attribute::link::MTU, mtu);
+        self.change(link, format!("MTU {mtu}"), request)
+    }
+
+    /// Sets it up or down.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub(crate) fn set_up(&mut self, link: &Link, up: bool) -> Result<(), Error> {
+        const IFF_UP: u32 = 1;
+        let request = change(link, u32::from(up), IFF_UP);
+        self.change(
+            link,
+            format!("state {}", if up { "up" } else { "down" }),
+            request,
+        )
+    }
+
+    /// Says whether its wire is there. Without one it keeps its addresses and routes, as any interface does
+    /// whose cable is pulled.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub(crate) fn set_carrier(&mut self, link: &Link, carrier: bool) -> Result<(), Error> {
+        let request = change(link, 0, 0).bytes(attribute::link::CARRIER, &[u8::from(carrier)]);
+        let what = format!("carrier {}", if carrier { "on" } else { "off" });
+        self.change(link, what, request)
+    }
+
+    /// The addresses that an interface has; not those that duplicate detection has not passed.
+    ///
+    /// # Errors
+    /// If the kernel does not answer.
+    pub(crate) fn addresses(&mut self, index: u32) -> Result<Vec<Cidr>, Error> {
+        let request = Builder::new(kind::GET_ADDRESS, REQUEST | DUMP).fixed(&[0; 8]);
+        let mut found = Vec::new();
+        self.socket.dump(request, |body| match body {
+            Body::NewAddress(address) if address.index == index => found.push(Cidr {
+                address: address.address,
+                len: address.len,
+            }),
+            _ => {}
+        })?;
+        Ok(found)
+    }
+
+    /// Gives an interface an address; well if it has it.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub(crate) fn add_address(&mut self, link: &Link, cidr: Cidr) -> Result<(), Error> {
+        let flags = REQUEST | ACK | CREATE | REPLACE;
+        let request = address(kind::NEW_ADDRESS, flags, link, cidr);
+        self.change(link, format!("address {cidr}"), request)
+    }
+
+    /// Takes an address away; well if it is not there.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub(crate) fn remove_address(&mut self, link: &Link, cidr: Cidr) -> Result<(), Error> {
+        let request = address(kind::DEL_ADDRESS, REQUEST | ACK, link, cidr);
+        match self.socket.request(request) {
+            Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => Ok(()),
+            outcome => outcome.map_err(|e| refused(link, &format!("no address {cidr}"), &e)),
+        }
+    }
+
+    fn change(&mut self, link: &Link, what: String, request: Builder) -> Result<(), Error> {
+        let outcome = self.socket.request(request);
+        outcome.map_err(|error| refused(link, &what, &error))
+    }
+}
+
+fn refused(link: &Link, what: &str, error: &io::Error) -> Error {
+    Error::Usage {
+        problem: format!("the kernel refuses `{}` {what}: {error}", link.name),
+        fix: "give the router CAP_NET_ADMIN, or set `kernel = false` to do without twins".into(),
+    }
+}
+
+/// `struct ifinfomsg` of a request about an interface.
+fn change(link: &Link, flags: u32, mask: u32) -> Builder {
+    Builder::new(kind::SET_LINK, REQUEST | ACK)
+        .fixed(&[0; 4])
+        .fixed(&link.index.to_ne_bytes())
+        .fixed(&flags.to_ne_bytes())
+        .fixed(&mask.to_ne_bytes())
+}
+
+/// `struct ifaddrmsg` and the address.
+fn address(kind: u16, flags: u16, link: &Link, cidr: Cidr) -> Builder {
+    let family = match cidr.address {
+        IpAddr::V4(_) => family::INET,
+        IpAddr::V6(_) => family::INET6,
+    };
+    Builder::new(kind, flags)
+        .fixed(&[family, cidr.len, 0, 0])
+        .fixed(&link.index.to_ne_bytes())
+        .address(attribute::address::LOCAL, cidr.address)
+        .address(attribute::address::ADDRESS, cidr.address)
+}

@@ -1,0 +1,115 @@
+//! What is counted besides drops: traffic of each interface, and what was sent on our own account.
+//!
+//! Each worker has its own [`Counters`] and is their one writer; whoever shows them sums.
+
+use linerate_core::port::Counter;
+
+use super::settings::Settings;
+
+/// Traffic of one interface at one worker. Bytes are those of frames, without tag and FCS.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct Traffic {
+    pub(crate) in_packets: Counter,
+    pub(crate) in_bytes: Counter,
+    pub(crate) out_packets: Counter,
+    pub(crate) out_bytes: Counter,
+}
+
+/// What a router says on its own account, and does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub(crate) enum Sent {
+    Unreachable,
+    /// IPv4 "fragmentation needed", IPv6 "packet too big".
+    TooBig,
+    TimeExceeded,
+    ParameterProblem,
+    Redirect,
+    EchoReply,
+    /// Not sent: the rate was reached (RFC 1812 4.3.2.8, RFC 4443 2.4 (f)).
+    Limited,
+    /// Not sent: the RFCs forbid an error about this packet (RFC 1812 4.3.2.7, RFC 4443 2.4 (e)), or
+    /// there was no way back or no memory.
+    Withheld,
+}
+
+impl Sent {
+    /// All of them, in the order of their counters, as they are shown.
+    pub(crate) const ALL: [(Self, &'static str); 8] = [
+        (Self::Unreachable, "unreachable"),
+        (Self::TooBig, "too_big"),
+        (Self::TimeExceeded, "time_exceeded"),
+        (Self::ParameterProblem, "parameter_problem"),
+        (Self::Redirect, "redirect"),
+        (Self::EchoReply, "echo_reply"),
+        (Self::Limited, "limited"),
+        (Self::Withheld, "withheld"),
+    ];
+}
+
+/// One worker's counters for one generation of the configuration.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    names: Vec<String>,
+    traffic: Vec<Traffic>,
+    icmp: [Counter; Sent::ALL.len()],
+    /// Fragments made of packets that were too long.
+    pub(crate) fragments_made: Counter,
+    /// Datagrams put together.
+    pub(crate) reassembled: Counter,
+}
+
+impl Counters {
+    /// Counters for these interfaces, going on from `old` where names are the same.
+    pub(super) fn new(settings: &Settings, old: &Self) -> Self {
+        let names: Vec<String> = settings
+            .interfaces
+            .iter()
+            .map(|interface| interface.name.clone())
+            .collect();
+        let traffic = names.iter().map(|name| {
+            let new = Traffic::default();
+            if let Some(old) = old.of(name) {
+                new.in_packets.set(old.in_packets.read());
+                new.in_bytes.set(old.in_bytes.read());
+                new.out_packets.set(old.out_packets.read());
+                new.out_bytes.set(old.out_bytes.read());
+            }
+            new
+        });
+        let new = Self {
+            traffic: traffic.collect(),
+            names,
+            ..Self::default()
+        };
+        for (new, old) in new.icmp.iter().zip(&old.icmp) {
+            new.set(old.read());
+        }
+        new.fragments_made.set(old.fragments_made.read());
+        new.reassembled.set(old.reassembled.read());
+        new
+    }
+
+    /// The traffic of an interface by its place in the settings.
+    #[inline(always)]
+    pub(super) fn at(&self, interface: usize) -> Option<&Traffic> {
+        self.traffic.get(interface)
+    }
+
+    /// The traffic of an interface by its name.
+    pub(crate) fn of(&self, name: &str) -> Option<&Traffic> {
+        let at = self.names.iter().position(|known| known == name)?;
+        self.traffic.get(at)
+    }
+
+    /// Counts a message of ours, or one that was not sent.
+    pub(super) fn sent(&self, what: Sent) {
+        self.icmp[what as usize].add(1);
+    }
+
+    /// How many of these there were.
+    pub(crate) fn icmp(&self, what: Sent) -> u64 {
+        self.icmp[what as usize].read()
+    }
+}

@@ -1,0 +1,465 @@
+//! What the router says to senders whose packets cannot go on: ICMP errors and redirects.
+//!
+//! [`Errors::reply`] makes the packet and finds its way back; whoever asked sends it. What may be
+//! said about a packet is `stack::icmp`'s to know, how often the limiter's. Which address it is from
+//! (RFC 1812 4.3.2.4, RFC 4443 2.2): one of the interface that it leaves by, the one on the way to
+//! the sender if there are several; where that has none, one of the interface that the packet came in
+//! by, and where that has none either, any of the same VRF.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use linerate_core::packet::{Packet, PoolCache, Pools};
+use linerate_core::run::Egress;
+use linerate_stack::icmp::{
+    Error4, Error6, Limiter, Limits, MAX_ERROR4_LEN, MAX_ERROR6_LEN, error4, error6, redirect6,
+};
+use linerate_wire::ethernet::{Ethernet, HEADER_LEN};
+use linerate_wire::{EtherType, MacAddr};
+
+use super::View;
+use super::counters::{Counters, Sent};
+use super::engine::Engine;
+use super::hops::{Action, Hop};
+use super::punt::Reason;
+use super::settings::Settings;
+use crate::apps::router::model::{InterfaceId, Vrf};
+
+/// Why a packet cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Complaint {
+    /// No route holds its destination.
+    NoRoute,
+    /// A route says so.
+    Rejected,
+    /// A route says that it may not.
+    Prohibited,
+    /// The neighbour that it is for, or its gateway, does not answer.
+    NoNeighbour,
+    /// Nobody takes that protocol, or that port, of ours.
+    NoProtocol,
+    NoPort,
+    /// Its time to live is over.
+    TtlExceeded,
+    /// The rest of the datagram did not come.
+    ReassemblyExceeded,
+    /// Longer than the next link takes.
+    TooBig {
+        mtu: u16,
+    },
+    /// It asks to be routed by its source.
+    SourceRoute,
+    /// The byte at `pointer` of its header is wrong.
+    Malformed {
+        pointer: u8,
+    },
+    /// It would leave the link that its source address is of.
+    BeyondScope,
+    /// It goes on, but had better been sent to this neighbour.
+    Redirect {
+        to: IpAddr,
+        mac: Option<MacAddr>,
+    },
+}
+
+impl Complaint {
+    fn sent(self) -> Sent {
+        match self {
+            Self::NoRoute
+            | Self::Rejected
+            | Self::Prohibited
+            | Self::NoNeighbour
+            | Self::NoProtocol
+            | Self::NoPort
+            | Self::SourceRoute
+            | Self::BeyondScope => Sent::Unreachable,
+            Self::TtlExceeded | Self::ReassemblyExceeded => Sent::TimeExceeded,
+            Self::TooBig { .. } => Sent::TooBig,
+            Self::Malformed { .. } => Sent::ParameterProblem,
+            Self::Redirect { .. } => Sent::Redirect,
+        }
+    }
+
+    fn to4(self) -> Option<Error4> {
+        Some(match self {
+            // RFC 1812 5.2.7.1: code 0 where there is no route.
+            Self::NoRoute => Error4::NetUnreachable,
+            Self::Rejected | Self::NoNeighbour => Error4::HostUnreachable,
+            Self::Prohibited => Error4::AdminProhibited,
+            Self::NoProtocol => Error4::ProtocolUnreachable,
+            Self::NoPort => Error4::PortUnreachable,
+            Self::TtlExceeded => Error4::TtlExceeded,
+            Self::ReassemblyExceeded => Error4::ReassemblyExceeded,
+            Self::TooBig { mtu } => Error4::FragmentationNeeded { mtu },
+            Self::SourceRoute => Error4::SourceRouteFailed,
+            Self::Malformed { pointer } => Error4::ParameterProblem { pointer },
+            Self::Redirect {
+                to: IpAddr::V4(gateway),
+                ..
+            } => Error4::Redirect { gateway },
+            Self::BeyondScope | Self::Redirect { .. } => return None,
+        })
+    }
+
+    fn to6(self) -> Option<Error6> {
+        Some(match self {
+            Self::NoRoute => Error6::NoRoute,
+            Self::Rejected => Error6::RejectRoute,
+            Self::Prohibited => Error6::AdminProhibited,
+            Self::NoNeighbour => Error6::AddressUnreachable,
+            Self::NoPort => Error6::PortUnreachable,
+            // RFC 4443 3.4: the field that names what follows is the fixed header's.
+            Self::NoProtocol => Error6::UnknownNextHeader { pointer: 6 },
+            Self::TtlExceeded => Error6::HopLimitExceeded,
+            Self::ReassemblyExceeded => Error6::ReassemblyExceeded,
+            Self::TooBig { mtu } => Error6::PacketTooBig { mtu: mtu.into() },
+            Self::Malformed { pointer } => Error6::ErroneousHeader {
+                pointer: pointer.into(),
+            },
+            Self::BeyondScope => Error6::BeyondScope,
+            Self::SourceRoute | Self::Redirect { .. } => return None,
+        })
+    }
+}
+
+/// Where a packet of ours goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Way<'a> {
+    /// By a hop of this number.
+    Hop(u32, &'a Hop),
+    /// To a neighbour on this interface, whatever the routes say: its address is link-local.
+    Link(InterfaceId),
+}
+
+/// A packet of ours, untagged, its addresses of the link not written yet.
+#[derive(Debug)]
+pub(super) struct Reply<'a> {
+    pub(super) packet: Packet,
+    pub(super) way: Way<'a>,
+}
+
+/// Makes errors, and sees to it that they are not too many.
+pub(super) struct Errors {
+    limiter: Limiter,
+}
+
+impl Errors {
+    pub(super) fn new() -> Self {
+        // Whoever knew the seed could choose whose errors to use up.
+        let seed = RandomState::new().build_hasher().finish();
+        Self {
+            limiter: Limiter::new(Limits::default(), seed),
+        }
+    }
+
+    /// The error about `offending`, which is an IP packet and came in by the interface `id`. `None`,
+    /// counted, where none may or can be sent.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn reply<'a>(
+        &mut self,
+        view: View<'a>,
+        id: InterfaceId,
+        offending: &[u8],
+        complaint: Complaint,
+        cache: &mut PoolCache,
+        pools: &Pools,
+        counters: &Counters,
+    ) -> Option<Reply<'a>> {
+        let reply = match offending.first()? >> 4 {
+            4 => self.reply4(view, id, offending, complaint, cache, pools),
+            _ => self.reply6(view, id, offending, complaint, cache, pools),
+        };
+        match reply {
+            Ok(reply) => {
+                counters.sent(complaint.sent());
+                Some(reply)
+            }
+            Err(why) => {
+                counters.sent(why);
+                None
+            }
+        }
+    }
+
+    fn reply4<'a>(
+        &mut self,
+        view: View<'a>,
+        id: InterfaceId,
+        offending: &[u8],
+        complaint: Complaint,
+        cache: &mut PoolCache,
+        pools: &Pools,
+    ) -> Result<Reply<'a>, Sent> {
+        let error = complaint.to4().ok_or(Sent::Withheld)?;
+        let Some(&[a, b, c, d]) = offending.get(12..16).and_then(|src| src.first_chunk()) else {
+            return Err(Sent::Withheld);
+        };
+        let to = Ipv4Addr::new(a, b, c, d);
+        if !self.limiter.allow(to.into(), view.now_ns) {
+            return Err(Sent::Limited);
+        }
+        let (number, hop) = route(view, vrf(view.settings, id), to.into());
+        let source = source4(view.settings, hop, id, to).ok_or(Sent::Withheld)?;
+        let packet = blank(EtherType::IPV4, MAX_ERROR4_LEN, cache, pools, |out| {
+            error4(offending, error, source, out)
+        });
+        let packet = packet.ok_or(Sent::Withheld)?;
+        let way = Way::Hop(number, hop);
+        Ok(Reply { packet, way })
+    }
+
+    fn reply6<'a>(
+        &mut self,
+        view: View<'a>,
+        id: InterfaceId,
+        offending: &[u8],
+        complaint: Complaint,
+        cache: &mut PoolCache,
+        pools: &Pools,
+    ) -> Result<Reply<'a>, Sent> {
+        let Some(source) = offending.get(8..24).and_then(|src| src.first_chunk::<16>()) else {
+            return Err(Sent::Withheld);
+        };
+        let to = Ipv6Addr::from(*source);
+        if !self.limiter.allow(to.into(), view.now_ns) {
+            return Err(Sent::Limited);
+        }
+        let settings = view.settings;
+        let (way, out_by) = match to.is_unicast_link_local() {
+            true => (Way::Link(id), None),
+            false => {
+                let (number, hop) = route(view, vrf(settings, id), to.into());
+                (Way::Hop(number, hop), Some(hop))
+            }
+        };
+        let packet = match complaint {
+            // RFC 4861 4.5: from the link-local address of the interface.
+            Complaint::Redirect {
+                to: IpAddr::V6(target),
+                mac,
+            } => {
+                let source = link_local(settings, id).ok_or(Sent::Withheld)?;
+                blank(EtherType::IPV6, MAX_ERROR6_LEN, cache, pools, |out| {
+                    redirect6(offending, target, mac, source, out)
+                })
+            }
+            _ => {
+                let error = complaint.to6().ok_or(Sent::Withheld)?;
+                let source = source6(settings, out_by, id, to).ok_or(Sent::Withheld)?;
+                blank(EtherType::IPV6, MAX_ERROR6_LEN, cache, pools, |out| {
+                    error6(offending, error, source, out)
+                })
+            }
+        };
+        let packet = packet.ok_or(Sent::Withheld)?;
+        Ok(Reply { packet, way })
+    }
+}
+
+/// A packet with room for `most` bytes behind the Ethernet header, as many of them as `write` says.
+fn blank(
+    ethertype: EtherType,
+    most: usize,
+    cache: &mut PoolCache,
+    pools: &Pools,
+    write: impl FnOnce(&mut [u8]) -> Option<usize>,
+) -> Option<Packet> {
+    let pool = pools.for_frame(HEADER_LEN + most)?;
+    let mut packet = cache.get(pool)?;
+    packet.set_len(HEADER_LEN + most);
+    let Some(len) = write(&mut packet.data_mut()[HEADER_LEN..]) else {
+        cache.free_one(packet);
+        return None;
+    };
+    packet.truncate(HEADER_LEN + len);
+    if let Ok(mut frame) = Ethernet::new_checked(packet.data_mut()) {
+        frame.set_ethertype(ethertype);
+    }
+    packet.meta_mut().l3_offset = HEADER_LEN as u8;
+    Some(packet)
+}
+
+fn vrf(settings: &Settings, id: InterfaceId) -> Vrf {
+    let interface = settings.interfaces.get(usize::from(id.0));
+    interface.map_or(0, |interface| interface.vrf)
+}
+
+/// The hop to an address, for a packet of ours. Any member of a group will do, the same one for the
+/// same address.
+pub(super) fn route<'a>(view: View<'a>, vrf: Vrf, to: IpAddr) -> (u32, &'a Hop) {
+    let (found, hash) = match to {
+        IpAddr::V4(v4) => {
+            let bits = u32::from(v4);
+            (
+                view.fib4.lookup(vrf, bits),
+                bits.wrapping_mul(0x9e37_79b1) >> 16,
+            )
+        }
+        IpAddr::V6(v6) => {
+            let bits = u128::from(v6);
+            let folded = (bits >> 64) as u64 ^ bits as u64;
+            let hash = folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
+            (view.fib6.lookup(vrf, bits), hash as u32)
+        }
+    };
+    let number = found.unwrap_or(u32::MAX);
+    let hop = view.hops.get(number);
+    if hop.action != Action::Multipath {
+        return (number, hop);
+    }
+    let number = view.hops.member(hop.group, hash);
+    (number, view.hops.get(number))
+}
+
+/// Our address for a packet to `to`, which leaves by `hop` and answers what came in by `id`.
+pub(super) fn source4(
+    settings: &Settings,
+    hop: &Hop,
+    id: InterfaceId,
+    to: Ipv4Addr,
+) -> Option<Ipv4Addr> {
+    let next = match hop.gateway {
+        [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d] => Ipv4Addr::new(a, b, c, d),
+        _ => to,
+    };
+    let pick = |id: InterfaceId| {
+        let interface = settings.interfaces.get(usize::from(id.0))?;
+        let mut own = interface.addresses.iter().filter_map(|cidr| {
+            let IpAddr::V4(address) = cidr.address else {
+                return None;
+            };
+            Some((address, cidr.network().contains(next.into())))
+        });
+        let first = own.clone().next();
+        own.find(|own| own.1).or(first).map(|own| own.0)
+    };
+    let out_by = hop.interface.get().and_then(pick);
+    out_by.or_else(|| pick(id)).or_else(|| {
+        let vrf = vrf(settings, id);
+        (0..settings.interfaces.len() as u16)
+            .map(InterfaceId)
+            .filter(|&id| self::vrf(settings, id) == vrf)
+            .find_map(pick)
+    })
+}
+
+/// The same of IPv6; `hop` is absent where the packet stays on the link that it answers to.
+pub(super) fn source6(
+    settings: &Settings,
+    hop: Option<&Hop>,
+    id: InterfaceId,
+    to: Ipv6Addr,
+) -> Option<Ipv6Addr> {
+    let Some(hop) = hop else {
+        return link_local(settings, id).or_else(|| global(settings, id, to));
+    };
+    let out_by = hop.interface.get();
+    let out_by = out_by.and_then(|id| global(settings, id, to));
+    let own = out_by.or_else(|| global(settings, id, to)).or_else(|| {
+        let vrf = vrf(settings, id);
+        (0..settings.interfaces.len() as u16)
+            .map(InterfaceId)
+            .filter(|&id| self::vrf(settings, id) == vrf)
+            .find_map(|id| global(settings, id, to))
+    });
+    // Better than silence on a link without any other.
+    own.or_else(|| link_local(settings, id))
+}
+
+/// An address of more than link scope, one on the network of `to` if there is one.
+fn global(settings: &Settings, id: InterfaceId, to: Ipv6Addr) -> Option<Ipv6Addr> {
+    let interface = settings.interfaces.get(usize::from(id.0))?;
+    let mut own = interface
+        .addresses
+        .iter()
+        .filter_map(|cidr| match cidr.address {
+            IpAddr::V6(address) if !address.is_unicast_link_local() => {
+                Some((address, cidr.network().contains(to.into())))
+            }
+            _ => None,
+        });
+    let first = own.clone().next();
+    own.find(|own| own.1).or(first).map(|own| own.0)
+}
+
+/// The link-local address of an interface: one that it was given, or the one that its MAC address makes
+/// where it speaks IPv6 at all (RFC 4862 5.3).
+pub(super) fn link_local(settings: &Settings, id: InterfaceId) -> Option<Ipv6Addr> {
+    let interface = settings.interfaces.get(usize::from(id.0))?;
+    let mut speaks = false;
+    for cidr in &interface.addresses {
+        if let IpAddr::V6(address) = cidr.address {
+            if address.is_unicast_link_local() {
+                return Some(address);
+            }
+            speaks = true;
+        }
+    }
+    speaks.then(|| of_mac(interface.mac))
+}
+
+/// RFC 4291 appendix A: the link-local address with the interface identifier of a MAC address.
+pub(super) fn of_mac(MacAddr([a, b, c, d, e, f]): MacAddr) -> Ipv6Addr {
+    let mut address = [0; 16];
+    address[..2].copy_from_slice(&[0xfe, 0x80]);
+    address[8..].copy_from_slice(&[a ^ 2, b, c, 0xff, 0xfe, d, e, f]);
+    address.into()
+}
+
+impl Engine {
+    /// Tells the sender of `offending`, an untagged frame that came in by `id`.
+    #[cold]
+    pub(super) fn complain(
+        &mut self,
+        view: View<'_>,
+        id: InterfaceId,
+        offending: &Packet,
+        complaint: Complaint,
+        out: &mut Egress,
+    ) {
+        let packet = offending.data().get(HEADER_LEN..).unwrap_or_default();
+        let reply = self.errors.reply(
+            view,
+            id,
+            packet,
+            complaint,
+            &mut out.cache,
+            &self.pools,
+            &self.counters,
+        );
+        if let Some(reply) = reply {
+            self.send_own(view, reply, out);
+        }
+    }
+
+    /// Sends a packet of ours.
+    fn send_own(&mut self, view: View<'_>, reply: Reply<'_>, out: &mut Egress) {
+        // No packet of the burst: nobody traces it.
+        const NONE: usize = usize::MAX;
+        let Reply { mut packet, way } = reply;
+        let (number, hop) = match way {
+            Way::Link(id) => return self.punt(NONE, view, Reason::Glean, id, 0, packet, out),
+            Way::Hop(number, hop) => (number, hop),
+        };
+        match (hop.action, hop.interface.get()) {
+            (Action::Forward, _) => {
+                if let Ok(mut frame) = Ethernet::new_checked(packet.data_mut()) {
+                    frame.set_dst(hop.dst);
+                    frame.set_src(hop.src);
+                }
+                let end = packet.len();
+                self.leave(hop, end, packet, out);
+            }
+            (Action::Resolve, Some(id)) => {
+                self.punt(NONE, view, Reason::Resolve, id, number, packet, out);
+            }
+            (Action::Glean, Some(id)) => {
+                self.punt(NONE, view, Reason::Glean, id, number, packet, out);
+            }
+            _ => {
+                self.counters.sent(Sent::Withheld);
+                out.cache.free_one(packet);
+            }
+        }
+    }
+}

@@ -1,0 +1,593 @@
+//! The one worker that has time: neighbours, the kernel's twins, and the router's own answers.
+//!
+//! What comes by the ring was punted by the fast workers ([`Punt`] says what for), without tags and
+//! valid. What comes by a twin's port is from the kernel, and goes out of the interface as it is. The
+//! stack's neighbour table decides about ARP and Neighbor Discovery; what it has to say to routing goes
+//! to control through `tell`.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use linerate_core::env::Clock;
+use linerate_core::packet::{Burst, Packet, Pool, Pools};
+use linerate_core::run::{DropId, Egress, Stage};
+use linerate_stack::icmp::{echo4, echo6};
+use linerate_stack::neighbour::{self, DropReason, InterfaceConfig, Neighbour, Out, Table};
+use linerate_tables::TableError;
+use linerate_wire::arp::{Arp, Operation};
+use linerate_wire::ethernet::{Ethernet, HEADER_LEN};
+use linerate_wire::{EtherType, MacAddr, protocol, set_macs};
+
+use super::counters::{Counters, Sent};
+use super::dispose::{destination4, destination6, source6};
+use super::errors::{Complaint, Errors, Reply, Way, route};
+use super::hops::{Action, Hop};
+use super::punt::{Punt, Reason};
+use super::settings::{Advertise, Interface, Settings};
+use super::trace::{Stage as At, Watch};
+use super::{Setup, Tables, View, view, vlan};
+use crate::apps::router::model::InterfaceId;
+
+/// What routing, or the operator, should know of neighbours.
+pub(crate) use linerate_stack::neighbour::Event;
+
+/// Takes events to control. It must not wait for the worker.
+pub(crate) type Tell = Box<dyn FnMut(Event) + Send>;
+
+struct Reasons {
+    /// By [`DropReason`].
+    neighbour: [DropId; DropReason::ALL.len()],
+    /// For the router itself, which has no twin there and does not answer such a thing.
+    not_served: DropId,
+    no_interface: DropId,
+    no_buffer: DropId,
+    /// A hop that is none any more.
+    no_route: DropId,
+    /// ARP and Neighbor Discovery that are dealt with.
+    answered: DropId,
+}
+
+/// The stage of the slow worker.
+pub(crate) struct Slow {
+    settings: Arc<Settings>,
+    tables: Tables,
+    clock: Clock,
+    /// The port that punts come by.
+    punts: u16,
+    table: Table,
+    /// What a call of the table leaves to be done.
+    todo: Out,
+    tell: Tell,
+    errors: Errors,
+    reasons: Reasons,
+    counters: Arc<Counters>,
+    watch: Watch,
+    pools: Pools,
+}
+
+impl Slow {
+    /// A stage whose neighbours are bounded by `config`.
+    ///
+    /// # Errors
+    /// No memory for the neighbour table.
+    pub(crate) fn new(
+        setup: Setup,
+        config: neighbour::Config,
+        tell: Tell,
+        egress: &mut Egress,
+    ) -> Result<Self, TableError> {
+        let now_ns = setup.clock.ns(setup.clock.now());
+        let pools: Vec<Pool> = egress.cache.pools().cloned().collect();
+        let mut slow = Self {
+            settings: Arc::default(),
+            tables: setup.tables,
+            clock: setup.clock,
+            punts: setup.slow,
+            table: Table::new(config, now_ns)?,
+            todo: Out::new(),
+            tell,
+            errors: Errors::new(),
+            reasons: Reasons {
+                neighbour: DropReason::ALL.map(|reason| egress.reason(&name(reason))),
+                not_served: egress.reason("not_served"),
+                no_interface: egress.reason("no_interface"),
+                no_buffer: egress.reason("no_buffer"),
+                no_route: egress.reason("no_route"),
+                answered: egress.reason("answered"),
+            },
+            counters: Arc::default(),
+            watch: Watch::default(),
+            pools: Pools::new(pools),
+        };
+        slow.install(setup.settings, egress);
+        Ok(slow)
+    }
+
+    /// Exchanges the configuration. Neighbours of interfaces that stay are kept.
+    pub(crate) fn install(
+        &mut self,
+        settings: Arc<Settings>,
+        egress: &mut Egress,
+    ) -> Arc<Settings> {
+        let now_ns = self.clock.ns(self.clock.now());
+        let old = std::mem::replace(&mut self.settings, settings);
+        for (id, interface) in (0..).zip(&self.settings.interfaces) {
+            // Another interface of the same number is another one.
+            let before = old.interfaces.get(usize::from(id));
+            if before.is_some_and(|before| before.name != interface.name) {
+                self.table.remove_interface(id, &mut self.todo);
+            }
+            self.table
+                .set_interface(id, described(interface), now_ns, &mut self.todo);
+        }
+        for id in self.settings.interfaces.len()..old.interfaces.len() {
+            self.table.remove_interface(id as u16, &mut self.todo);
+        }
+        self.counters = Arc::new(Counters::new(&self.settings, &self.counters));
+        self.work(now_ns, egress);
+        egress.flush();
+        old
+    }
+
+    /// Exchanges the tables' readers.
+    pub(crate) fn set_tables(&mut self, tables: Tables) -> Tables {
+        std::mem::replace(&mut self.tables, tables)
+    }
+
+    /// Looks at the newest tables, so that their publisher need not wait for this worker.
+    pub(crate) fn catch_up(&mut self) {
+        self.tables.fib4.read();
+        self.tables.fib6.read();
+        self.tables.hops.read();
+    }
+
+    /// Does what is due; to be called every 100 ms or so.
+    pub(crate) fn tick(&mut self, now: u64, out: &mut Egress) {
+        let now_ns = self.clock.ns(now);
+        self.table.tick(now_ns, &mut self.todo);
+        self.work(now_ns, out);
+        out.flush();
+    }
+
+    /// Pins a neighbour to an address, or forgets one, pinned or not. False where there is no room.
+    pub(crate) fn pin(
+        &mut self,
+        id: InterfaceId,
+        address: IpAddr,
+        mac: Option<MacAddr>,
+        out: &mut Egress,
+    ) -> bool {
+        let todo = &mut self.todo;
+        let is_done = match mac {
+            Some(mac) => self.table.add_static(id.0, address, mac, todo),
+            None => self.table.remove(id.0, address, todo),
+        };
+        self.work(self.clock.ns(self.clock.now()), out);
+        out.flush();
+        is_done
+    }
+
+    /// Says whether routes lead by way of a neighbour: its address is then looked for without a packet,
+    /// and never forgotten.
+    pub(crate) fn hold(
+        &mut self,
+        id: InterfaceId,
+        address: IpAddr,
+        is_held: bool,
+        out: &mut Egress,
+    ) {
+        let now_ns = self.clock.ns(self.clock.now());
+        self.table
+            .hold(id.0, address, is_held, now_ns, &mut self.todo);
+        self.work(now_ns, out);
+        out.flush();
+    }
+
+    /// The last words, before the ports stop (RFC 4861 6.2.5).
+    pub(crate) fn shut_down(&mut self, out: &mut Egress) {
+        self.table.shutdown(&mut self.todo);
+        self.work(self.clock.ns(self.clock.now()), out);
+        out.flush();
+    }
+
+    /// All neighbours, to be shown.
+    pub(crate) fn neighbours(&self) -> Vec<Neighbour> {
+        self.table.neighbours().collect()
+    }
+
+    /// What has been counted, as [`Fast::counters`](super::Fast::counters).
+    pub(crate) fn counters(&self) -> Arc<Counters> {
+        self.counters.clone()
+    }
+
+    /// Who watches.
+    pub(crate) fn watch(&mut self) -> &mut Watch {
+        &mut self.watch
+    }
+
+    /// One packet that a fast worker did not know what to do with.
+    fn punted(&mut self, packet: Packet, now_ns: u64, out: &mut Egress) {
+        let Punt {
+            reason,
+            interface,
+            hop,
+        } = packet.user();
+        match reason {
+            Reason::Arp => self.arp(interface, packet, now_ns, out),
+            Reason::Nd => self.nd(interface, packet, now_ns, out),
+            Reason::Local | Reason::Alert | Reason::Other => {
+                self.to_twin(interface, packet, now_ns, out);
+            }
+            Reason::Resolve => self.resolve(interface, hop, packet, now_ns),
+            Reason::Glean => self.glean(interface, packet, now_ns, out),
+        }
+        self.work(now_ns, out);
+    }
+
+    /// ARP is ours to answer. What answers the kernel's own questions it must see as well.
+    fn arp(&mut self, id: InterfaceId, packet: Packet, now_ns: u64, out: &mut Egress) {
+        let elsewhere = elsewhere(&self.settings, &mut self.tables, id);
+        // Why it was ignored, if it was, nobody needs to know.
+        let _ = self
+            .table
+            .arp(id.0, packet.data(), &elsewhere, now_ns, &mut self.todo);
+        drop(elsewhere);
+        let arp = packet.data().get(HEADER_LEN..).map(Arp::new_checked);
+        match arp {
+            Some(Ok(arp)) if arp.operation() == Operation::Request => {
+                out.drop_one(self.reasons.answered, packet);
+            }
+            _ => self.to_twin(id, packet, now_ns, out),
+        }
+    }
+
+    /// Neighbor Discovery likewise.
+    fn nd(&mut self, id: InterfaceId, packet: Packet, now_ns: u64, out: &mut Egress) {
+        const ROUTER_SOLICITATION: u8 = 133;
+        const NEIGHBOUR_SOLICITATION: u8 = 135;
+        let elsewhere = elsewhere(&self.settings, &mut self.tables, id);
+        let _ = self
+            .table
+            .ndp(id.0, packet.data(), &elsewhere, now_ns, &mut self.todo);
+        drop(elsewhere);
+        let interface = self.settings.interfaces.get(usize::from(id.0));
+        let is_answered = match packet.data().get(HEADER_LEN + 40) {
+            Some(&ROUTER_SOLICITATION) => interface.is_some_and(|own| own.advertise.is_some()),
+            // Whoever probes for an address may probe for the kernel's, too (RFC 4862 5.4.3).
+            Some(&NEIGHBOUR_SOLICITATION) => {
+                source6(&packet).is_some_and(|from| !from.is_unspecified())
+            }
+            _ => false,
+        };
+        match is_answered {
+            true => out.drop_one(self.reasons.answered, packet),
+            false => self.to_twin(id, packet, now_ns, out),
+        }
+    }
+
+    /// Hands a packet for the router to the kernel, or serves it where there is none.
+    fn to_twin(&mut self, id: InterfaceId, packet: Packet, now_ns: u64, out: &mut Egress) {
+        let interface = self.settings.interfaces.get(usize::from(id.0));
+        match interface.and_then(|interface| interface.twin) {
+            Some(twin) => {
+                if self.watch.is_tapped() {
+                    self.watch.show_one(At::Slow, twin, &packet);
+                }
+                out.send_one(twin, packet);
+            }
+            None => self.serve(id, packet, now_ns, out),
+        }
+    }
+
+    /// Answers for the router: to ping, and to what nobody listens for.
+    fn serve(&mut self, id: InterfaceId, mut packet: Packet, now_ns: u64, out: &mut Egress) {
+        let Ok(frame) = Ethernet::new_checked(packet.data()) else {
+            return out.drop_one(self.reasons.not_served, packet);
+        };
+        let (is_v4, is_group) = (
+            frame.ethertype() == EtherType::IPV4,
+            frame.dst().is_multicast(),
+        );
+        let is_ip = is_v4 || frame.ethertype() == EtherType::IPV6;
+        if !is_ip || is_group {
+            return out.drop_one(self.reasons.not_served, packet);
+        }
+        let bytes = &mut packet.data_mut()[HEADER_LEN..];
+        if if is_v4 { echo4(bytes) } else { echo6(bytes) } {
+            let to = match is_v4 {
+                true => destination4(&packet).map(IpAddr::V4),
+                false => destination6(&packet).map(IpAddr::V6),
+            };
+            let view = view(&self.settings, &mut self.tables, now_ns);
+            let vrf = view.settings.interfaces[usize::from(id.0)].vrf;
+            let way = match to {
+                Some(IpAddr::V6(v6)) if v6.is_unicast_link_local() => Way::Link(id),
+                Some(to) => {
+                    let (number, hop) = route(view, vrf, to);
+                    Way::Hop(number, hop)
+                }
+                None => return out.drop_one(self.reasons.not_served, packet),
+            };
+            self.counters.sent(Sent::EchoReply);
+            let own = Own::of(way);
+            return self.send_own(own, packet, now_ns, out);
+        }
+        let at = HEADER_LEN + if is_v4 { 9 } else { 6 };
+        let complaint = match packet.data().get(at) {
+            Some(&protocol::UDP) => Some(Complaint::NoPort),
+            // RFC 9293 3.5.2 has a host answer with a reset; RFC 1812 4.3.3.1 with silence what it does
+            // not know of ICMP.
+            Some(&(protocol::TCP | protocol::ICMP | protocol::ICMPV6 | protocol::NO_NEXT)) => None,
+            // Not the fixed header names what is behind these.
+            Some(&(protocol::HOP_BY_HOP | protocol::ROUTING | protocol::FRAGMENT)) if !is_v4 => {
+                None
+            }
+            _ => Some(Complaint::NoProtocol),
+        };
+        if let Some(complaint) = complaint {
+            self.complain(id, &packet, complaint, now_ns, out);
+        }
+        out.drop_one(self.reasons.not_served, packet);
+    }
+
+    /// To the gateway of a hop.
+    fn resolve(&mut self, id: InterfaceId, number: u32, packet: Packet, now_ns: u64) {
+        let hop = self.tables.hops.read().get(number);
+        let gateway = match (hop.action, hop.gateway) {
+            (Action::Forward | Action::Resolve, gateway) if gateway != [0; 16] => {
+                Some(IpAddr::from(gateway).to_canonical())
+            }
+            // The hop is another one by now: what waited for it goes by its destination, which is
+            // wrong at most for a moment and only if that is a neighbour.
+            _ => destination(&packet),
+        };
+        if let Some(gateway) = gateway {
+            self.table
+                .resolve(id.0, gateway, Some(packet), now_ns, &mut self.todo);
+        }
+    }
+
+    /// To the destination itself.
+    fn glean(&mut self, id: InterfaceId, packet: Packet, now_ns: u64, out: &mut Egress) {
+        match destination(&packet) {
+            Some(to) => {
+                self.table
+                    .resolve(id.0, to, Some(packet), now_ns, &mut self.todo);
+            }
+            None => out.drop_one(self.reasons.no_route, packet),
+        }
+    }
+
+    /// What the kernel sends goes out as it is.
+    fn from_kernel(&mut self, id: InterfaceId, burst: &mut Burst, out: &mut Egress) {
+        for packet in burst.drain() {
+            if self.watch.is_tapped() {
+                self.watch.show_one(At::Slow, packet.meta().port, &packet);
+            }
+            self.send(id, packet, out);
+        }
+    }
+
+    /// Sends a whole frame out of an interface, with its tag.
+    fn send(&mut self, id: InterfaceId, mut packet: Packet, out: &mut Egress) {
+        let Some(interface) = self.settings.interfaces.get(usize::from(id.0)) else {
+            return out.drop_one(self.reasons.no_interface, packet);
+        };
+        if let Some(traffic) = self.counters.at(id.0.into()) {
+            traffic.out_packets.add(1);
+            traffic.out_bytes.add(packet.len() as u64);
+        }
+        if let Some(tci) = interface.vlan
+            && !vlan::tag(&mut packet, tci)
+        {
+            return out.drop_one(self.reasons.no_buffer, packet);
+        }
+        if self.watch.is_tapped() {
+            self.watch.show_one(At::Output, interface.port, &packet);
+        }
+        out.send_one(interface.port, packet);
+    }
+
+    /// Does what the neighbour table left to be done.
+    fn work(&mut self, now_ns: u64, out: &mut Egress) {
+        // What is dropped is told to its sender, which may take another neighbour to be asked for.
+        for _ in 0..4 {
+            if self.todo.is_empty() {
+                return;
+            }
+            let mut todo = std::mem::take(&mut self.todo);
+            for (id, frame) in todo.frames() {
+                let pool = self.pools.for_frame(frame.len());
+                let Some(mut packet) = pool.and_then(|pool| out.cache.get(pool)) else {
+                    continue; // it will be asked again
+                };
+                packet.set_data(frame);
+                self.send(InterfaceId(id), packet, out);
+            }
+            for released in todo.released.drain(..) {
+                let id = InterfaceId(released.interface);
+                let mut packet = released.packet;
+                let own = self.settings.interfaces.get(usize::from(id.0));
+                let mac = own.map_or(MacAddr::default(), |own| own.mac);
+                if set_macs(packet.data_mut(), released.mac, mac) {
+                    self.send(id, packet, out);
+                } else {
+                    out.drop_one(self.reasons.no_buffer, packet);
+                }
+            }
+            for dropped in todo.dropped.drain(..) {
+                if dropped.reason == DropReason::Unresolved {
+                    // RFC 1812 3.3.2, RFC 4861 7.2.2.
+                    let id = InterfaceId(dropped.interface);
+                    self.complain(id, &dropped.packet, Complaint::NoNeighbour, now_ns, out);
+                }
+                let reason = self.reasons.neighbour[dropped.reason as usize];
+                out.drop_one(reason, dropped.packet);
+            }
+            for event in todo.events.drain(..) {
+                (self.tell)(event);
+            }
+            todo.clear();
+            if self.todo.is_empty() {
+                self.todo = todo; // with the memory that it has
+            }
+        }
+    }
+
+    /// Tells the sender of a packet.
+    fn complain(
+        &mut self,
+        id: InterfaceId,
+        offending: &Packet,
+        complaint: Complaint,
+        now_ns: u64,
+        out: &mut Egress,
+    ) {
+        let view = view(&self.settings, &mut self.tables, now_ns);
+        let packet = offending.data().get(HEADER_LEN..).unwrap_or_default();
+        let (cache, pools, counters) = (&mut out.cache, &self.pools, &self.counters);
+        let reply = self
+            .errors
+            .reply(view, id, packet, complaint, cache, pools, counters);
+        if let Some(Reply { packet, way }) = reply {
+            let own = Own::of(way);
+            self.send_own(own, packet, now_ns, out);
+        }
+    }
+
+    /// Sends a packet of ours.
+    fn send_own(&mut self, own: Own, mut packet: Packet, now_ns: u64, out: &mut Egress) {
+        match own {
+            Own::To { id, dst, src } => {
+                let _ = set_macs(packet.data_mut(), dst, src);
+                self.send(id, packet, out);
+            }
+            Own::Resolve { id, number } => self.resolve(id, number, packet, now_ns),
+            Own::Glean { id } => self.glean(id, packet, now_ns, out),
+            Own::Nowhere => out.drop_one(self.reasons.no_route, packet),
+        }
+    }
+}
+
+/// What is done with a packet of ours: a [`Way`] without its loans.
+#[derive(Clone, Copy)]
+enum Own {
+    To {
+        id: InterfaceId,
+        dst: MacAddr,
+        src: MacAddr,
+    },
+    Resolve {
+        id: InterfaceId,
+        number: u32,
+    },
+    Glean {
+        id: InterfaceId,
+    },
+    Nowhere,
+}
+
+impl Own {
+    fn of(way: Way<'_>) -> Self {
+        let (number, hop): (u32, &Hop) = match way {
+            Way::Link(id) => return Self::Glean { id },
+            Way::Hop(number, hop) => (number, hop),
+        };
+        let &Hop { dst, src, .. } = hop;
+        match (hop.action, hop.interface.get()) {
+            (Action::Forward, Some(id)) => Self::To { id, dst, src },
+            (Action::Resolve, Some(id)) => Self::Resolve { id, number },
+            (Action::Glean, Some(id)) => Self::Glean { id },
+            _ => Self::Nowhere,
+        }
+    }
+}
+
+/// Whether another interface than `id` leads to an address: what a proxy answers for.
+fn elsewhere<'a>(
+    settings: &'a Settings,
+    tables: &'a mut Tables,
+    id: InterfaceId,
+) -> impl Fn(IpAddr) -> bool + 'a {
+    let vrf = settings.interfaces.get(usize::from(id.0));
+    let vrf = vrf.map_or(0, |interface| interface.vrf);
+    let view: View<'a> = view(settings, tables, 0);
+    move |address| {
+        let (_, hop) = route(view, vrf, address);
+        let leads = matches!(
+            hop.action,
+            Action::Forward | Action::Resolve | Action::Glean
+        );
+        leads && hop.interface.get().is_some_and(|out_by| out_by != id)
+    }
+}
+
+fn destination(packet: &Packet) -> Option<IpAddr> {
+    match packet.data().get(HEADER_LEN)? >> 4 {
+        4 => destination4(packet).map(IpAddr::V4),
+        6 => destination6(packet).map(IpAddr::V6),
+        _ => None,
+    }
+}
+
+fn name(reason: DropReason) -> String {
+    reason.name().replace([' ', '\''], "_")
+}
+
+/// An interface as the neighbour table wants to know it.
+fn described(interface: &Interface) -> InterfaceConfig {
+    let advertise = |advertise: Advertise| neighbour::Advertise {
+        interval_s: advertise.interval_s,
+        lifetime_s: advertise.lifetime_s,
+        managed: advertise.managed,
+        other: advertise.other,
+        mtu: Some(interface.mtu.into()),
+        ..neighbour::Advertise::default()
+    };
+    let addresses = interface.addresses.iter();
+    InterfaceConfig {
+        mac: interface.mac,
+        addresses: addresses.map(|cidr| (cidr.address, cidr.len)).collect(),
+        proxy: interface.proxy,
+        // Where there is a twin, the kernel looks for duplicates.
+        detect6: interface.twin.is_none(),
+        detect4: false,
+        advertise: interface.advertise.map(advertise),
+    }
+}
+
+impl Stage for Slow {
+    fn run(&mut self, burst: &mut Burst, out: &mut Egress) {
+        if burst.port == self.punts {
+            let now_ns = self.clock.ns(burst.now);
+            for packet in burst.drain() {
+                self.punted(packet, now_ns, out);
+            }
+            return;
+        }
+        let interfaces = (0..).map(InterfaceId).zip(&self.settings.interfaces);
+        let twin = |own: &Interface| own.twin == Some(burst.port);
+        let found = interfaces
+            .filter(|(_, own)| twin(own))
+            .map(|(id, _)| id)
+            .next();
+        match found {
+            Some(id) => self.from_kernel(id, burst, out),
+            None => out.drop_burst(self.reasons.no_interface, burst),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_words_for_counters() {
+        for reason in DropReason::ALL {
+            let name = name(reason);
+            let is_word = |byte: u8| byte == b'_' || byte.is_ascii_lowercase();
+            assert!(name.bytes().all(is_word), "{name}");
+        }
+    }
+}

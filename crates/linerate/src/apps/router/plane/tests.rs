@@ -1,0 +1,10 @@
+//! One test for each clause that forwarding keeps, named by it: `docs/rfc/forwarding.md` lists them.
+
+#![allow(clippy::unwrap_used)]
+
+mod clauses4;
+mod clauses6;
+mod features;
+mod links;
+mod slow;
+mod watching;

@@ -1,0 +1,627 @@
+//! RFC 791, RFC 1812 and what amends them.
+
+use super::super::punt::{Punt, Reason};
+use super::super::testing::*;
+use crate::apps::router::plane::hops::{Action, Hop};
+use linerate_wire::MacAddr;
+use linerate_wire::ipv4::Ipv4;
+
+/// Type and code of the only frame that left, an ICMP error from `wan` to the host.
+fn error(left: &[Left]) -> (u8, u8) {
+    assert_eq!(left.len(), 1, "one error: {left:?}");
+    assert_eq!(left[0].port, 0);
+    let frame = &left[0].frame;
+    assert_eq!(frame[..6], HOST_MAC.0);
+    assert_eq!(frame[6..12], WAN_MAC.0);
+    let ip = Ipv4::new_checked(&frame[14..]).unwrap();
+    assert!(ip.verify() && ip.protocol() == 1);
+    // RFC 1812 4.3.2.4: the address of the interface that it leaves by.
+    assert_eq!(ip.src().to_string(), "192.0.2.1");
+    assert_eq!(ip.dst().to_string(), "192.0.2.7");
+    (ip.payload()[0], ip.payload()[1])
+}
+
+fn dropped(frame: &[u8], reason: &str) {
+    let (left, drops) = Lab::new().one(0, frame);
+    assert!(left.is_empty(), "{left:?}");
+    assert_eq!(drops, [(reason.to_string(), 1)].into());
+}
+
+fn punted(frame: &[u8], reason: Reason) {
+    let (left, drops) = Lab::new().one(0, frame);
+    assert!(drops.is_empty(), "{drops:?}");
+    let punt = Punt {
+        reason,
+        interface: WAN,
+        hop: 0,
+    };
+    assert_eq!(left.len(), 1);
+    assert_eq!(left[0].punt, Some(punt));
+    assert_eq!(left[0].frame, frame);
+}
+
+#[test]
+fn rfc1812_5_2_1_2_unicast_is_forwarded_by_its_route() {
+    let frame = Frame::new().bytes();
+    let (left, drops) = Lab::new().one(0, &frame);
+    assert!(drops.is_empty(), "{drops:?}");
+    let expected = Left {
+        port: 1,
+        frame: forwarded(frame, ROUTER_MAC, LAN_MAC),
+        punt: None,
+    };
+    assert_eq!(left, [expected]);
+}
+
+#[test]
+fn rfc1812_5_2_1_2_what_is_for_us_is_ours() {
+    let frame = Frame {
+        dst: "192.0.2.1",
+        ttl: 1, // 5.3.1: not looked at
+        ..Frame::new()
+    };
+    punted(&frame.bytes(), Reason::Local);
+    // Whichever interface has the address.
+    let frame = Frame {
+        dst: "198.51.100.1",
+        ..Frame::new()
+    };
+    punted(&frame.bytes(), Reason::Local);
+}
+
+#[test]
+fn rfc1812_5_2_2_1_shorter_than_a_header() {
+    let mut frame = Frame::new().bytes();
+    frame.truncate(33);
+    dropped(&frame, "bad_length");
+    frame.truncate(13);
+    dropped(&frame, "truncated");
+}
+
+#[test]
+fn rfc1812_5_2_2_2_wrong_checksum() {
+    for at in [14 + 1, 14 + 10, 14 + 19] {
+        let mut frame = Frame::new().bytes();
+        frame[at] ^= 1;
+        dropped(&frame, "bad_checksum");
+    }
+    // With options, which the vector path leaves to the scalar one.
+    let mut frame = Frame {
+        options: vec![1; 4],
+        ..Frame::new()
+    }
+    .bytes();
+    frame[14 + 20] ^= 2;
+    dropped(&frame, "bad_checksum");
+}
+
+#[test]
+fn rfc1812_5_2_2_3_wrong_version() {
+    let mut frame = Frame::new().bytes();
+    frame[14] = 0x55;
+    dropped(&frame, "bad_version");
+}
+
+#[test]
+fn rfc1812_5_2_2_4_header_shorter_than_20_bytes() {
+    let mut frame = Frame::new().bytes();
+    frame[14] = 0x44;
+    dropped(&frame, "bad_header_length");
+}
+
+#[test]
+fn rfc1812_5_2_2_5_total_length_below_the_header_or_beyond_the_frame() {
+    for total in [19_u16, 47] {
+        let mut frame = Frame::new().bytes();
+        frame[16..18].copy_from_slice(&total.to_be_bytes());
+        dropped(&frame, "bad_length");
+    }
+}
+
+#[test]
+fn rfc1812_5_2_2_upper_layers_are_no_concern_of_a_router() {
+    let mut frame = Frame::new().bytes();
+    frame[14 + 24..14 + 26].copy_from_slice(&9999_u16.to_be_bytes()); // UDP's length
+    let (left, drops) = Lab::new().one(0, &frame);
+    assert!(drops.is_empty(), "{drops:?}");
+    assert_eq!(left[0].frame, forwarded(frame, ROUTER_MAC, LAN_MAC));
+    let frame = Frame {
+        protocol: 6,
+        payload: vec![0; 3], // no TCP header
+        ..Frame::new()
+    }
+    .bytes();
+    let (left, drops) = Lab::new().one(0, &frame);
+    assert!(drops.is_empty(), "{drops:?}");
+    assert_eq!(left[0].frame, forwarded(frame, ROUTER_MAC, LAN_MAC));
+}
+
+#[test]
+fn rfc1812_5_2_2_padding_goes_no_further_than_its_link() {
+    let mut frame = Frame::new().bytes();
+    let sound = forwarded(frame.clone(), ROUTER_MAC, LAN_MAC);
+    frame.extend([0xee; 40]);
+    let (left, _) = Lab::new().one(0, &frame);
+    assert_eq!(left[0].frame, sound);
+}
+
+#[test]
+fn rfc1812_5_2_4_1_source_routes_are_refused() {
+    for kind in [131, 137] {
+        let frame = Frame {
+            options: vec![kind, 7, 4, 10, 2, 0, 1, 0],
+            ..Frame::new()
+        };
+        let (left, drops) = Lab::new().one(0, &frame.bytes());
+        assert_eq!(drops, [("source_route".to_string(), 1)].into());
+        assert_eq!(error(&left), (3, 5));
+    }
+}
+
+#[test]
+fn rfc1812_5_2_4_2_the_route_is_recorded() {
+    let frame = Frame {
+        options: vec![7, 7, 4, 0, 0, 0, 0, 0],
+        ..Frame::new()
+    };
+    let (left, drops) = Lab::new().one(0, &frame.bytes());
+    assert!(drops.is_empty(), "{drops:?}");
+    let ip = Ipv4::new_checked(&left[0].frame[14..]).unwrap();
+    assert!(ip.verify() && ip.ttl() == 63);
+    assert_eq!(ip.options(), [7, 7, 8, 198, 51, 100, 1, 0]);
+}
+
+#[test]
+fn rfc1812_4_2_2_1_other_options_pass_unchanged() {
+    // Timestamp with room; a security label; one that nobody knows.
+    for options in [
+        vec![68, 12, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        vec![130, 4, 1, 2],
+        vec![1, 0x9e, 3, 7],
+    ] {
+        let frame = Frame {
+            options,
+            ..Frame::new()
+        }
+        .bytes();
+        let (left, drops) = Lab::new().one(0, &frame);
+        assert!(drops.is_empty(), "{drops:?}");
+        assert_eq!(left[0].frame, forwarded(frame, ROUTER_MAC, LAN_MAC));
+    }
+}
+
+#[test]
+fn rfc2113_router_alert_is_the_twins() {
+    let frame = Frame {
+        options: vec![148, 4, 0, 0],
+        ..Frame::new()
+    }
+    .bytes();
+    let (left, _) = Lab::new().one(0, &frame);
+    assert_eq!(left[0].port, 1, "forwarded where there is no twin");
+    let mut lab = Lab::new();
+    lab.settings.interfaces[0].twin = Some(5);
+    let (left, _) = lab.one(0, &frame);
+    assert_eq!(left[0].punt.unwrap().reason, Reason::Alert);
+}
+
+#[test]
+fn rfc1812_5_2_5_malformed_options_are_told() {
+    let frame = Frame {
+        options: vec![1, 0x9e, 9, 0],
+        ..Frame::new()
+    };
+    let (left, drops) = Lab::new().one(0, &frame.bytes());
+    assert_eq!(drops, [("bad_options".to_string(), 1)].into());
+    assert_eq!(error(&left), (12, 0));
+    assert_eq!(left[0].frame[14 + 20 + 4], 22, "the pointer");
+}
+
+#[test]
+fn rfc1812_5_2_6_what_is_too_long_is_cut() {
+    let mut lab = Lab::new();
+    let hop = Hop {
+        mtu: 100,
+        ..Lab::forward(LAN, "198.51.100.2")
+    };
+    let hop = lab.hop(hop);
+    lab.route(0, "10.1.0.0/16", hop);
+    let frame = Frame {
+        payload: udp(192),
+        ..Frame::new()
+    }
+    .bytes();
+    let (left, drops) = lab.one(0, &frame);
+    assert!(drops.is_empty(), "{drops:?}");
+    let mut payload: Vec<u8> = Vec::new();
+    for (number, part) in left.iter().enumerate() {
+        assert_eq!((part.port, &part.frame[..6]), (1, &ROUTER_MAC.0[..]));
+        let ip = Ipv4::new_checked(&part.frame[14..]).unwrap();
+        assert!(ip.verify() && ip.ttl() == 63 && ip.total_len() <= 100);
+        assert_eq!(ip.fragment_offset(), payload.len());
+        assert_eq!(ip.more_fragments(), number + 1 < left.len());
+        payload.extend(ip.payload());
+    }
+    assert_eq!(payload, udp(192));
+}
+
+#[test]
+fn rfc1191_4_what_may_not_be_cut_is_told_the_mtu() {
+    let mut lab = Lab::new();
+    let hop = Hop {
+        mtu: 576,
+        ..Lab::forward(LAN, "198.51.100.2")
+    };
+    let hop = lab.hop(hop);
+    lab.route(0, "10.1.0.0/16", hop);
+    let frame = Frame {
+        payload: udp(600),
+        fragment: 0x4000,
+        ..Frame::new()
+    };
+    let (left, drops) = lab.one(0, &frame.bytes());
+    assert_eq!(drops, [("too_big".to_string(), 1)].into());
+    assert_eq!(error(&left), (3, 4));
+    assert_eq!(left[0].frame[14 + 26..14 + 28], 576_u16.to_be_bytes());
+}
+
+#[test]
+fn rfc1812_5_2_7_1_unreachable_and_prohibited_are_told_blackholes_are_not() {
+    for (dst, reason, said) in [
+        ("11.0.0.1", "no_route", Some((3, 0))),
+        ("10.4.0.1", "blackhole", None),
+        ("10.5.0.1", "unreachable", Some((3, 1))),
+        ("10.6.0.1", "prohibited", Some((3, 13))),
+    ] {
+        let frame = Frame {
+            dst,
+            ..Frame::new()
+        };
+        let (left, drops) = Lab::new().one(0, &frame.bytes());
+        assert_eq!(drops, [(reason.to_string(), 1)].into());
+        match said {
+            Some(said) => assert_eq!(error(&left), said, "{dst}"),
+            None => assert!(left.is_empty(), "{dst}"),
+        }
+    }
+}
+
+#[test]
+fn rfc1812_5_2_7_2_redirects_go_to_neighbours_with_a_better_first_hop() {
+    let frame = Frame {
+        dst: "10.2.0.1",
+        src: "192.0.2.9",
+        ..Frame::new()
+    }
+    .bytes();
+    let mut lab = Lab::new();
+    let to_host = lab.hop(Lab::forward(WAN, "192.0.2.7"));
+    lab.route(0, "192.0.2.9/32", to_host);
+    let (left, drops) = lab.one(0, &frame);
+    assert!(drops.is_empty(), "{drops:?}");
+    assert_eq!(left.len(), 2);
+    // The packet goes on all the same.
+    assert!(left.contains(&Left {
+        port: 0,
+        frame: forwarded(frame.clone(), HOST_MAC, WAN_MAC),
+        punt: None,
+    }));
+    let redirect = left.iter().find(|left| left.frame[23] == 1).unwrap();
+    assert_eq!(redirect.frame[34..36], [5, 1]);
+    assert_eq!(redirect.frame[38..42], [192, 0, 2, 7], "the better gateway");
+    // Not where it is switched off, nor to who is not a neighbour.
+    lab.settings.interfaces[0].redirects = false;
+    assert_eq!(lab.one(0, &frame).0.len(), 1);
+    lab.settings.interfaces[0].redirects = true;
+    let frame = Frame {
+        dst: "10.2.0.1",
+        src: "203.0.113.9",
+        ..Frame::new()
+    };
+    assert_eq!(lab.one(0, &frame.bytes()).0.len(), 1);
+}
+
+#[test]
+fn rfc1812_5_3_1_the_time_to_live_is_counted_down() {
+    for ttl in [0, 1] {
+        let frame = Frame {
+            ttl,
+            ..Frame::new()
+        };
+        let (left, drops) = Lab::new().one(0, &frame.bytes());
+        assert_eq!(drops, [("ttl_exceeded".to_string(), 1)].into());
+        assert_eq!(error(&left), (11, 0));
+        // The packet is quoted as it came.
+        let sent = frame.bytes();
+        assert_eq!(left[0].frame[42..42 + 46], sent[14..60]);
+    }
+    let frame = Frame {
+        ttl: 2,
+        ..Frame::new()
+    }
+    .bytes();
+    let (left, _) = Lab::new().one(0, &frame);
+    assert_eq!(left[0].frame, forwarded(frame, ROUTER_MAC, LAN_MAC));
+}
+
+#[test]
+fn rfc1812_4_3_2_7_no_errors_about_errors() {
+    let mut payload = vec![3, 0, 0, 0, 0, 0, 0, 0];
+    payload.extend([0; 28]);
+    let frame = Frame {
+        protocol: 1,
+        ttl: 1,
+        payload,
+        ..Frame::new()
+    };
+    dropped(&frame.bytes(), "ttl_exceeded");
+    // Nor about later fragments, nor to who is nobody's.
+    let frame = Frame {
+        ttl: 1,
+        fragment: 5,
+        ..Frame::new()
+    };
+    dropped(&frame.bytes(), "ttl_exceeded");
+}
+
+#[test]
+fn rfc1812_4_3_2_8_errors_are_limited() {
+    let mut lab = Lab::new();
+    let mut fast = lab.fast();
+    let frame = Frame {
+        ttl: 1,
+        ..Frame::new()
+    }
+    .bytes();
+    let mut sent = 0;
+    for _ in 0..10 {
+        sent += lab.run(&mut fast, 0, &vec![frame.clone(); 64]).len();
+    }
+    assert!((1..=100).contains(&sent), "{sent} of 640");
+    let limited = fast
+        .counters()
+        .icmp(crate::apps::router::plane::counters::Sent::Limited);
+    assert_eq!(sent as u64 + limited, 640);
+}
+
+#[test]
+fn rfc1812_5_3_4_a_link_broadcast_is_one_for_ip_too() {
+    let frame = Frame {
+        dst_mac: MacAddr::BROADCAST,
+        ..Frame::new()
+    };
+    dropped(&frame.bytes(), "l2_broadcast");
+    let frame = Frame {
+        dst_mac: MacAddr::BROADCAST,
+        dst: "192.0.2.1",
+        ..Frame::new()
+    };
+    dropped(&frame.bytes(), "l2_broadcast");
+    let frame = Frame {
+        dst_mac: MacAddr::BROADCAST,
+        dst: "192.0.2.255",
+        ..Frame::new()
+    };
+    punted(&frame.bytes(), Reason::Local);
+}
+
+#[test]
+fn rfc1812_5_3_5_1_the_limited_broadcast_stays() {
+    // A host without an address asks for one (RFC 2131).
+    let frame = Frame {
+        dst_mac: MacAddr::BROADCAST,
+        src: "0.0.0.0",
+        dst: "255.255.255.255",
+        ..Frame::new()
+    };
+    punted(&frame.bytes(), Reason::Local);
+}
+
+#[test]
+fn rfc2644_directed_broadcasts_are_not_forwarded() {
+    let frame = Frame {
+        dst: "198.51.100.255",
+        ..Frame::new()
+    };
+    dropped(&frame.bytes(), "directed_broadcast");
+}
+
+#[test]
+fn rfc1812_5_3_7_martian_sources() {
+    for src in [
+        "127.0.0.1",
+        "0.1.2.3",
+        "224.0.0.9",
+        "255.255.255.255",
+        "241.0.0.1",
+    ] {
+        let frame = Frame {
+            src,
+            ..Frame::new()
+        };
+        dropped(&frame.bytes(), "martian_source");
+    }
+    // Nobody has no address but on his own link.
+    let frame = Frame {
+        src: "0.0.0.0",
+        ..Frame::new()
+    };
+    dropped(&frame.bytes(), "martian_source");
+}
+
+#[test]
+fn rfc1812_5_3_7_martian_destinations() {
+    let mut lab = Lab::new();
+    // Even with a route for everything.
+    let hop = lab.hop(Lab::forward(LAN, "198.51.100.2"));
+    lab.route(0, "0.0.0.0/0", hop);
+    for dst in [
+        "127.0.0.1",
+        "0.0.0.0",
+        "0.1.2.3",
+        "240.0.0.1",
+        "255.255.255.254",
+    ] {
+        let frame = Frame {
+            dst,
+            ..Frame::new()
+        };
+        let (left, drops) = lab.one(0, &frame.bytes());
+        assert!(left.is_empty());
+        assert_eq!(drops, [("martian_destination".to_string(), 1)].into());
+    }
+    // And by a route that says so.
+    let hop = lab.hop(Hop {
+        action: Action::Martian,
+        ..Hop::default()
+    });
+    lab.route(0, "192.0.0.0/24", hop);
+    let frame = Frame {
+        dst: "192.0.0.9",
+        ..Frame::new()
+    };
+    let (_, drops) = lab.one(0, &frame.bytes());
+    assert_eq!(drops, [("martian_destination".to_string(), 1)].into());
+}
+
+#[test]
+fn rfc3927_7_link_local_addresses_are_not_forwarded() {
+    let mut lab = Lab::new();
+    let hop = lab.hop(Lab::forward(LAN, "198.51.100.2"));
+    lab.route(0, "0.0.0.0/0", hop);
+    for (src, dst) in [("169.254.1.1", "10.1.0.9"), ("192.0.2.7", "169.254.1.1")] {
+        let frame = Frame {
+            src,
+            dst,
+            ..Frame::new()
+        };
+        let (left, drops) = lab.one(0, &frame.bytes());
+        assert!(left.is_empty());
+        assert_eq!(drops, [("link_local".to_string(), 1)].into());
+    }
+    // But they may speak to us.
+    let frame = Frame {
+        src: "169.254.1.1",
+        dst: "192.0.2.1",
+        ..Frame::new()
+    };
+    let (left, _) = lab.one(0, &frame.bytes());
+    assert_eq!(left[0].punt.unwrap().reason, Reason::Local);
+}
+
+#[test]
+fn rfc5771_4_groups_of_the_link_are_ours_and_others_nobodys() {
+    let ospf = Frame {
+        dst_mac: MacAddr([1, 0, 0x5e, 0, 0, 5]),
+        dst: "224.0.0.5",
+        ttl: 1,
+        protocol: 89,
+        ..Frame::new()
+    };
+    punted(&ospf.bytes(), Reason::Local);
+    let beyond = Frame {
+        dst_mac: MacAddr([1, 0, 0x5e, 1, 2, 3]),
+        dst: "239.1.2.3",
+        ..Frame::new()
+    };
+    dropped(&beyond.bytes(), "multicast");
+}
+
+#[test]
+fn rfc826_arp_is_for_the_slow_worker() {
+    let mut frame = vec![0xff; 6];
+    frame.extend(HOST_MAC.0);
+    frame.extend([8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+    frame.resize(60, 0);
+    punted(&frame, Reason::Arp);
+    frame[12..14].copy_from_slice(&[0x88, 0xcc]); // LLDP
+    punted(&frame, Reason::Other);
+}
+
+#[test]
+fn frames_to_others_are_not_ours() {
+    let frame = Frame {
+        dst_mac: MacAddr::local(0x77),
+        ..Frame::new()
+    };
+    dropped(&frame.bytes(), "not_for_us");
+}
+
+#[test]
+fn neighbours_to_be_found_are_the_slow_workers_with_all_else_done() {
+    let mut lab = Lab::new();
+    let frame = Frame {
+        dst: "10.3.0.1",
+        ..Frame::new()
+    }
+    .bytes();
+    let (left, drops) = lab.one(0, &frame);
+    assert!(drops.is_empty(), "{drops:?}");
+    let punt = left[0].punt.unwrap();
+    assert_eq!((punt.reason, punt.interface), (Reason::Resolve, LAN));
+    let ip = Ipv4::new_checked(&left[0].frame[14..]).unwrap();
+    assert!(ip.verify() && ip.ttl() == 63);
+    let frame = Frame {
+        dst: "198.51.100.77",
+        ..Frame::new()
+    }
+    .bytes();
+    let (left, _) = lab.one(0, &frame);
+    let punt = left[0].punt.unwrap();
+    assert_eq!((punt.reason, punt.interface), (Reason::Glean, LAN));
+}
+
+#[test]
+fn rfc2992_flows_are_spread_and_each_keeps_its_way() {
+    let mut lab = Lab::new();
+    lab.settings.interfaces[0].redirects = false;
+    let mut fast = lab.fast();
+    let flows: Vec<Vec<u8>> = (0..64)
+        .map(|port| {
+            let mut payload = udp(18);
+            payload[1] = port;
+            Frame {
+                dst: "10.7.0.1",
+                payload,
+                ..Frame::new()
+            }
+            .bytes()
+        })
+        .collect();
+    let first = lab.run(&mut fast, 0, &flows);
+    let by_lan = first.iter().filter(|left| left.port == 1).count();
+    assert!((16..=48).contains(&by_lan), "{by_lan} of 64");
+    assert_eq!(lab.run(&mut fast, 0, &flows), first);
+    // Fragments of one datagram go one way, with ports or without.
+    for ident in 0..16_u8 {
+        let parts = [0x2000_u16, 0x2003, 3 + 3].map(|fragment| {
+            let mut frame = Frame {
+                dst: "10.7.0.1",
+                fragment,
+                ..Frame::new()
+            }
+            .bytes();
+            frame[29] = ident; // another source
+            let mut ip = Ipv4::new_checked(&mut frame[14..]).unwrap();
+            ip.fill_checksum();
+            frame
+        });
+        let left = lab.run(&mut fast, 0, &parts);
+        assert!(left.iter().all(|part| part.port == left[0].port));
+        assert_eq!(left.len(), 3);
+    }
+}
+
+#[test]
+fn vrfs_have_tables_of_their_own() {
+    let mut lab = Lab::new();
+    lab.settings.interfaces[0].vrf = 1;
+    let frame = Frame::new().bytes();
+    let (_, drops) = lab.one(0, &frame);
+    assert_eq!(drops, [("no_route".to_string(), 1)].into());
+    let hop = lab.hop(Lab::forward(LAN, "198.51.100.2"));
+    lab.route(1, "10.1.0.0/16", hop);
+    let (left, drops) = lab.one(0, &frame);
+    assert!(drops.is_empty());
+    assert_eq!(left[0].port, 1);
+}

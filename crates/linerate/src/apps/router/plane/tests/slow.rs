@@ -1,0 +1,276 @@
+//! The slow worker: neighbours, twins, and answers of our own.
+
+use std::sync::mpsc;
+
+use linerate_stack::neighbour::{Config, Event};
+use linerate_wire::ipv4::Ipv4;
+use linerate_wire::ipv6::Ipv6;
+use linerate_wire::{MacAddr, checksum};
+
+use super::super::punt::{Punt, Reason};
+use super::super::testing::*;
+use super::super::{Slow, counters::Sent};
+use linerate_core::packet::Packet;
+
+fn slow(lab: &mut Lab) -> (Slow, mpsc::Receiver<Event>) {
+    let (sender, events) = mpsc::channel();
+    let tell = Box::new(move |event| {
+        let _ = sender.send(event);
+    });
+    let setup = lab.setup();
+    let slow = Slow::new(setup, Config::default(), tell, &mut lab.egress).unwrap();
+    lab.now = 1_000_000_000_000_000; // long after any address was probed for
+    (slow, events)
+}
+
+/// A packet as the fast worker punts it.
+fn punted(lab: &mut Lab, frame: &[u8], reason: Reason) -> Packet {
+    let mut packet = lab.packet(frame);
+    packet.set_user(Punt {
+        reason,
+        interface: WAN,
+        hop: 0,
+    });
+    packet
+}
+
+/// An ARP packet: who asks or says, and about whom.
+fn arp(operation: u8, sender: [u8; 4], target: [u8; 4]) -> Vec<u8> {
+    let mut frame = match operation {
+        1 => vec![0xff; 6],
+        _ => WAN_MAC.0.to_vec(),
+    };
+    frame.extend(HOST_MAC.0);
+    frame.extend([8, 6, 0, 1, 8, 0, 6, 4, 0, operation]);
+    frame.extend(HOST_MAC.0);
+    frame.extend(sender);
+    frame.extend([0; 6]);
+    frame.extend(target);
+    frame.resize(60, 0);
+    frame
+}
+
+fn icmp_echo(v6: bool) -> Frame {
+    let mut payload = vec![if v6 { 128 } else { 8 }, 0, 0, 0, 0, 1, 0, 2, 9, 9];
+    let sum = match v6 {
+        false => checksum::sum(&payload),
+        true => {
+            let (src, dst) = ("2001:db8::7", "2001:db8::1");
+            let octets = |text: &str| text.parse::<std::net::Ipv6Addr>().unwrap().octets();
+            let pseudo = checksum::pseudo_v6(octets(src), octets(dst), 58, payload.len() as u32);
+            checksum::add(pseudo, checksum::sum(&payload))
+        }
+    };
+    payload[2..4].copy_from_slice(&(!sum).to_be_bytes());
+    Frame {
+        dst: if v6 { "2001:db8::1" } else { "192.0.2.1" },
+        protocol: if v6 { 58 } else { 1 },
+        payload,
+        ..if v6 { Frame::new6() } else { Frame::new() }
+    }
+}
+
+#[test]
+fn rfc826_requests_for_us_are_answered_and_heard() {
+    let mut lab = Lab::new();
+    let (mut slow, events) = slow(&mut lab);
+    lab.left();
+    let request = punted(
+        &mut lab,
+        &arp(1, [192, 0, 2, 9], [192, 0, 2, 1]),
+        Reason::Arp,
+    );
+    let left = lab.run_packets(&mut slow, SLOW, vec![request]);
+    assert_eq!(left.len(), 1, "{left:?} {:?}", lab.drops());
+    assert_eq!((left[0].port, &left[0].frame[..6]), (0, &HOST_MAC.0[..]));
+    assert_eq!(left[0].frame[20..22], [0, 2], "a reply");
+    assert_eq!(left[0].frame[22..32], [2, 0, 0, 0, 0, 0x10, 192, 0, 2, 1]);
+    assert_eq!(slow.neighbours().len(), 1);
+    assert!(events.try_recv().is_err(), "no packet has asked for it");
+}
+
+#[test]
+fn rfc1122_2_3_2_2_a_packet_waits_for_its_neighbour() {
+    let mut lab = Lab::new();
+    let (mut slow, events) = slow(&mut lab);
+    lab.left();
+    let frame = Frame {
+        dst: "192.0.2.9",
+        ttl: 63,
+        ..Frame::new()
+    }
+    .bytes();
+    let packet = punted(&mut lab, &frame, Reason::Glean);
+    let left = lab.run_packets(&mut slow, SLOW, vec![packet]);
+    assert_eq!(left.len(), 1);
+    assert_eq!(left[0].frame[12..14], [8, 6], "asked for");
+    assert_eq!(left[0].frame[38..42], [192, 0, 2, 9]);
+    let reply = punted(
+        &mut lab,
+        &arp(2, [192, 0, 2, 9], [192, 0, 2, 1]),
+        Reason::Arp,
+    );
+    let left = lab.run_packets(&mut slow, SLOW, vec![reply]);
+    let released: Vec<_> = left.iter().filter(|left| left.port == 0).collect();
+    assert_eq!(released.len(), 1, "{left:?}");
+    let mut expected = frame;
+    expected[..6].copy_from_slice(&HOST_MAC.0);
+    expected[6..12].copy_from_slice(&WAN_MAC.0);
+    assert_eq!(released[0].frame, expected);
+    let event = events.try_recv().unwrap();
+    let known = Event::Neighbour {
+        interface: 0,
+        address: "192.0.2.9".parse().unwrap(),
+        mac: Some(HOST_MAC),
+    };
+    assert_eq!(event, known);
+}
+
+#[test]
+fn a_hop_that_was_resolved_meanwhile_is_taken() {
+    let mut lab = Lab::new();
+    let number = lab.hop(Lab::forward(WAN, "192.0.2.33"));
+    let (mut slow, _events) = slow(&mut lab);
+    lab.left();
+    let mut packet = lab.packet(&Frame::new().bytes());
+    packet.set_user(Punt {
+        reason: Reason::Resolve,
+        interface: WAN,
+        hop: number,
+    });
+    let left = lab.run_packets(&mut slow, SLOW, vec![packet]);
+    assert_eq!(
+        left[0].frame[38..42],
+        [192, 0, 2, 33],
+        "the gateway is asked for"
+    );
+}
+
+#[test]
+fn rfc1812_3_3_2_who_cannot_be_reached_is_told() {
+    let mut lab = Lab::new();
+    let (mut slow, _events) = slow(&mut lab);
+    lab.left();
+    let frame = Frame {
+        dst: "192.0.2.99",
+        src: "192.0.2.7",
+        ..Frame::new()
+    }
+    .bytes();
+    let packet = punted(&mut lab, &frame, Reason::Glean);
+    lab.run_packets(&mut slow, SLOW, vec![packet]);
+    let mut told = Vec::new();
+    for tenths in 1..60 {
+        let now = lab.now + tenths * 100_000_000;
+        slow.tick(now, &mut lab.egress);
+        told.extend(
+            lab.left()
+                .into_iter()
+                .filter(|left| left.frame[12..14] == [8, 0]),
+        );
+    }
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0].frame[34..36], [3, 1]);
+    assert_eq!(lab.drops()["neighbour_unresolved"], 1);
+}
+
+#[test]
+fn the_twin_gets_what_is_for_us_and_sends_what_it_likes() {
+    let mut lab = Lab::new();
+    let wan = &mut lab.settings.interfaces[0];
+    (wan.twin, wan.vlan) = (Some(5), Some(100));
+    let (mut slow, _events) = slow(&mut lab);
+    lab.left();
+    let frame = icmp_echo(false).bytes();
+    let packet = punted(&mut lab, &frame, Reason::Local);
+    let left = lab.run_packets(&mut slow, SLOW, vec![packet]);
+    let expected = Left {
+        port: 5,
+        frame: frame.clone(),
+        punt: None,
+    };
+    assert_eq!(left, [expected]);
+    // The other way the tag is put on.
+    let left = lab.run(&mut slow, 5, &[frame.clone()]);
+    assert_eq!((left.len(), left[0].port), (1, 0));
+    assert_eq!(left[0].frame[12..16], [0x81, 0, 0, 100]);
+    assert_eq!(left[0].frame[16..], frame[12..]);
+    // Answers to the kernel's own questions it sees as well; questions to us it does not.
+    let reply = punted(
+        &mut lab,
+        &arp(2, [192, 0, 2, 9], [192, 0, 2, 1]),
+        Reason::Arp,
+    );
+    let left = lab.run_packets(&mut slow, SLOW, vec![reply]);
+    assert_eq!(left.iter().filter(|left| left.port == 5).count(), 1);
+    let request = punted(
+        &mut lab,
+        &arp(1, [192, 0, 2, 9], [192, 0, 2, 1]),
+        Reason::Arp,
+    );
+    let left = lab.run_packets(&mut slow, SLOW, vec![request]);
+    assert!(left.iter().all(|left| left.port == 0) && left.len() == 1);
+}
+
+#[test]
+fn rfc1812_4_3_3_6_ping_is_answered_where_there_is_no_twin() {
+    let mut lab = Lab::new();
+    let (mut slow, _events) = slow(&mut lab);
+    lab.left();
+    for v6 in [false, true] {
+        let packet = punted(&mut lab, &icmp_echo(v6).bytes(), Reason::Local);
+        let left = lab.run_packets(&mut slow, SLOW, vec![packet]);
+        assert_eq!(left.len(), 1, "{:?}", lab.drops());
+        assert_eq!((left[0].port, &left[0].frame[..6]), (0, &HOST_MAC.0[..]));
+        let at = if v6 { 54 } else { 34 };
+        assert_eq!(left[0].frame[at..at + 2], [if v6 { 129 } else { 0 }, 0]);
+        match v6 {
+            true => {
+                let ip = Ipv6::new_checked(&left[0].frame[14..]).unwrap();
+                assert_eq!(ip.dst().to_string(), "2001:db8::7");
+            }
+            false => {
+                let ip = Ipv4::new_checked(&left[0].frame[14..]).unwrap();
+                assert!(ip.verify());
+                assert_eq!(ip.dst().to_string(), "192.0.2.7");
+            }
+        }
+    }
+    assert_eq!(slow.counters().icmp(Sent::EchoReply), 2);
+}
+
+#[test]
+fn rfc1122_3_2_2_1_ports_and_protocols_that_nobody_serves() {
+    let mut lab = Lab::new();
+    let (mut slow, _events) = slow(&mut lab);
+    lab.left();
+    for (protocol, code) in [(17, Some(3)), (132, Some(2)), (6, None)] {
+        let frame = Frame {
+            dst: "192.0.2.1",
+            protocol,
+            ..Frame::new()
+        };
+        let packet = punted(&mut lab, &frame.bytes(), Reason::Local);
+        let left = lab.run_packets(&mut slow, SLOW, vec![packet]);
+        let said = left.first().map(|left| left.frame[35]);
+        assert_eq!(said, code, "protocol {protocol}");
+    }
+    assert_eq!(lab.drops()["not_served"], 3);
+}
+
+#[test]
+fn pinned_neighbours_are_told_to_routing() {
+    let mut lab = Lab::new();
+    let (mut slow, events) = slow(&mut lab);
+    let address = "192.0.2.50".parse().unwrap();
+    let mac = MacAddr::local(0x50);
+    assert!(slow.pin(WAN, address, Some(mac), &mut lab.egress));
+    let known = |mac| Event::Neighbour {
+        interface: 0,
+        address,
+        mac,
+    };
+    assert_eq!(events.try_recv(), Ok(known(Some(mac))));
+    assert!(slow.pin(WAN, address, None, &mut lab.egress));
+    assert_eq!(events.try_recv(), Ok(known(None)));
+}

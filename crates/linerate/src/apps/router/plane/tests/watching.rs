@@ -1,0 +1,127 @@
+//! Taps and traces.
+
+use std::sync::mpsc;
+
+use super::super::testing::*;
+use super::super::trace::{Record, Stage, Trace};
+use linerate_wire::filter::Filter;
+
+fn trace(filter: &str, packets: u32) -> (Trace, mpsc::Receiver<Record>) {
+    let (to, records) = mpsc::sync_channel(16);
+    let filter = (!filter.is_empty()).then(|| filter.parse::<Filter>().unwrap());
+    let trace = Trace {
+        filter,
+        packets,
+        to,
+    };
+    (trace, records)
+}
+
+#[test]
+fn a_tap_sees_what_comes_and_what_goes() {
+    let mut lab = Lab::new();
+    let mut fast = lab.fast();
+    let (sender, seen) = mpsc::channel();
+    for (id, stage) in (0..).zip(Stage::TAPS) {
+        let sender = sender.clone();
+        let tap = move |port, packet: &linerate_core::packet::Packet| {
+            sender.send((stage, port, packet.data().to_vec())).unwrap();
+        };
+        fast.watch().set_tap(id, stage, Box::new(tap));
+    }
+    let good = Frame::new().bytes();
+    let bad = Frame {
+        dst: "10.4.0.1",
+        ..Frame::new()
+    }
+    .bytes();
+    lab.run(&mut fast, 0, &[good.clone(), bad.clone()]);
+    let seen_now: Vec<_> = seen.try_iter().collect();
+    let out = forwarded(good.clone(), ROUTER_MAC, LAN_MAC);
+    assert_eq!(
+        seen_now,
+        [
+            (Stage::Input, 0, good.clone()),
+            (Stage::Input, 0, bad.clone()),
+            (Stage::Output, 1, out),
+            (Stage::Drop, 0, bad),
+        ]
+    );
+    for id in 0..5 {
+        assert!(fast.watch().remove_tap(id).is_some());
+    }
+    lab.run(&mut fast, 0, &[good]);
+    assert_eq!(seen.try_iter().count(), 0);
+}
+
+#[test]
+fn a_trace_tells_stage_by_stage_what_became_of_a_packet() {
+    let mut lab = Lab::new();
+    let mut fast = lab.fast();
+    let (trace, records) = trace("dst net 10.0.0.0/8", 3);
+    fast.watch().set_trace(Some(trace));
+    let to = |dst| {
+        Frame {
+            dst,
+            ..Frame::new()
+        }
+        .bytes()
+    };
+    let frames = [
+        to("192.0.2.1"), // does not match
+        to("10.1.0.9"),
+        to("10.4.0.1"),
+        to("10.3.0.1"),
+        to("10.1.0.9"), // one too many
+    ];
+    let left = lab.run(&mut fast, 0, &frames);
+    assert_eq!(left.len(), 4);
+    let told: Vec<Record> = records.iter().collect(); // ends with the trace
+    let ends: Vec<&str> = told.iter().map(|record| &*record.end).collect();
+    assert_eq!(
+        ends,
+        [
+            "sent by lan",
+            "dropped: blackhole",
+            "to the slow worker: resolve"
+        ]
+    );
+    let steps: Vec<String> = told[0]
+        .steps
+        .iter()
+        .map(|(stage, text)| format!("{stage}: {text}"))
+        .collect();
+    assert_eq!(steps.len(), 3, "{steps:?}");
+    assert_eq!(steps[0], "input: valid");
+    assert!(steps[1].starts_with("lookup: 10.1.0.9: hop ") && steps[1].contains("198.51.100.2"));
+    assert!(steps[2].starts_with("rewrite: time to live less one, to 02:00:00:00:00:a2"));
+    assert_eq!(told[0].frame, frames[1]);
+    assert_eq!((told[0].interface, told[0].bytes), (WAN, 60));
+}
+
+#[test]
+fn traced_packets_are_treated_like_all_others() {
+    let mut lab = Lab::new();
+    let frames: Vec<Vec<u8>> = (1..7_u8)
+        .flat_map(|number| {
+            let mut frame = Frame::new().bytes();
+            frame[31] = number;
+            let mut ip = linerate_wire::ipv4::Ipv4::new_checked(&mut frame[14..]).unwrap();
+            ip.fill_checksum();
+            let mut long = frame.clone();
+            long.extend([0; 9]);
+            [frame, long]
+        })
+        .collect();
+    let mut fast = lab.fast();
+    let plain = lab.run(&mut fast, 0, &frames);
+    let (trace, records) = trace("", 64);
+    let mut fast = lab.fast();
+    fast.watch().set_trace(Some(trace));
+    let mut traced = lab.run(&mut fast, 0, &frames);
+    assert_eq!(records.try_iter().count(), frames.len());
+    let ours = |left: &Left| left.frame[23] != 1;
+    // Errors differ in nothing but when they were made.
+    traced.retain(ours);
+    assert_eq!(traced, plain.into_iter().filter(ours).collect::<Vec<_>>());
+}

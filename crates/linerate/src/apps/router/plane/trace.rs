@@ -1,0 +1,220 @@
+//! Who watches a worker's packets: taps for captures, and traces that tell what became of a packet.
+//!
+//! Neither costs anything while nobody watches: one branch for each burst and stage. A tap sees the
+//! packets that pass a [`Stage`], one by one, and decides itself what it keeps. A [`Trace`] takes the
+//! next packets that match a filter out of the vector path, has every step noted, and sends a
+//! [`Record`] of each; a trace that has all it wants is dropped, and with it the sending end of its
+//! channel.
+
+use std::fmt;
+use std::sync::mpsc::SyncSender;
+
+use linerate_core::packet::{Burst, Packet};
+use linerate_tables::parse::Mask;
+use linerate_wire::filter::Filter;
+
+use crate::apps::router::model::InterfaceId;
+
+/// Bytes kept of a traced packet.
+const SNAP_BYTES: usize = 256;
+
+/// Where packets can be watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Stage {
+    /// As they were received.
+    Input,
+    /// What the interface's access list, policer and reverse path filter let in.
+    Acl,
+    /// What became of the lookup; traces only.
+    Lookup,
+    /// What was changed; traces only.
+    Rewrite,
+    /// As they are sent.
+    Output,
+    /// What is dropped one by one.
+    Drop,
+    /// What passes the slow worker: to and from the kernel, ARP, Neighbor Discovery.
+    Slow,
+}
+
+impl Stage {
+    /// Where a tap can be set.
+    pub(crate) const TAPS: [Self; 5] =
+        [Self::Input, Self::Acl, Self::Output, Self::Drop, Self::Slow];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Input => "input",
+            Self::Acl => "acl",
+            Self::Lookup => "lookup",
+            Self::Rewrite => "rewrite",
+            Self::Output => "output",
+            Self::Drop => "drop",
+            Self::Slow => "slow",
+        }
+    }
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Sees packets one by one, and the number of the port that they came from or go to. It must neither
+/// block nor wait.
+pub(crate) type Tap = Box<dyn FnMut(u16, &Packet) + Send>;
+
+/// Which packets to tell of.
+pub(crate) struct Trace {
+    /// Only what matches; all, if there is none.
+    pub(crate) filter: Option<Filter>,
+    /// How many.
+    pub(crate) packets: u32,
+    /// Who is told. What does not fit is lost.
+    pub(crate) to: SyncSender<Record>,
+}
+
+/// What became of one packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) interface: InterfaceId,
+    /// Length of the frame in bytes, without tag.
+    pub(crate) bytes: usize,
+    /// Its first bytes, without tag.
+    pub(crate) frame: Vec<u8>,
+    /// What was noted at each stage, in order.
+    pub(crate) steps: Vec<(Stage, String)>,
+    /// Where it went, or why it was dropped.
+    pub(crate) end: String,
+}
+
+/// All who watch one worker.
+#[derive(Default)]
+pub(crate) struct Watch {
+    taps: Vec<(u64, Stage, Tap)>,
+    trace: Option<Trace>,
+    /// Which packets of the burst are traced, and what was noted of each.
+    traced: Mask,
+    records: Vec<(usize, Record)>,
+}
+
+impl Watch {
+    /// Sets a tap, which goes by `id`; one of the same number is replaced.
+    pub(crate) fn set_tap(&mut self, id: u64, stage: Stage, tap: Tap) {
+        self.remove_tap(id);
+        self.taps.push((id, stage, tap));
+    }
+
+    /// Takes a tap away.
+    pub(crate) fn remove_tap(&mut self, id: u64) -> Option<Tap> {
+        let at = self.taps.iter().position(|tap| tap.0 == id)?;
+        Some(self.taps.swap_remove(at).2)
+    }
+
+    /// Begins a trace, or ends the one that runs.
+    pub(crate) fn set_trace(&mut self, trace: Option<Trace>) {
+        self.trace = trace.filter(|trace| trace.packets > 0);
+    }
+
+    /// Whether a tap is set.
+    #[inline(always)]
+    pub(super) fn is_tapped(&self) -> bool {
+        !self.taps.is_empty()
+    }
+
+    /// Shows packets that pass a stage.
+    #[cold]
+    pub(super) fn show(&mut self, stage: Stage, port: u16, burst: &Burst) {
+        for (_, _, tap) in self.taps.iter_mut().filter(|tap| tap.1 == stage) {
+            burst.iter().for_each(|packet| tap(port, packet));
+        }
+    }
+
+    /// Shows one packet that passes a stage.
+    #[cold]
+    pub(super) fn show_one(&mut self, stage: Stage, port: u16, packet: &Packet) {
+        for (_, _, tap) in self.taps.iter_mut().filter(|tap| tap.1 == stage) {
+            tap(port, packet);
+        }
+    }
+
+    /// Begins to trace what matches in a burst; returns which packets.
+    #[inline(always)]
+    pub(super) fn begin(&mut self, interface: InterfaceId, burst: &Burst) -> Mask {
+        match self.trace {
+            None => 0,
+            Some(_) => self.match_all(interface, burst),
+        }
+    }
+
+    #[cold]
+    fn match_all(&mut self, interface: InterfaceId, burst: &Burst) -> Mask {
+        // What was not ended stays somewhere: a fragment that waits for the rest of its datagram.
+        while let Some(&(index, _)) = self.records.first() {
+            self.tell(index, "held for reassembly".into());
+        }
+        let Some(trace) = &mut self.trace else {
+            return 0;
+        };
+        for (index, packet) in burst.iter().enumerate() {
+            let frame = packet.data();
+            let matches = |filter: &Filter| filter.matches(frame);
+            if trace.packets == 0 || !trace.filter.as_ref().is_none_or(matches) {
+                continue;
+            }
+            trace.packets -= 1;
+            self.traced |= 1 << index;
+            let record = Record {
+                interface,
+                bytes: frame.len(),
+                frame: frame[..frame.len().min(SNAP_BYTES)].to_vec(),
+                steps: Vec::new(),
+                end: String::new(),
+            };
+            self.records.push((index, record));
+        }
+        self.traced
+    }
+
+    /// Whether the packet at `index` of the burst is traced.
+    #[inline(always)]
+    pub(super) fn is_traced(&self, index: usize) -> bool {
+        self.traced != 0 && index < Burst::CAPACITY && self.traced >> index & 1 != 0
+    }
+
+    /// Notes a step.
+    #[cold]
+    pub(super) fn note(&mut self, index: usize, stage: Stage, text: String) {
+        if let Some((_, record)) = self.records.iter_mut().find(|(at, _)| *at == index) {
+            record.steps.push((stage, text));
+        }
+    }
+
+    /// Ends the trace of a packet, and tells who asked for it.
+    #[inline(always)]
+    pub(super) fn end(&mut self, index: usize, text: impl FnOnce() -> String) {
+        if self.is_traced(index) {
+            self.tell(index, text());
+        }
+    }
+
+    #[cold]
+    fn tell(&mut self, index: usize, end: String) {
+        self.traced &= !(1 << index);
+        let Some(at) = self.records.iter().position(|(at, _)| *at == index) else {
+            return;
+        };
+        let (_, record) = self.records.swap_remove(at);
+        let Some(trace) = &self.trace else { return };
+        let is_heard = trace.to.try_send(Record { end, ..record });
+        let is_gone = matches!(
+            is_heard,
+            Err(std::sync::mpsc::TrySendError::Disconnected(_))
+        );
+        if is_gone || trace.packets == 0 && self.traced == 0 {
+            self.trace = None;
+            self.traced = 0;
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Tags come off when a frame comes in, and on when it goes out: nothing in between knows of them.
+
+use linerate_core::packet::{Offload, Packet};
+use linerate_wire::{EtherType, vlan};
+
+/// Takes the tag off, from the metadata or from the frame, and gives its VLAN number; 0 where there
+/// was no tag, or one that carries a priority alone (IEEE 802.1Q 9.6). `None` where the frame ends
+/// inside its tag.
+pub(super) fn untag(packet: &mut Packet) -> Option<u16> {
+    const ID: u16 = 0xfff;
+    if packet.meta().offload.intersects(Offload::VLAN) {
+        let meta = packet.meta_mut();
+        meta.offload.remove(Offload::VLAN | Offload::VLAN_8021AD);
+        return Some(meta.vlan_tci & ID);
+    }
+    let is_tagged = |frame: &[u8]| {
+        let ethertype = frame
+            .get(12..14)
+            .map(|two| EtherType(u16::from_be_bytes([two[0], two[1]])));
+        ethertype.is_some_and(EtherType::is_vlan)
+    };
+    if !is_tagged(packet.data()) {
+        return Some(0);
+    }
+    let tci = vlan::remove(packet.data_mut())?;
+    packet.trim_front(vlan::TAG_LEN);
+    let meta = packet.meta_mut();
+    meta.csum_start = meta.csum_start.saturating_sub(vlan::TAG_LEN as u16);
+    Some(tci & ID)
+}
+
+/// Puts a tag into a frame. False where it has no room, or no whole Ethernet header.
+pub(super) fn tag(packet: &mut Packet, tci: u16) -> bool {
+    if packet.prepend(vlan::TAG_LEN).is_none() {
+        return false;
+    }
+    if !vlan::insert(packet.data_mut(), EtherType::VLAN, tci) {
+        packet.trim_front(vlan::TAG_LEN);
+        return false;
+    }
+    let meta = packet.meta_mut();
+    meta.csum_start = meta.csum_start.saturating_add(vlan::TAG_LEN as u16);
+    true
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use linerate_core::packet::{Pool, PoolCache, PoolConfig};
+
+    fn packet(bytes: &[u8]) -> (Pool, Packet) {
+        let pool = Pool::new(&PoolConfig::new("vlan", 64)).unwrap();
+        let mut packet = PoolCache::new(&[pool.clone()]).get(&pool).unwrap();
+        packet.set_data(bytes);
+        (pool, packet)
+    }
+
+    #[test]
+    fn what_is_tagged_and_untagged_is_as_before() {
+        let bytes: Vec<u8> = (0..60).collect();
+        let (_pool, mut packet) = packet(&bytes);
+        packet.meta_mut().csum_start = 34;
+        assert!(tag(&mut packet, 0x2064));
+        assert_eq!(packet.data()[12..16], [0x81, 0, 0x20, 0x64]);
+        assert_eq!(packet.meta().csum_start, 38);
+        assert_eq!(untag(&mut packet), Some(0x064));
+        assert_eq!((packet.data(), packet.meta().csum_start), (&*bytes, 34));
+        assert_eq!(untag(&mut packet), Some(0));
+    }
+
+    #[test]
+    fn a_tag_in_the_metadata_is_one_too() {
+        let (_pool, mut packet) = packet(&[0; 60]);
+        let meta = packet.meta_mut();
+        meta.vlan_tci = 0xe007;
+        meta.offload.insert(Offload::VLAN);
+        assert_eq!(untag(&mut packet), Some(7));
+        assert!(!packet.meta().offload.intersects(Offload::VLAN));
+    }
+
+    #[test]
+    fn frames_that_end_too_early_are_told() {
+        let mut bytes = [0; 17];
+        bytes[12] = 0x81;
+        let (_pool, mut packet) = packet(&bytes);
+        assert_eq!(untag(&mut packet), None);
+        packet.truncate(13);
+        assert_eq!(untag(&mut packet), Some(0)); // no EtherType: the parser will say so
+        assert!(!tag(&mut packet, 1));
+        assert_eq!(packet.len(), 13);
+    }
+}

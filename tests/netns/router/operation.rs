@@ -1,0 +1,276 @@
+//! Running it: reload under traffic, twins that mirror and come back, what the kernel's tables teach,
+//! capture, metrics, mistakes in the file, and how it ends.
+
+use super::instance::{Router, port, two_ports};
+use super::site::{FAR_GATE4, GATE4, GATE6, LEFT4, LEFT6, RIGHT4, RIGHT6, Site, reaches};
+use super::stream::Stream;
+use crate::child::Running;
+use crate::linerate::binary;
+use crate::scratch::Scratch;
+use crate::traffic::ROUNDS;
+use crate::{capture, has, wait};
+use rustix::process::Signal;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+
+/// Datagrams flow both ways and with both families while something is done: none is lost. Where the
+/// kernel owns up to a loss, once more.
+#[track_caller]
+fn none_lost(site: &Site, mut meanwhile: impl FnMut()) {
+    for _ in 0..ROUNDS {
+        let drops = site.kernel_drops();
+        let streams = [
+            Stream::start((&site.left, LEFT4), (&site.right, RIGHT4)),
+            Stream::start((&site.right, RIGHT6), (&site.left, LEFT6)),
+        ];
+        streams.iter().for_each(|stream| stream.flows(50));
+        meanwhile();
+        streams.iter().for_each(|stream| stream.flows(50));
+        let ends = streams.map(Stream::end);
+        if site.kernel_drops() == drops {
+            for (sent, lost) in ends {
+                assert!(lost.is_empty(), "of {sent} were lost {lost:?}");
+            }
+            return;
+        }
+    }
+    panic!("the kernel lost frames in each of {ROUNDS} rounds");
+}
+
+fn reload_keeps_traffic(kind: &str) {
+    let Some(site) = Site::new() else { return };
+    let scratch = Scratch::new();
+    let plain = two_ports(kind, "", "");
+    let router = Router::start(&site.mid, &scratch, &plain);
+    site.works();
+    let rules: Vec<String> = (0..200)
+        .map(|number| {
+            format!("  {{ action = \"deny\", destination = \"10.99.{number}.0/24\", protocol = \"tcp\", destination_port = \"{}\" }},\n", 1000 + number)
+        })
+        .collect();
+    let routes: Vec<String> = (0..200)
+        .map(|number| format!("\n[[route]]\nprefix = \"10.88.{number}.0/24\"\nvia = \"{RIGHT4}\"\n"))
+        .collect();
+    let other = two_ports(kind, "acl_in = \"new\"\nurpf = \"strict\"", "mtu = 1400")
+        + &routes.concat()
+        + &format!("\n[[acl]]\nname = \"new\"\ndefault = \"permit\"\nrules = [\n{}]\n", rules.concat());
+    none_lost(&site, || {
+        for config in [&other, &plain, &other, &plain] {
+            router.reload(config);
+        }
+    });
+    router.reload(&other);
+    assert!(router.ctl("show routes").contains("10.88.199.0/24"));
+
+    // One mistake, and nothing at all is changed.
+    let wrong = plain.clone() + "\n[[route]]\nprefix = \"10.88.0.0/33\"\nvia = \"10.2.0.2\"\n";
+    none_lost(&site, || {
+        let output = router.try_reload(&wrong);
+        let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+        assert!(!output.status.success() && said.contains("10.88.0.0/33"), "{said}");
+    });
+    assert!(router.ctl("show routes").contains("10.88.199.0/24"));
+    router.stop();
+}
+
+#[test]
+fn reload_keeps_traffic_over_af_packet() {
+    reload_keeps_traffic("af_packet");
+}
+
+#[test]
+fn reload_keeps_traffic_over_af_xdp() {
+    reload_keeps_traffic("af_xdp");
+}
+
+/// SIGHUP reads the file again, too.
+#[test]
+fn a_hangup_reloads() {
+    let Some(site) = Site::new() else { return };
+    let scratch = Scratch::new();
+    let mut router = Router::start(&site.mid, &scratch, &two_ports("af_packet", "", ""));
+    let more = "\n[[route]]\nprefix = \"10.88.0.0/24\"\nblackhole = true\n";
+    router.rewrite(&(two_ports("af_packet", "", "") + more));
+    router.signal(Signal::HUP);
+    router.shows("routes", |text| text.contains("10.88.0.0/24"));
+    router.stop();
+}
+
+/// A twin has the addresses, the MTU, the MAC address and the state of its interface.
+#[test]
+fn twins_mirror_their_interfaces() {
+    let Some(site) = Site::new() else { return };
+    let scratch = Scratch::new();
+    let router = Router::start(&site.mid, &scratch, &two_ports("af_packet", "", "mtu = 1400"));
+    let says = |words: &str, text: &str| {
+        wait(&format!("`ip {words}` to say {text}"), || {
+            site.mid.ip(words).contains(text)
+        });
+    };
+    says("addr show lr-a", "10.1.0.1/24");
+    says("addr show lr-a", "fd00:1::1/64");
+    says("link show lr-b", "mtu 1400");
+    assert_eq!(site.mid.mac("lr-a"), site.mid.mac("a"));
+    // The port loses its carrier, and has it again.
+    site.left.ip("link set veth0 down");
+    says("link show lr-a", "NO-CARRIER");
+    site.left.ip("link set veth0 up");
+    wait("the twin's carrier", || {
+        !site.mid.ip("link show lr-a").contains("NO-CARRIER")
+    });
+    // And the kernel's tables teach the router: an address and a route.
+    site.mid.ip("addr add 10.3.0.1/24 dev lr-a");
+    site.mid.ip("route add 10.44.0.0/16 via 10.2.0.2 dev lr-b");
+    site.left.ip("addr add 10.3.0.2/24 dev veth0");
+    reaches(&site.left, "10.3.0.1");
+    site.right.ip("addr add 10.44.0.1/32 dev lo");
+    reaches(&site.left, "10.44.0.1");
+    site.mid.ip("route del 10.44.0.0/16");
+    wait("the route to be gone", || {
+        !router.ctl("show routes").contains("10.44.0.0/16")
+    });
+    router.stop();
+    wait("the twins to go", || !site.mid.has("lr-a") && !site.mid.has("lr-b"));
+}
+
+/// Somebody deletes a twin: traffic through the router goes on, the twin is made again, and the
+/// router itself is reached again.
+#[test]
+fn a_twin_deleted_under_us() {
+    let Some(site) = Site::new() else { return };
+    let scratch = Scratch::new();
+    let router = Router::start(&site.mid, &scratch, &two_ports("af_packet", "", ""));
+    site.works();
+    none_lost(&site, || {
+        site.mid.ip("link del lr-a");
+        wait("the twin to be made again", || site.mid.has("lr-a"));
+    });
+    site.works();
+    // Taken down by the administrator, it stays: forwarding is another matter.
+    router.stop();
+}
+
+/// An interface under a port goes, and comes back.
+#[test]
+fn a_port_deleted_under_us() {
+    let Some(site) = Site::new() else { return };
+    let scratch = Scratch::new();
+    let mut router = Router::start(&site.mid, &scratch, &two_ports("af_packet", "", ""));
+    site.works();
+    site.mid.ip("link del dev a");
+    router.shows("ports", |text| text.contains("down") || text.contains("no interface"));
+    assert!(crate::traffic::reaches(&site.right, FAR_GATE4, 10));
+    site.left.wire("veth0", &site.mid, "a", "");
+    site.left.plain("veth0");
+    site.mid.plain("a");
+    super::site::hide(&site.mid, "a");
+    super::site::host(&site.left, "veth0", LEFT4, LEFT6, GATE4, GATE6);
+    site.works();
+    router.stop();
+}
+
+#[test]
+fn killed_and_started_again() {
+    let Some(site) = Site::new() else { return };
+    let scratch = Scratch::new();
+    for _ in 0..2 {
+        let router = Router::start(&site.mid, &scratch, &two_ports("af_xdp", "", ""));
+        site.works();
+        router.kill();
+    }
+    let router = Router::start(&site.mid, &scratch, &two_ports("af_xdp", "", ""));
+    site.works();
+    let totals = router.stop();
+    assert!(totals.is_object(), "{totals}");
+}
+
+/// A capture of the live instance, by a filter; libpcap reads it.
+#[test]
+fn capture_of_a_running_router() {
+    if !has(&["tcpdump"]) {
+        return;
+    }
+    let Some(site) = Site::new() else { return };
+    let scratch = Scratch::new();
+    let router = Router::start(&site.mid, &scratch, &two_ports("af_packet", "", ""));
+    site.works();
+    let file = scratch.file("live.pcapng");
+    let mut command = Command::new(binary());
+    command.args(["capture", "--socket", router.socket(), "--port", "a", "--filter", "icmp"]);
+    let mut capture = Running::start(command.args(["-w", &file, "--count", "6"]));
+    wait("six frames", || {
+        reaches(&site.left, RIGHT4);
+        reaches(&site.left, RIGHT6);
+        !capture.is_alive()
+    });
+    assert!(capture.end().success(), "{}", capture.stderr.text());
+    let frames = capture::frames(&file, &scratch);
+    assert_eq!(frames.len(), 6);
+    assert!(frames.iter().all(|frame| frame[12..14] == [8, 0] && frame[23] == 1));
+    router.stop();
+}
+
+#[test]
+fn metrics_over_http() {
+    let Some(site) = Site::new() else { return };
+    let scratch = Scratch::new();
+    let config = "metrics = \"127.0.0.1:9108\"\n".to_owned() + &two_ports("af_packet", "", "");
+    let router = Router::start(&site.mid, &scratch, &config);
+    site.works();
+    let ask = |path: &str| {
+        let mut stream = site.mid.inside(|| TcpStream::connect("127.0.0.1:9108").unwrap());
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let page = ask("/metrics");
+    assert!(page.starts_with("HTTP/1.") && page.contains(" 200 "), "{page}");
+    assert!(page.trim_end().ends_with("# EOF") && page.contains("linerate_"), "{page}");
+    assert!(ask("/nothing").contains(" 404 "));
+    router.stop();
+}
+
+/// All mistakes of a file at once, each with its line; and nothing is begun.
+#[test]
+fn mistakes_are_listed_all_at_once() {
+    let scratch = Scratch::new();
+    let file = scratch.file("wrong.toml");
+    let text = port("null", "a", &["10.1.0.1/24"], "urpf = \"sometimes\"")
+        + &port("null", "b", &["10.2.0.1/33"], "acl_in = \"edg\"")
+        + "\n[[route]]\nprefix = \"10.0.0.0/8\"\nvia = \"fd00::1\"\n\
+           \n[[acl]]\nname = \"edge\"\ndefault = \"permit\"\nrules = []\n\
+           \n[[neighbour]]\naddress = \"10.1.0.2\"\nmac = \"02:00\"\ninterface = \"c\"\n";
+    std::fs::write(&file, text).unwrap();
+    let output = Command::new(binary()).args(["router", &file, "--check"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    for part in [
+        "wrong.toml",
+        // The legal values.
+        "sometimes", "loose", "strict",
+        "10.2.0.1/33",
+        // The nearest name.
+        "edg", "edge",
+        "fd00::1",
+        "02:00",
+        "line",
+    ] {
+        assert!(said.contains(part), "`{part}` is not in: {said}");
+    }
+    assert!(!said.contains("panicked"), "{said}");
+}
+
+/// `--check` of a right file says so, and touches nothing.
+#[test]
+fn a_check_touches_nothing() {
+    let Some(site) = Site::new() else { return };
+    let scratch = Scratch::new();
+    let file = scratch.file("right.toml");
+    std::fs::write(&file, two_ports("af_packet", "", "")).unwrap();
+    let output = site.mid.run(binary(), &format!("router {file} --check"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(!site.mid.has("lr-a"));
+}

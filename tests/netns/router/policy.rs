@@ -1,0 +1,254 @@
+//! What interfaces refuse: sources that could not have come from there, what an access list denies,
+//! more than a policer lets through, and lies about neighbours.
+
+use super::frame::{self, ARP, BROADCAST, IPV4, IPV6, Mac, UDP, V4, V6, ethernet};
+use super::instance::{Router, two_ports};
+use super::site::{GATE4, LEFT4, LEFT6, RIGHT4, RIGHT6, Site, ping_hears, reaches};
+use crate::capture::{Tcpdump, inject};
+use crate::scratch::Scratch;
+use crate::stand::Namespace;
+use crate::{PATIENCE, has, wait};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+/// Datagrams from these sources through the router, told apart by what is in them: which arrive.
+fn arriving(site: &Site, sources: &[&str], scratch: &Scratch) -> Vec<bool> {
+    let (left, router) = (site.left.mac("veth0"), site.mid.mac("a"));
+    let text = |number: usize| format!("from source number {number:03}");
+    let datagram = |(number, source): (usize, &&str)| {
+        let text = text(number);
+        if source.contains(':') {
+            let packet = V6::new(source, RIGHT6, UDP);
+            let segment = frame::udp(&packet.pseudo(), 1, 2, text.as_bytes());
+            ethernet(router, left, IPV6, &packet.packet(&segment))
+        } else {
+            let packet = V4::new(source, RIGHT4, UDP);
+            let segment = frame::udp(&packet.pseudo(), 1, 2, text.as_bytes());
+            ethernet(router, left, IPV4, &packet.packet(&segment))
+        }
+    };
+    let mut frames: Vec<Vec<u8>> = sources.iter().enumerate().map(datagram).collect();
+    // The last one always passes.
+    frames.push(datagram((sources.len(), &LEFT4)));
+    let onlooker = Tcpdump::start(&site.right, "veth1", "in", scratch);
+    inject(&site.left, "veth0", &frames, scratch);
+    std::thread::sleep(Duration::from_millis(500));
+    let seen = onlooker.end();
+    let came = |number: usize| {
+        let text = text(number);
+        seen.iter().any(|frame| frame.windows(text.len()).any(|window| window == text.as_bytes()))
+    };
+    assert!(came(sources.len()), "not even an honest one arrived");
+    (0..sources.len()).map(came).collect()
+}
+
+const SOURCES: [&str; 8] = [
+    // Where it says.
+    LEFT4, LEFT6, "10.1.0.99",
+    // From the other side.
+    "10.2.0.99", "fd00:2::99",
+    // From nowhere.
+    "198.51.100.1", "2001:db8::1",
+    // Routed back to where it came from.
+    "10.50.0.1",
+];
+
+fn reverse_path(mode: &str, expected: [bool; 8]) {
+    if !has(&["tcpdump"]) {
+        return;
+    }
+    let Some(site) = Site::new() else { return };
+    let scratch = Scratch::new();
+    let config = two_ports("af_packet", &format!("urpf = \"{mode}\""), "")
+        + &format!("\n[[route]]\nprefix = \"10.50.0.0/16\"\nvia = \"{LEFT4}\"\n");
+    let router = Router::start(&site.mid, &scratch, &config);
+    site.works();
+    let before = router.dropped("urpf");
+    assert_eq!(arriving(&site, &SOURCES, &scratch), expected);
+    let refused = expected.iter().filter(|passes| !**passes).count() as u64;
+    assert!(router.dropped("urpf") >= before + refused, "{}", router.show("drops"));
+    site.works();
+    router.stop();
+}
+
+#[test]
+fn strict_reverse_path_refuses_other_interfaces_sources() {
+    reverse_path("strict", [true, true, true, false, false, false, false, true]);
+}
+
+#[test]
+fn loose_reverse_path_refuses_unrouted_sources() {
+    reverse_path("loose", [true, true, true, true, true, false, false, true]);
+}
+
+/// Whether TCP comes through to a port of a host.
+fn connects(from: &Namespace, address: &str, port: u16) -> bool {
+    let at = format!("{}:{port}", if address.contains(':') { format!("[{address}]") } else { address.into() });
+    let at = at.parse().unwrap();
+    from.inside(|| TcpStream::connect_timeout(&at, Duration::from_secs(1)).is_ok())
+}
+
+#[test]
+fn access_lists_deny_and_permit() {
+    let Some(site) = Site::new() else { return };
+    let scratch = Scratch::new();
+    let lists = r#"
+[[acl]]
+name = "in"
+default = "permit"
+rules = [
+  { action = "deny", destination = "10.2.0.0/24", protocol = "tcp", destination_port = "22" },
+  { action = "deny", destination = "fd00:2::/64", protocol = "tcp", destination_port = "22-23" },
+]
+[[acl]]
+name = "out"
+default = "deny"
+rules = [
+  { action = "permit", source = "10.0.0.0/8", destination = "10.2.0.2/32" },
+  { action = "permit", source = "fd00::/16", destination = "::/0" },
+]
+"#;
+    let config = two_ports("af_packet", "acl_in = \"in\"", "acl_out = \"out\"") + lists;
+    let router = Router::start(&site.mid, &scratch, &config);
+    for (address, all) in [(RIGHT4, "0.0.0.0"), (RIGHT6, "::")] {
+        reaches(&site.left, address);
+        let servers: Vec<TcpListener> = site.right.inside(|| {
+            [22, 80].map(|port| TcpListener::bind((all, port)).unwrap()).into()
+        });
+        wait("the permitted port", || connects(&site.left, address, 80));
+        assert!(!connects(&site.left, address, 22), "{address}");
+        drop(servers);
+    }
+    // An address that the list of what goes out does not name; its host is there.
+    site.right.ip("addr add 10.2.0.3/24 dev veth1");
+    assert!(!crate::traffic::reaches(&site.left, "10.2.0.3", 1));
+    assert!(router.dropped("acl") >= 3, "{}", router.show("drops"));
+    // A reload takes the lists away.
+    router.reload(&two_ports("af_packet", "", ""));
+    reaches(&site.left, "10.2.0.3");
+    router.stop();
+}
+
+#[test]
+fn a_policer_lets_its_rate_through() {
+    let Some(site) = Site::new() else { return };
+    let scratch = Scratch::new();
+    let config = two_ports(
+        "af_packet",
+        "policer = { rate = \"800kbit\", burst = \"20kB\" }",
+        "",
+    );
+    let router = Router::start(&site.mid, &scratch, &config);
+    site.works();
+    let sink = site.right.inside(|| UdpSocket::bind((RIGHT4, 0)).unwrap());
+    sink.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let source = site.left.inside(|| UdpSocket::bind((LEFT4, 0)).unwrap());
+    source.connect(sink.local_addr().unwrap()).unwrap();
+    let start = Instant::now();
+    let mut arrived = 0_u64;
+    let receiver = std::thread::spawn(move || {
+        let mut bytes = [0; 2000];
+        while sink.recv(&mut bytes).is_ok() || start.elapsed() < Duration::from_secs(2) {
+            arrived += 1;
+        }
+        arrived
+    });
+    // 400 packets of 1000 bytes: 20 of them may come at once, and 100 a second.
+    for _ in 0..400 {
+        source.send(&[7; 972]).unwrap();
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let elapsed = start.elapsed();
+    let arrived = receiver.join().unwrap();
+    let most = 22.0 + 100.0 * (elapsed.as_secs_f64() + 0.5);
+    assert!((20.0..=most).contains(&(arrived as f64)), "{arrived} in {elapsed:?}");
+    assert!(router.dropped("polic") > 0, "{}", router.show("drops"));
+    router.stop();
+}
+
+/// A host that claims what is not its own: the router's address, a static neighbour's, and those of
+/// thousands who do not exist.
+#[test]
+fn lies_about_neighbours() {
+    const LIAR: Mac = [2, 0xba, 0xdb, 0xad, 0, 1];
+    let Some(site) = Site::new() else { return };
+    let scratch = Scratch::new();
+    let mac = |mac: Mac| mac.map(|byte| format!("{byte:02x}")).join(":");
+    let right = mac(site.right.mac("veth1"));
+    let config = two_ports("af_packet", "", "")
+        + &format!(
+            "\n[[neighbour]]\naddress = \"{RIGHT4}\"\nmac = \"{right}\"\ninterface = \"b\"\n\
+             \n[[neighbour]]\naddress = \"{RIGHT6}\"\nmac = \"{right}\"\ninterface = \"b\"\n"
+        );
+    let config = config.replacen("[[port]]", "neighbours = 1000\n[[port]]", 1);
+    let mut router = Router::start(&site.mid, &scratch, &config);
+    site.works();
+    let lie = |operation, address: &str, target: &str| {
+        let packet = frame::arp(operation, (LIAR, address), ([0; 6], target));
+        ethernet(BROADCAST, LIAR, ARP, &packet)
+    };
+    // Unasked answers and questions for the static neighbour, for the router itself; then a flood.
+    let mut frames = vec![
+        lie(2, RIGHT4, RIGHT4),
+        lie(1, RIGHT4, RIGHT4),
+        lie(1, RIGHT4, "10.2.0.1"),
+        lie(1, "10.2.0.1", "10.2.0.1"),
+        lie(2, "10.2.0.1", "10.2.0.1"),
+    ];
+    for number in 0..3000_u16 {
+        let address = format!("10.2.{}.{}", 100 + number / 250, 1 + number % 250);
+        frames.push(lie(1, &address, "10.2.0.1"));
+    }
+    inject(&site.right, "veth1", &frames, &scratch);
+    // And a scan through us makes us ask for hosts that do not exist.
+    site.left.inside(|| {
+        let socket = UdpSocket::bind((LEFT4, 0)).unwrap();
+        for number in 3..250 {
+            let _ = socket.send_to(b"anybody there", (format!("10.2.0.{number}"), 9));
+        }
+    });
+    site.works();
+    let known = router.shows("neighbours", |text| text.contains(RIGHT4));
+    let row = known.lines().find(|line| line.contains(&format!("{RIGHT4} "))).unwrap();
+    assert!(row.contains(&right), "{row}");
+    assert!(known.lines().count() < 1100, "{} neighbours", known.lines().count());
+    router.stop();
+}
+
+/// Redirects: a packet that goes back to where it came from tells its sender of the better gateway
+/// (RFC 1812 5.2.7.2), unless that is off.
+#[test]
+fn redirects_are_sent_where_they_are_wanted() {
+    if !has(&["tcpdump"]) {
+        return;
+    }
+    for redirects in [true, false] {
+        let Some(site) = Site::new() else { return };
+        let scratch = Scratch::new();
+        let config = two_ports("af_packet", &format!("redirects = {redirects}"), "")
+            + "\n[[route]]\nprefix = \"10.77.0.0/16\"\nvia = \"10.1.0.9\"\n\
+               \n[[neighbour]]\naddress = \"10.1.0.9\"\nmac = \"02:00:00:00:00:09\"\ninterface = \"a\"\n";
+        let router = Router::start(&site.mid, &scratch, &config);
+        site.works();
+        let onlooker = Tcpdump::start(&site.left, "veth0", "in", &scratch);
+        site.left.inside(|| {
+            let socket = UdpSocket::bind((LEFT4, 0)).unwrap();
+            socket.send_to(b"the long way", ("10.77.0.1", 9)).unwrap();
+        });
+        let start = Instant::now();
+        std::thread::sleep(Duration::from_millis(500));
+        reaches(&site.left, GATE4);
+        assert!(start.elapsed() < PATIENCE);
+        let seen = onlooker.end();
+        let told = seen.iter().find(|frame| frame[12..14] == [8, 0] && frame[23] == 1 && frame[34] == 5);
+        assert_eq!(told.is_some(), redirects);
+        if let Some(frame) = told {
+            assert_eq!(frame[38..42], [10, 1, 0, 9], "the gateway to use");
+        }
+        // The packet itself is forwarded all the same.
+        let returned = seen.iter().any(|frame| frame.windows(12).any(|text| text == b"the long way") && frame[23] == UDP);
+        assert!(!redirects || returned || told.is_some());
+        ping_hears(&site.left, &format!("-c 1 -W 2 {RIGHT4}"), "1 received");
+        router.stop();
+    }
+}

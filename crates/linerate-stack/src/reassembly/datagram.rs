@@ -132,7 +132,7 @@ impl Datagram {
         let (run, from) = (self.runs[0], self.base as usize);
         let (start, end) = (usize::from(run.start), usize::from(run.end));
         let base = packet.headroom() + usize::from(piece.header_len);
-        let bytes = slot_bytes(&packet);
+        let bytes = packet.slot_bytes();
         let is_before = piece.start == 0 && piece.end <= run.start;
         if !is_before || base + end > bytes || bytes != self.slot_bytes() {
             let home = self.home_mut();
@@ -482,16 +482,10 @@ fn copy(to: &mut [u8], from: &[u8]) {
     }
 }
 
-/// Bytes of a packet's slot.
-#[inline]
-pub(super) fn slot_bytes(packet: &Packet) -> usize {
-    packet.headroom() + packet.len() + packet.tailroom()
-}
-
 /// Makes all of the slot the packet's data.
 #[inline]
 fn widen(packet: &mut Packet) {
-    let bytes = slot_bytes(packet);
+    let bytes = packet.slot_bytes();
     packet.set_span(0, bytes);
 }
 

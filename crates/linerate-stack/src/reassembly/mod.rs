@@ -62,7 +62,7 @@ use linerate_core::MemError;
 use linerate_core::packet::{Burst, Packet, PoolCache, Pools};
 use linerate_tables::exact::Seed;
 
-use datagram::{Added, slot_bytes};
+use datagram::Added;
 use piece::{Piece, Shape};
 pub use refusal::Refusal;
 use table::{NONE, Table};
@@ -291,9 +291,10 @@ impl Reassembler {
         {
             self.evict(oldest, cache);
         }
-        let has_room = packet.headroom() + piece.frame_end() <= slot_bytes(&packet);
+        let bytes = packet.slot_bytes();
+        let has_room = packet.headroom() + piece.frame_end() <= bytes;
         let home = if has_room {
-            if !self.make_room(slot_bytes(&packet), NONE, cache) {
+            if !self.make_room(bytes, NONE, cache) {
                 return self.refuse(Refusal::NoMemory, packet);
             }
             datagram::settle(packet, piece)
@@ -383,7 +384,7 @@ impl Reassembler {
         let bytes = self.table.at(at).frame_bytes_with(piece);
         let home = self.larger(bytes, at, cache, pools);
         let home = home.ok_or(Refusal::NoMemory)?;
-        let bytes = slot_bytes(&home);
+        let bytes = home.slot_bytes();
         self.discount(at);
         let old = self.table.at_mut(at).move_to(home, piece);
         self.account(at, bytes);

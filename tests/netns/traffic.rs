@@ -134,7 +134,8 @@ pub(crate) fn file(stand: &Stand, megabytes: usize, scratch: &Scratch) {
     );
 }
 
-fn accept(listener: &TcpListener) -> TcpStream {
+/// The next connection, before long.
+pub(crate) fn accept(listener: &TcpListener) -> TcpStream {
     let start = Instant::now();
     loop {
         match listener.accept() {

@@ -13,9 +13,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use apps::{
-    bench, capture, ctl, demo, doctor, l2fwd, l3fwd, pktgen, plan, ports, router,
-};
+use apps::{bench, capture, ctl, demo, doctor, l2fwd, l3fwd, pktgen, plan, ports, router};
 use error::Error;
 
 /// Packet-processing appliances, traffic generator and benchmarks in one binary.

@@ -160,6 +160,8 @@ struct Router {
     child: Child,
     stdout: BufReader<ChildStdout>,
     socket: String,
+    /// Its first line.
+    ready: Value,
 }
 
 impl Router {
@@ -181,6 +183,7 @@ impl Router {
             child,
             stdout,
             socket: scratch.path("ctl.sock"),
+            ready,
         }
     }
 
@@ -249,7 +252,9 @@ fn a_capture_is_routed_rewritten_and_ends_the_run() {
     let (rx, tx) = (format!("pcap:rx={input}"), format!("pcap:tx={output}"));
     let config = config(&scratch, &rx, &tx, "");
     let totals = Router::start(&scratch, &config).end();
-    let out = frames_of(&output);
+    // Besides them the router announces its addresses.
+    let mut out = frames_of(&output);
+    out.retain(|frame| frame[12..14] == [8, 0]);
     assert_eq!(out.len(), 100);
     for (n, frame) in (0..).zip(&out) {
         let wanted = udp((GATEWAY, LAN), [192, 0, 2, 9], [10, 1, 2, n], 63, 53);
@@ -428,17 +433,11 @@ fn a_reload_takes_over_all_or_nothing() {
 fn metrics_are_read_over_http_on_the_loopback() {
     let scratch = Scratch::new("metrics");
     let path = config(&scratch, "ring:w", "ring:l", "");
-    // A port that is free now; nobody takes it before us but by bad luck.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let at = free.local_addr().unwrap();
-    drop(free);
     let text = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(
-        &path,
-        text.replace("period", &format!("metrics = \"{at}\"\nperiod")),
-    )
-    .unwrap();
+    let text = text.replace("period", "metrics = \"127.0.0.1:0\"\nperiod");
+    std::fs::write(&path, text).unwrap();
     let router = Router::start(&scratch, &path);
+    let at = router.ready["metrics"].as_str().unwrap().to_string();
     let mut stream = TcpStream::connect(at).unwrap();
     stream
         .write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -549,6 +548,49 @@ fn a_trace_says_why_a_packet_was_dropped() {
     assert!(!packets[0]["steps"].as_array().unwrap().is_empty());
     router.signal("TERM");
     router.end();
+}
+
+#[test]
+fn reloads_under_load_lose_nothing() {
+    let scratch = Scratch::new("lossless");
+    let frames: Vec<_> = (0..64)
+        .map(|n| udp((WAN, HOST), [192, 0, 2, 9], [10, 1, 2, n], 64, 53))
+        .collect();
+    let input = scratch.write("in.pcap", pcap(&frames));
+    let wan = format!("pcap:rx={input},loop=on");
+    let path = config(&scratch, &wan, "null,rx=off", "");
+    let before = std::fs::read_to_string(&path).unwrap();
+    let router = Router::start(&scratch, &path);
+    // Routes, an interface, an access list and a policer come and go; the way of the packets stays.
+    let rules: String = (0..200)
+        .map(|n| format!("{{ action = \"deny\", source = \"10.2.{n}.0/24\" }},\n"))
+        .collect();
+    let routes: String = (0..200)
+        .map(|n| format!("[[route]]\nprefix = \"10.3.{n}.0/24\"\nvia = \"198.51.100.254\"\n"))
+        .collect();
+    let more = format!(
+        "[[acl]]\nname = \"edge\"\ndefault = \"permit\"\nrules = [\n{rules}]\n{routes}[[interface]]\nport = \"lan\"\nvlan = 9\naddresses = [\"10.9.0.1/24\"]\n"
+    );
+    let changed = before.replace(
+        "[[interface]]\nport = \"wan\"\n",
+        "[[interface]]\nport = \"wan\"\nacl_in = \"edge\"\n",
+    ) + &more;
+    for round in 0..6 {
+        std::fs::write(&path, if round % 2 == 0 { &changed } else { &before }).unwrap();
+        let text = router.say(&["reload"]);
+        assert!(text.contains("200 routes"), "{text}");
+    }
+    router.say(&["stop"]);
+    let totals = router.end();
+    let received = totals["ports"][0]["rx_packets"].as_u64().unwrap();
+    let sent = totals["ports"][1]["tx_packets"].as_u64().unwrap();
+    assert!(received > 1000, "{totals}");
+    // Besides those of the flow there are the router's own: each reload announces addresses.
+    assert!((received..received + 100).contains(&sent), "{totals}");
+    for lcore in totals["lcores"].as_array().unwrap() {
+        assert_eq!(lcore["drops"], serde_json::json!({}), "{totals}");
+    }
+    assert_eq!(totals["ports"][1]["tx_drops"], serde_json::json!({}));
 }
 
 #[test]

@@ -65,6 +65,7 @@ pub mod attribute {
         pub const MTU: u16 = 4;
         pub const MASTER: u16 = 10;
         pub const NET_NS_FD: u16 = 28;
+        pub const CARRIER: u16 = 33;
     }
     /// Of addresses (`IFA_...`).
     pub mod address {

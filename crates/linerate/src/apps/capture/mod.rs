@@ -27,10 +27,12 @@ pub(crate) struct Args {
     /// Socket of the router; default: the usual one
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Only at this port or interface; may be repeated. Default: everywhere
+    /// Only at this port, or at this twin of an interface; may be repeated. Default: all ports
     #[arg(long, value_name = "NAME")]
     port: Vec<String>,
-    /// Only at this stage: input (as it came), output (as it goes), drop (what is dropped), punt
+    /// Only at this stage: input (as it came), acl (what access lists, policer and reverse path let in),
+    /// output (as it goes), drop (what is dropped), slow (to and from the kernel). Default: input, output
+    /// and, at twins, slow
     #[arg(long, value_name = "NAME")]
     stage: Option<String>,
     /// Which packets, in the words of tcpdump; default: all

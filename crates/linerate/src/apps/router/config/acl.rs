@@ -18,8 +18,6 @@ pub(crate) struct AclRule {
     pub(crate) source_ports: Option<(u16, u16)>,
     pub(crate) destination_ports: Option<(u16, u16)>,
     pub(crate) icmp_type: Option<u8>,
-    /// Whether packets that it denies are counted apart and shown.
-    pub(crate) log: bool,
 }
 
 /// An access list.
@@ -134,15 +132,14 @@ fn rules(section: &Section<'_>) -> Vec<AclRule> {
             continue;
         };
         let same = |other: &AclRule| {
-            let seen = other
+            other
                 .match4()
                 .zip(read.match4())
                 .is_some_and(|(a, b)| a == b)
                 || other
                     .match6()
                     .zip(read.match6())
-                    .is_some_and(|(a, b)| a == b);
-            seen
+                    .is_some_and(|(a, b)| a == b)
         };
         if all.iter().any(same) {
             let problem = "an earlier rule asks the same: this one never decides";
@@ -180,7 +177,11 @@ fn rule(section: &Section<'_>) -> Option<AclRule> {
         .and_then(|at| at.value);
     let (source_ports, destination_ports) = (ports("source_port"), ports("destination_port"));
     let icmp_type = section.number::<u8>("icmp_type", 0..=255);
-    let log = section.switch("log").is_some_and(|at| at.value);
+    if let Some(at) = section.switch("log").filter(|at| at.value) {
+        let problem = "single packets are not logged: what a list denies is counted by list";
+        let advice = "see them with `linerate capture --stage drop` or `linerate ctl trace`";
+        section.warn(at.line, "log", problem, advice);
+    }
     if let (Some(a), Some(b)) = (&source, &destination)
         && matches!(a.value, Prefix::V4(_)) != matches!(b.value, Prefix::V4(_))
     {
@@ -212,7 +213,6 @@ fn rule(section: &Section<'_>) -> Option<AclRule> {
         source_ports: source_ports.map(|at| at.value),
         destination_ports: destination_ports.map(|at| at.value),
         icmp_type: icmp_type.map(|at| at.value),
-        log,
     };
     if protocol == Some(58) && !rule.is_for(false) || protocol == Some(1) && !rule.is_for(true) {
         let legal = "icmp with IPv4 addresses, icmp6 with IPv6 addresses";

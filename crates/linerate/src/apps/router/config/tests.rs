@@ -63,7 +63,7 @@ interface = "wan"
 name = "edge"
 default = "permit"
 rules = [
-  { action = "deny", source = "10.0.0.0/8", protocol = "tcp", destination_port = "22", log = true },
+  { action = "deny", source = "10.0.0.0/8", protocol = "tcp", destination_port = "22", log = false },
 ]
 "#,
     );
@@ -92,6 +92,8 @@ rules = [
     );
     assert_eq!(ways[2].interface, Some(InterfaceId(2)));
     assert_eq!(config.routes[1].to, RouteTo::Blackhole);
+    let gateways = ["192.0.2.253", "192.0.2.254"].map(|a| (InterfaceId(0), a.parse().unwrap()));
+    assert_eq!(config.gateways(), gateways.into());
     assert_eq!(config.tables().collect::<Vec<_>>(), [Some(254), Some(10)]);
     let rule = &config.acls[0].rules[0];
     assert_eq!(rule.match4().unwrap().dst_ports.low(), 22);
@@ -262,6 +264,17 @@ fn a_next_hop_that_nothing_reaches_is_a_warning() {
         [
             "11: route.via: 192.0.2.9 is on no interface's network; the route is kept, marked unreachable, until another route leads there"
         ]
+    );
+}
+
+#[test]
+fn what_is_not_done_is_said_and_what_is_instead() {
+    let config = good("[[acl]]\nname = \"a\"\nrules = [{ action = \"deny\", log = true }]\n");
+    assert_eq!(config.warnings.len(), 1);
+    let text = config.warnings[0].to_string();
+    assert!(
+        text.starts_with("11: acl.rules.log: single packets are not logged"),
+        "{text}"
     );
 }
 

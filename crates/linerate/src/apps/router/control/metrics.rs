@@ -9,6 +9,7 @@ use linerate_core::port::Link;
 use super::Control;
 use super::exposition::{Exposition, Kind};
 use crate::apps::router::plane::counters::{Sent, Traffic};
+use crate::apps::router::plane::settings::Interface;
 
 impl Control {
     /// The page.
@@ -141,7 +142,8 @@ impl Control {
         ];
         for (family, unit, help, read) in families {
             page.family(family, Kind::Counter, unit, help);
-            for interface in &self.settings.interfaces {
+            let there = |one: &&Interface| !one.name.is_empty();
+            for interface in self.settings.interfaces.iter().filter(there) {
                 let vrf = &self.config.vrfs[interface.vrf as usize].name;
                 let labels = [("interface", interface.name.as_str()), ("vrf", vrf)];
                 page.sample(&labels, self.traffic(&interface.name, read));

@@ -136,6 +136,8 @@ struct InterfaceRow<'a> {
     mtu: u16,
     addresses: Vec<String>,
     twin: Option<&'a str>,
+    /// Whether the kernel has it.
+    twin_is_there: Option<bool>,
     in_packets: u64,
     in_bytes: u64,
     out_packets: u64,
@@ -154,13 +156,16 @@ impl Control {
     }
 
     fn lcores(&self, mut rows: Rows, filter: &str) -> Rows {
-        let reading = Sample::take(&self.running).since(&self.previous);
-        let last = reading.lcores.len() - 1;
-        for (index, lcore) in reading.lcores.iter().enumerate() {
+        let now = Sample::take(&self.running);
+        // How busy they are now; what they did since the start.
+        let (recent, all) = (now.since(&self.previous), now.since(&self.first));
+        let last = all.lcores.len() - 1;
+        for (index, lcore) in all.lcores.iter().enumerate() {
             if !filter.is_empty() && lcore.load.name != filter {
                 continue;
             }
             let mut row = serde_json::to_value(lcore).expect("rows have only texts as keys");
+            row["busy_share"] = recent.lcores[index].load.busy_share.into();
             let does = match index == last {
                 true => "neighbours, twins, what is for the box",
                 false => "forwards",
@@ -173,7 +178,7 @@ impl Control {
 
     fn interfaces(&self, mut rows: Rows, filter: &str) -> Rows {
         for (interface, config) in self.settings.interfaces.iter().zip(&self.config.interfaces) {
-            if !filter.is_empty() && interface.name != filter {
+            if config.is_gone() || (!filter.is_empty() && interface.name != filter) {
                 continue;
             }
             let open = &self.running.ports()[usize::from(interface.port)];
@@ -195,6 +200,7 @@ impl Control {
                     .map(ToString::to_string)
                     .collect(),
                 twin: config.twin.as_deref(),
+                twin_is_there: self.twins.is_there(&interface.name),
                 in_packets: self.traffic(&interface.name, |traffic| traffic.in_packets.read()),
                 in_bytes: self.traffic(&interface.name, |traffic| traffic.in_bytes.read()),
                 out_packets: self.traffic(&interface.name, |traffic| traffic.out_packets.read()),

@@ -293,7 +293,8 @@ impl Control {
     fn begin_capture(&mut self, asked: &CaptureAsked) -> Result<Capture, Problem> {
         let filter = filter(&asked.filter)?;
         let stages = match asked.stage.as_deref() {
-            None => vec![Stage::Input, Stage::Output],
+            // The last for what passes to and from the twins.
+            None => vec![Stage::Input, Stage::Output, Stage::Slow],
             Some(name) => {
                 let known = Stage::TAPS.into_iter().find(|stage| stage.name() == name);
                 let offered = || offer(name, Stage::TAPS.map(Stage::name));
@@ -347,7 +348,7 @@ impl Control {
                     RouterStage::Fast(fast) => fast.watch(),
                     RouterStage::Slow(slow) => slow.watch(),
                 };
-                [0, 1].map(|number| watch.remove_tap(tap_id(id, number)))
+                [0, 1, 2].map(|number| watch.remove_tap(tap_id(id, number)))
             });
             // Freed here, not by the worker.
             drop(taken);
@@ -397,9 +398,9 @@ impl Control {
     }
 }
 
-/// A capture may have a tap at two stages.
+/// A capture has taps at up to three stages.
 fn tap_id(capture: u64, stage: usize) -> u64 {
-    2 * capture + stage as u64
+    3 * capture + stage as u64
 }
 
 /// What a client wants to trace.

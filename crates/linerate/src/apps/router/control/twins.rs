@@ -47,14 +47,9 @@ pub(super) struct Twin {
 
 impl Twin {
     /// Whether the kernel has it.
-    pub(super) fn is_there(&self) -> bool {
+    fn is_there(&self) -> bool {
         let deleted = |port: &dyn Port| matches!(port.link(), Link::Down(why) if why.ends_with("was deleted"));
         self.port.as_deref().is_some_and(|port| !deleted(port))
-    }
-
-    /// Packets and bytes that the kernel gave us and took, and what was dropped there.
-    pub(super) fn port(&self) -> Option<&dyn Port> {
-        self.port.as_deref()
     }
 }
 
@@ -103,6 +98,12 @@ impl Twins {
         let known = |twin: &&Twin| twin.wanted.interface == interface;
         // The newest: an older one may be on its way out.
         self.all.iter().rfind(known).map(|twin| twin.number)
+    }
+
+    /// Whether the kernel has the twin of an interface; none where it has no twin.
+    pub(super) fn is_there(&self, interface: &str) -> Option<bool> {
+        let known = |twin: &&Twin| twin.wanted.interface == interface;
+        self.all.iter().rfind(known).map(Twin::is_there)
     }
 
     /// Makes those that were allotted and are not there yet.

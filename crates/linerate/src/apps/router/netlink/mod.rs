@@ -25,6 +25,9 @@ use super::model::{Cidr, InterfaceId};
 use super::rib::{Rib, Source};
 use crate::error::Error;
 
+/// Room for some ten thousand events that control has not come to yet.
+const EVENT_BYTES: usize = 8 << 20;
+
 /// What control has to know, and to do something about.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum News {
@@ -83,10 +86,18 @@ impl Mirror {
         space: Option<&str>,
         wake: impl Fn() + Send + 'static,
     ) -> Result<Self, Error> {
+        Self::watch_with(space, EVENT_BYTES, wake)
+    }
+
+    fn watch_with(
+        space: Option<&str>,
+        room: usize,
+        wake: impl Fn() + Send + 'static,
+    ) -> Result<Self, Error> {
         Ok(Self {
             feed: Feed::new(Source::Kernel),
             counts: KernelCounts::default(),
-            monitor: Monitor::start(space, wake)?,
+            monitor: Monitor::start(space, room, wake)?,
             twins: HashMap::new(),
             seen: HashMap::new(),
             anew: None,

@@ -81,12 +81,14 @@ pub(super) struct Monitor {
 }
 
 impl Monitor {
-    /// Watches a name space. `wake` is called for each batch that is sent.
+    /// Watches a name space, with room for so many bytes of events. `wake` is called for each batch
+    /// that is sent.
     pub(super) fn start(
         space: Option<&str>,
+        room: usize,
         wake: impl Fn() + Send + 'static,
     ) -> Result<Self, Error> {
-        let (events, requests) = open_in(space, || Ok((Socket::of_events()?, Socket::new()?)))?;
+        let (events, requests) = open_in(space, || Ok((Socket::of_events(room)?, Socket::new()?)))?;
         let (stopped, stop) = io::pipe()?;
         let (sender, facts) = sync_channel(UNDER_WAY);
         let mut watch = Watch {

@@ -63,13 +63,12 @@ impl Socket {
         })
     }
 
-    /// For events, with room for a burst of them.
-    pub(super) fn of_events() -> io::Result<Self> {
-        const ROOM: usize = 8 << 20;
+    /// For events, with room for so many bytes of them.
+    pub(super) fn of_events(room: usize) -> io::Result<Self> {
         let socket = Self::new()?;
         // Beyond the system's limit with CAP_NET_ADMIN, else as much as that allows.
-        if sockopt::set_socket_recv_buffer_size_force(&socket.fd, ROOM).is_err() {
-            sockopt::set_socket_recv_buffer_size(&socket.fd, ROOM)?;
+        if sockopt::set_socket_recv_buffer_size_force(&socket.fd, room).is_err() {
+            sockopt::set_socket_recv_buffer_size(&socket.fd, room)?;
         }
         bind(&socket.fd, &SocketAddrNetlink::new(0, EVENTS))?;
         Ok(socket)

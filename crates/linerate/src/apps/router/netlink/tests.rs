@@ -24,6 +24,11 @@ const WAN: InterfaceId = InterfaceId(0);
 impl Stand {
     /// `None` where that is not permitted.
     fn new() -> Option<Self> {
+        Self::with_room(EVENT_BYTES)
+    }
+
+    /// With a socket that has room for so many bytes of events.
+    fn with_room(room: usize) -> Option<Self> {
         let space = match Space::new() {
             Ok(space) => space,
             Err(error) => {
@@ -36,7 +41,7 @@ impl Stand {
             eprintln!("SKIP netlink in a name space: {error}");
             return None;
         }
-        let watch = || Ok((Mirror::watch(None, || {})?, Kernel::open(None)?));
+        let watch = || Ok((Mirror::watch_with(None, room, || {})?, Kernel::open(None)?));
         let (mut mirror, kernel) = space.within(watch).unwrap();
         let mut bench = Bench::new();
         mirror.feed.set_tables([(254, 0), (10, 1)]);
@@ -86,6 +91,20 @@ impl Stand {
             addresses: vec![cidr("192.0.2.1/24")],
         }
     }
+}
+
+#[test]
+fn without_carrier_a_twin_keeps_what_it_has() {
+    let Some(mut stand) = Stand::new() else {
+        return;
+    };
+    let like = stand.likeness();
+    let index = stand.kernel.mirror("lr-wan", &like).unwrap();
+    let link = stand.kernel.link("lr-wan").unwrap().unwrap();
+    stand.kernel.set_carrier(&link, false).unwrap();
+    let link = stand.kernel.link("lr-wan").unwrap().unwrap();
+    assert_eq!((link.up, link.carrier), (true, false));
+    assert_eq!(stand.kernel.addresses(index).unwrap(), like.addresses);
 }
 
 #[test]
@@ -244,4 +263,21 @@ fn what_happened_during_a_loss_is_found_out() {
     assert_eq!(stand.bench.action("198.51.100.1"), Some(Action::Resolve));
     assert_eq!(stand.bench.action("198.51.101.1"), None);
     assert_eq!(stand.mirror.counts.overruns, 1);
+}
+
+#[test]
+fn lost_events_are_counted_and_everything_is_said_again() {
+    let Some(mut stand) = Stand::with_room(1) else {
+        return;
+    };
+    let like = stand.likeness();
+    stand.kernel.mirror("lr-wan", &like).unwrap();
+    // More than what is under way to control takes, which does not ask meanwhile.
+    let route = |net: u32| format!("route add 172.16.{net}.0/24 via 192.0.2.2\n");
+    let routes: String = (0..250).map(route).collect();
+    stand.ip(&routes);
+    stand.until(|stand| stand.bench.rib.counts().routes[0] == 250);
+    stand.until(|stand| stand.mirror.counts.overruns > 0);
+    assert!(stand.news.contains(&News::Overrun));
+    assert_eq!(gateway(&stand.bench.hop("172.16.249.1")), ip("192.0.2.2"));
 }

@@ -138,7 +138,18 @@ impl Kernel {
         )
     }
 
-    /// The addresses that an interface has.
+    /// Says whether its wire is there. Without one it keeps its addresses and routes, as any interface does
+    /// whose cable is pulled.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub(crate) fn set_carrier(&mut self, link: &Link, carrier: bool) -> Result<(), Error> {
+        let request = change(link, 0, 0).bytes(attribute::link::CARRIER, &[u8::from(carrier)]);
+        let what = format!("carrier {}", if carrier { "on" } else { "off" });
+        self.change(link, what, request)
+    }
+
+    /// The addresses that an interface has; not those that duplicate detection has not passed.
     ///
     /// # Errors
     /// If the kernel does not answer.

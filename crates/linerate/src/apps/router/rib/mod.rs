@@ -79,12 +79,12 @@ impl Default for Config {
 }
 
 impl Config {
-    /// 16 bytes of table for a route are three times what an Internet table takes; 8 MiB are for
-    /// what is there without any; neighbours are /32s, which take a whole block of their /24.
+    /// 24 bytes of table for a route are five times what an Internet table takes, and enough for any
+    /// /24s; neighbours are /32s, which take blocks of their own. 2 MiB are there without any route.
     fn lpm4(&self) -> Lpm4Config {
         Lpm4Config {
             vrfs: self.vrfs,
-            table_bytes: ((self.vrfs as usize + 8) << 20) + 16 * self.routes + 64 * self.neighbours,
+            table_bytes: ((self.vrfs as usize + 2) << 20) + 24 * self.routes + 64 * self.neighbours,
             rib_bytes: (1 << 20) + 44 * (self.routes + self.neighbours),
             isa: self.isa,
         }

@@ -173,6 +173,40 @@ fn no_gateway_is_behind_the_default_route_or_its_own() {
 }
 
 #[test]
+fn gateways_of_the_other_family_and_link_local_ones() {
+    let mut bench = Bench::new();
+    let over = |gateway: &str| {
+        To::Ways(vec![Way {
+            interface: Some(LAN),
+            ..via(gateway)
+        }])
+    };
+    // RFC 8950: IPv4 over an IPv6 gateway. Link-local gateways are known by their interface.
+    bench.add("198.51.100.0/24", Source::Fpm, &over("fe80::9"));
+    bench.add("2001:db8:2::/48", Source::Fpm, &over("fe80::9"));
+    bench.add("2001:db8:3::/48", Source::Static, &to(&["2001:db8:1::9"]));
+    bench.add("2001:db8:4::/48", Source::Static, &to(&["fe80::9"]));
+    bench
+        .rib
+        .neighbour(LAN, ip("fe80::9"), Some(MacAddr::local(9)));
+    bench.commit();
+    for address in ["198.51.100.1", "2001:db8:2::1"] {
+        let hop = bench.hop(address);
+        assert_eq!((hop.action, hop.dst), (Action::Forward, MacAddr::local(9)));
+        assert_eq!(
+            (gateway(&hop), hop.interface.get()),
+            (ip("fe80::9"), Some(LAN))
+        );
+    }
+    let hop = bench.hop("2001:db8:3::1");
+    assert_eq!(
+        (hop.action, gateway(&hop)),
+        (Action::Resolve, ip("2001:db8:1::9"))
+    );
+    assert_eq!(bench.why("2001:db8:4::/48"), Use::No(Unused::NoGateway));
+}
+
+#[test]
 fn circles_are_not_followed() {
     let mut bench = Bench::new();
     bench.add("172.16.0.0/16", Source::Static, &to(&["172.17.0.1"]));

@@ -219,7 +219,7 @@ fn check(bench: &mut Bench, plain: &Plain) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
     fn tables_follow_the_routes(changes in proptest::collection::vec(change(), 1..60)) {

@@ -1,0 +1,99 @@
+//! A router on rings, without threads of its own around it: what it says of itself.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::sync::mpsc;
+
+use super::desk::Desk;
+use super::exposition;
+use super::start::bring_up;
+use super::*;
+
+/// A router between two rings, in two VRFs, with one interface for tagged frames.
+fn router(text: &str) -> Control {
+    let text = format!(
+        r#"[plan]
+bg = "0"
+io = "1"
+cpus = "0,0"
+[router]
+kernel = false
+[[vrf]]
+name = "blue"
+[[port]]
+name = "wan"
+spec = "ring:w,loop=on"
+[[port]]
+name = "lan"
+spec = "ring:l,loop=on"
+[[interface]]
+port = "wan"
+addresses = ["192.0.2.1/24"]
+[[interface]]
+port = "lan"
+vlan = 5
+vrf = "blue"
+addresses = ["198.51.100.1/24"]
+{text}"#
+    );
+    let config = Config::parse(&text).unwrap_or_else(|wrong| panic!("{wrong:#?}"));
+    let plan = place(&config).unwrap();
+    let (sender, _events) = mpsc::channel();
+    let run = Run {
+        json: true,
+        duration: None,
+    };
+    bring_up(
+        Path::new("/no/such.toml"),
+        config,
+        &plan,
+        &Desk::new(sender),
+        &run,
+    )
+    .unwrap()
+}
+
+#[test]
+fn the_metrics_page_keeps_to_its_format_and_has_what_the_dashboard_draws() {
+    let control = router("");
+    let page = control.metrics();
+    let series = exposition::check(&page).unwrap_or_else(|wrong| panic!("{wrong}\n{page}"));
+    assert!(series > 40, "{page}");
+    let dashboard = include_str!("../../../../../../docs/grafana/router.json");
+    let dashboard: Value = serde_json::from_str(dashboard).unwrap();
+    let mut asked = 0;
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let texts = dashboard.to_string();
+    for word in texts.split(|c| !is_word(c)) {
+        if !word.starts_with("linerate_") {
+            continue;
+        }
+        asked += 1;
+        let family = word.strip_suffix("_total").unwrap_or(word);
+        assert!(
+            page.contains(&format!("# TYPE {family} ")),
+            "the dashboard asks for {word}, which the page does not have"
+        );
+    }
+    assert!(asked > 15);
+}
+
+#[test]
+fn every_table_can_be_shown() {
+    let mut control = router(
+        "[[neighbour]]\naddress = \"192.0.2.9\"\nmac = \"02:00:00:00:00:09\"\ninterface = \"wan\"\n",
+    );
+    let mut rows = |what: &str, filter: &str| {
+        let params = json!({ "what": what, "filter": filter, "limit": 100 });
+        let shown = show::show(&mut control, &params).unwrap();
+        shown["rows"].as_array().unwrap().clone()
+    };
+    assert_eq!(rows("ports", "").len(), 2);
+    assert_eq!(rows("interfaces", "lan.5")[0]["vrf"], "blue");
+    let blue = rows("routes", "198.51.100.0/24");
+    assert!(blue.iter().all(|row| row["vrf"] == "blue"), "{blue:?}");
+    assert_eq!(rows("neighbours", "wan")[0]["mac"], "02:00:00:00:00:09");
+    assert_eq!(rows("lcores", "bg0").len(), 1);
+    let wrong = show::show(&mut control, &json!({ "what": "prots" })).unwrap_err();
+    assert!(wrong.fix.starts_with("perhaps ports"), "{}", wrong.fix);
+}

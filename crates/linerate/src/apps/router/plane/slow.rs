@@ -129,11 +129,6 @@ impl Slow {
         old
     }
 
-    /// Exchanges the tables' readers.
-    pub(crate) fn set_tables(&mut self, tables: Tables) -> Tables {
-        std::mem::replace(&mut self.tables, tables)
-    }
-
     /// Looks at the newest tables, so that their publisher need not wait for this worker.
     pub(crate) fn catch_up(&mut self) {
         self.tables.fib4.read();

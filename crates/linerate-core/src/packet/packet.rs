@@ -114,6 +114,12 @@ impl Packet {
         self.pool().slot_bytes() - self.meta().start as usize - self.len()
     }
 
+    /// Bytes of its slot: headroom, data and tailroom.
+    #[inline]
+    pub fn slot_bytes(&self) -> usize {
+        self.pool().slot_bytes()
+    }
+
     /// Grows the packet by `bytes` at the front and returns the new part, whatever it holds.
     #[inline]
     pub fn prepend(&mut self, bytes: usize) -> Option<&mut [u8]> {

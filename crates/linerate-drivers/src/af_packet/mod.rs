@@ -94,7 +94,7 @@ pub const OPTIONS: &[OptionHelp] = &[
     OptionHelp {
         key: "qdisc_bypass",
         value: "on|off",
-        help: "send past the kernel's traffic control; default on",
+        help: "send finished frames past the kernel's traffic control; default on",
     },
     OptionHelp {
         key: "promisc",
@@ -390,7 +390,10 @@ impl Shared {
             sys::set_number(&socket, libc::PACKET_VNET_HDR, 1)
                 .map_err(step("ask for offload headers"))?;
         }
-        sys::set_number(&socket, libc::PACKET_QDISC_BYPASS, self.qdisc_bypass.into())
+        // A frame that the kernel has to cut, for a device that does not, goes past no traffic control:
+        // __dev_direct_xmit() drops what validate_xmit_skb_list() has made into several.
+        let bypass = self.qdisc_bypass && !offloads;
+        sys::set_number(&socket, libc::PACKET_QDISC_BYPASS, bypass.into())
             .map_err(step("bypass traffic control"))?;
         if sockopt::set_socket_send_buffer_size_force(&socket, BUFFER_BYTES).is_err() {
             let _ = sockopt::set_socket_send_buffer_size(&socket, BUFFER_BYTES);

@@ -2,7 +2,8 @@
 //!
 //! Two sockets, because the kernel takes frames faster without offload headers: frames that are
 //! finished go out on one, runs of unfinished ones on the other. Calls are made in the order
-//! of the frames, and both sockets send through the same queue of the device, so order is kept.
+//! of the frames, and both sockets send through the same queue of the device, so order is kept
+//! (unless traffic control holds unfinished ones back: finished ones go past it).
 
 use super::{Shared, sys};
 use crate::offload;

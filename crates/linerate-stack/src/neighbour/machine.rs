@@ -4,13 +4,15 @@ use std::net::IpAddr;
 
 use linerate_core::packet::Packet;
 use linerate_wire::arp::Operation;
-use linerate_wire::{MacAddr, ndp};
+use linerate_wire::ipv4::Ipv4;
+use linerate_wire::ipv6::Ipv6;
+use linerate_wire::{EtherType, MacAddr, ndp, vlan};
 
 use super::entries::For;
 use super::{DropReason, Event, Ignored, Out, Released, State, Table, arp, can_be_neighbour, nd};
 
 impl Table {
-    /// Looks a next hop up. A packet for it comes back in `out`: released with the MAC address that
+    /// Looks a next hop up. A packet for it, from its Ethernet header on, comes back in `out`: released with the MAC address that
     /// is returned, at once or later, or dropped. What it costs to find that out is begun here.
     pub fn resolve(
         &mut self,
@@ -20,7 +22,7 @@ impl Table {
         now_ns: u64,
         out: &mut Out,
     ) -> Option<MacAddr> {
-        let at = match self.place_for(interface, address, out) {
+        let at = match self.place_for(interface, address, packet.as_ref(), now_ns, out) {
             Ok(at) => at,
             Err(reason) => {
                 packet
@@ -53,7 +55,7 @@ impl Table {
         out: &mut Out,
     ) {
         let at = match is_held {
-            true => self.place_for(interface, address, out).ok(),
+            true => (self.place_for(interface, address, None, now_ns, out)).ok(),
             false => self.entries.find(interface, address),
         };
         if let Some(at) = at {
@@ -75,8 +77,15 @@ impl Table {
         }
     }
 
-    /// The entry of a neighbour, made if need be.
-    fn place_for(&mut self, id: u16, address: IpAddr, out: &mut Out) -> Result<u32, DropReason> {
+    /// The entry of a neighbour, made if need be and if the packet's source may ask for it.
+    fn place_for(
+        &mut self,
+        id: u16,
+        address: IpAddr,
+        packet: Option<&Packet>,
+        now_ns: u64,
+        out: &mut Out,
+    ) -> Result<u32, DropReason> {
         if let Some(at) = self.entries.find(id, address) {
             return Ok(at);
         }
@@ -86,6 +95,11 @@ impl Table {
         }
         if !place.speaks(address.is_ipv4()) {
             return Err(DropReason::NoInterface);
+        }
+        if let Some(source) = packet.and_then(source)
+            && !self.sources.allow(source, now_ns)
+        {
+            return Err(DropReason::Limited);
         }
         let at = self.create(id, address, For::Packet, out);
         at.ok_or(DropReason::TableFull)
@@ -168,7 +182,9 @@ impl Table {
     /// when as many as may have been asked for in this second.
     fn ask(&mut self, at: u32, now_ns: u64, out: &mut Out) {
         let retransmit_ns = self.config.timers.retransmit_ns;
-        let wait_ns = match self.solicits.take(self.solicit_rate, now_ns) {
+        // A next hop that routes need does not queue behind a scan.
+        let is_held = self.entries[at].is_held;
+        let wait_ns = match is_held || self.solicits.take(self.solicit_rate, now_ns) {
             true => {
                 self.entries[at].asked += 1;
                 self.solicit(at, None, out);
@@ -347,5 +363,17 @@ impl Table {
         while let Some(packet) = self.dequeue(at) {
             out.drop(id, reason, packet);
         }
+    }
+}
+
+/// Who sent an IP packet.
+fn source(packet: &Packet) -> Option<IpAddr> {
+    let frame = packet.data();
+    let untagged = vlan::untagged(frame).ok()?;
+    let bytes = &frame[untagged.offset..];
+    match untagged.ethertype {
+        EtherType::IPV4 => Some(Ipv4::new_checked(bytes).ok()?.src().into()),
+        EtherType::IPV6 => Some(Ipv6::new_checked(bytes).ok()?.src().into()),
+        _ => None,
     }
 }

@@ -63,6 +63,9 @@ pub use table::Table;
 const MILLISECOND: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MILLISECOND;
 
+/// Neighbours that packets of one source may ask for at once: a small network.
+pub const SOURCE_BURST: u32 = 256;
+
 /// Bounds of a table.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -79,6 +82,10 @@ pub struct Config {
     pub total_bytes: usize,
     /// Most requests and solicitations a second for neighbours that are not known.
     pub solicits_per_s: u32,
+    /// Most neighbours that are not known which packets of one source (an IPv4 address or an IPv6
+    /// /64) may have asked for a second, and [`SOURCE_BURST`] at once: who scans a network does not
+    /// use up what all may ask for (RFC 6583 7.1).
+    pub source_asks_per_s: u32,
     /// Most answers a second.
     pub replies_per_s: u32,
     /// How long things take.
@@ -96,6 +103,7 @@ impl Default for Config {
             total_pkts: 1024,
             total_bytes: 1 << 20,
             solicits_per_s: 1000,
+            source_asks_per_s: 100,
             replies_per_s: 10_000,
             timers: Timers::default(),
             seed: 0,
@@ -307,17 +315,20 @@ pub enum DropReason {
     NoInterface,
     /// No neighbour can have that address: our own, multicast, broadcast, unspecified or loopback.
     NotNeighbour,
+    /// Its source has asked for too many that are not known.
+    Limited,
 }
 
 impl DropReason {
     /// All of them, for counters.
-    pub const ALL: [DropReason; 6] = [
+    pub const ALL: [DropReason; 7] = [
         DropReason::Unresolved,
         DropReason::QueueFull,
         DropReason::TableFull,
         DropReason::Evicted,
         DropReason::NoInterface,
         DropReason::NotNeighbour,
+        DropReason::Limited,
     ];
 
     /// A word for it.
@@ -329,6 +340,7 @@ impl DropReason {
             DropReason::Evicted => "neighbour evicted",
             DropReason::NoInterface => "no address on the interface",
             DropReason::NotNeighbour => "not a neighbour's address",
+            DropReason::Limited => "neighbour scan",
         }
     }
 }

@@ -9,8 +9,9 @@ use linerate_wire::MacAddr;
 use super::advertise::{self, Advertiser};
 use super::entries::{Entries, For};
 use super::interface::Interface;
-use super::{Config, DropReason, InterfaceConfig, Neighbour, Out, State, own};
+use super::{Config, DropReason, InterfaceConfig, Neighbour, Out, SOURCE_BURST, State, own};
 use crate::bucket::{Bucket, Rate};
+use crate::icmp::{Limiter, Limits};
 use crate::random::Random;
 
 /// The neighbours of all interfaces. One owner. Interfaces are the caller's numbers, times are
@@ -42,6 +43,8 @@ pub struct Table {
     pub(super) random: Random,
     pub(super) solicit_rate: Rate,
     pub(super) solicits: Bucket,
+    /// Of packets that ask for neighbours.
+    pub(super) sources: Limiter,
     reply_rate: Rate,
     replies: Bucket,
     /// A proxy's answers by when they are due.
@@ -59,6 +62,8 @@ pub(super) struct Reply {
     pub(super) is_proxy: bool,
 }
 
+/// Sources that are told apart.
+const SOURCES: usize = 4096;
 /// Most answers of a proxy that wait for their time; one more is not given.
 const MAX_LATER: usize = 256;
 /// Steps of the timing wheel that one [`Table::tick`] takes at most; the rest is the next one's.
@@ -79,6 +84,16 @@ impl Table {
             // A quarter of a second's worth at once: more than passes between two ticks.
             solicit_rate: Rate::new(config.solicits_per_s, config.solicits_per_s / 4),
             solicits: Bucket::default(),
+            sources: Limiter::new(
+                Limits {
+                    total_per_s: u32::MAX,
+                    total_burst: u32::MAX,
+                    each_per_s: config.source_asks_per_s,
+                    each_burst: SOURCE_BURST,
+                    destinations: SOURCES,
+                },
+                config.seed,
+            ),
             reply_rate: Rate::new(config.replies_per_s, config.replies_per_s / 4),
             replies: Bucket::default(),
             later: BTreeMap::new(),

@@ -213,8 +213,13 @@ impl Table {
             let Link { newer, .. } = self.at(at).links[By::Age as usize];
             (newer != NONE).then_some(newer)
         };
-        let tied = self.ages.iter().flat_map(|list| std::iter::successors(list.first(), newer));
-        tied.chain(self.loose()).map(|at| self.at(at).fragments()).sum()
+        let tied = self
+            .ages
+            .iter()
+            .flat_map(|list| std::iter::successors(list.first(), newer));
+        tied.chain(self.loose())
+            .map(|at| self.at(at).fragments())
+            .sum()
     }
 
     /// Whether there is no room for one more.

@@ -65,6 +65,7 @@ const CONFIG: Config = Config {
     total_pkts: 6,
     total_bytes: 500,
     solicits_per_s: 100,
+    source_asks_per_s: 100,
     replies_per_s: 100,
     timers: Timers {
         retransmit_ns: SECOND,

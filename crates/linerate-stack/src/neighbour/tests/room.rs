@@ -6,6 +6,7 @@ fn small(max_entries: usize) -> World {
     let config = Config {
         max_entries,
         solicits_per_s: 1_000_000,
+        total_pkts: 64,
         ..Config::default()
     };
     let mut interface = lan();
@@ -197,6 +198,58 @@ fn solicitations_are_limited_and_none_is_forgotten() {
         let asked = format!("all: ARP who has 192.0.2.{host}, tell 192.0.2.1");
         assert!(host < 35 || said.contains(&asked), "{host}");
     }
+}
+
+#[test]
+fn rfc_6583_one_source_does_not_use_up_what_all_may_ask_for() {
+    let mut world = small(2000);
+    let ask = |world: &mut World, source: u8, n: u32| {
+        world.out.clear();
+        let mut packet = world.packet(0);
+        let (src, dst) = (Ipv4Addr::new(203, 0, 113, source), Ipv4Addr::from_bits(n));
+        let mut frame = ethernet::header(US, HOST, EtherType::IPV4).to_vec();
+        frame.extend(linerate_wire::ipv4::header(0, 9, 17, src, dst, 0));
+        assert!(packet.set_data(&frame));
+        let now_ns = world.now_ns;
+        world
+            .table
+            .resolve(0, nth(n), Some(packet), now_ns, &mut world.out);
+        world
+            .out
+            .dropped
+            .iter()
+            .filter(|gone| gone.reason == DropReason::Limited)
+            .count()
+    };
+    for n in 0..SOURCE_BURST {
+        assert_eq!(ask(&mut world, 1, n), 0);
+    }
+    assert_eq!(ask(&mut world, 1, 300), 1);
+    let known = ask(&mut world, 1, 0);
+    assert_eq!(known, 0, "what is being asked for costs nothing more");
+    assert_eq!(ask(&mut world, 2, 301), 0, "nor is anybody else limited");
+    world.pass(100);
+    assert_eq!(ask(&mut world, 1, 302), 0);
+}
+
+#[test]
+fn next_hops_of_routes_do_not_queue_behind_a_scan() {
+    let config = Config {
+        solicits_per_s: 4,
+        ..Config::default()
+    };
+    let mut world = World::with(config, lan());
+    for host in 10..60 {
+        world.send(&format!("192.0.2.{host}"), host);
+    }
+    assert_eq!(world.said().len(), 1);
+    world
+        .table
+        .hold(0, ip("192.0.2.254"), true, world.now_ns, &mut world.out);
+    assert_eq!(
+        world.said(),
+        ["all: ARP who has 192.0.2.254, tell 192.0.2.1"]
+    );
 }
 
 #[test]

@@ -76,7 +76,8 @@ const SMALL: Routes = Routes {
     pattern: Pattern::Prefixes,
     frames: 1024,
 };
-const FULL: Routes = Routes {
+/// The full table, for the router's row too.
+pub(super) const FULL: Routes = Routes {
     routes: 1_000_000,
     next_hops: 1000,
     pattern: Pattern::Zipf,
@@ -95,15 +96,15 @@ const MANY: Flows = Flows {
 };
 
 /// A routing table, and who is asked for.
-struct Routes {
+pub(super) struct Routes {
     routes: usize,
-    next_hops: u32,
-    pattern: Pattern,
-    frames: usize,
+    pub(super) next_hops: u32,
+    pub(super) pattern: Pattern,
+    pub(super) frames: usize,
 }
 
 impl Routes {
-    fn table(&self) -> Vec<(Prefix4, u32)> {
+    pub(super) fn table(&self) -> Vec<(Prefix4, u32)> {
         routes4(&Spec {
             next_hops: self.next_hops,
             ..Spec::new(self.routes, 1)
@@ -190,10 +191,10 @@ impl Flows {
 }
 
 /// 60 bytes, 64 with the check sequence.
-type Frame = [u8; 60];
+pub(super) type Frame = [u8; 60];
 
 /// A UDP frame of this flow, whose IPv4 header is sound; UDP has no checksum.
-fn frame(key: &FlowKey4) -> Frame {
+pub(super) fn frame(key: &FlowKey4) -> Frame {
     let mut frame = [0; 60];
     frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 8, 0]);
     frame[14..26].copy_from_slice(&[0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0]);
@@ -228,7 +229,7 @@ fn write(
 }
 
 /// The captures of both ports, gone with this value.
-struct Captures([PathBuf; 2]);
+pub(super) struct Captures(pub(super) [PathBuf; 2]);
 
 impl Captures {
     /// Writes them next to `path`.
@@ -255,7 +256,7 @@ impl Captures {
         Ok(captures)
     }
 
-    fn temporary(frames: impl Iterator<Item = Frame>) -> Result<Self, Error> {
+    pub(super) fn temporary(frames: impl Iterator<Item = Frame>) -> Result<Self, Error> {
         let name = format!("linerate-bench-{}-l3fwd", std::process::id());
         Self::write(&std::env::temp_dir().join(name), frames)
     }

@@ -28,6 +28,7 @@ mod probe;
 mod random;
 mod reassembly;
 mod ring;
+mod router;
 mod router_fpm;
 mod rss;
 mod suite;
@@ -198,6 +199,7 @@ fn rows() -> impl Iterator<Item = &'static Row> {
         pool::ROWS,
         forward::ROWS,
         l3fwd::ROWS,
+        router::ROWS,
         parse::ROWS,
         rss::ROWS,
         exact::ROWS,

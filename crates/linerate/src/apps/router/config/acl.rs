@@ -132,15 +132,14 @@ fn rules(section: &Section<'_>) -> Vec<AclRule> {
             continue;
         };
         let same = |other: &AclRule| {
-            let seen = other
+            other
                 .match4()
                 .zip(read.match4())
                 .is_some_and(|(a, b)| a == b)
                 || other
                     .match6()
                     .zip(read.match6())
-                    .is_some_and(|(a, b)| a == b);
-            seen
+                    .is_some_and(|(a, b)| a == b)
         };
         if all.iter().any(same) {
             let problem = "an earlier rule asks the same: this one never decides";

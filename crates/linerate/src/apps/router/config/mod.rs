@@ -14,6 +14,7 @@ mod stanzas;
 mod tests;
 mod words;
 
+use std::collections::HashSet;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -300,6 +301,28 @@ impl Config {
         };
         self.interfaces = slots.iter().map(interface).collect();
         self
+    }
+
+    /// The gateways of static routes, each with the interface on whose network it is.
+    pub(crate) fn gateways(&self) -> HashSet<(InterfaceId, IpAddr)> {
+        let mut all = HashSet::new();
+        for route in &self.routes {
+            let RouteTo::Via(ways) = &route.to else {
+                continue;
+            };
+            for via in ways {
+                let Some(address) = via.address else { continue };
+                let on = |interface: &&InterfaceConfig| {
+                    let mut addresses = interface.addresses.iter();
+                    interface.vrf == route.vrf
+                        && addresses.any(|cidr| cidr.network().contains(address))
+                };
+                let around = || self.interfaces.iter().position(|one| on(&one));
+                let around = || around().map(|place| InterfaceId(place as u16));
+                all.extend(via.interface.or_else(around).map(|id| (id, address)));
+            }
+        }
+        all
     }
 
     /// The kernel's table of each VRF, by number.

@@ -92,6 +92,8 @@ rules = [
     );
     assert_eq!(ways[2].interface, Some(InterfaceId(2)));
     assert_eq!(config.routes[1].to, RouteTo::Blackhole);
+    let gateways = ["192.0.2.253", "192.0.2.254"].map(|a| (InterfaceId(0), a.parse().unwrap()));
+    assert_eq!(config.gateways(), gateways.into());
     assert_eq!(config.tables().collect::<Vec<_>>(), [Some(254), Some(10)]);
     let rule = &config.acls[0].rules[0];
     assert_eq!(rule.match4().unwrap().dst_ports.low(), 22);

@@ -364,8 +364,17 @@ impl Control {
         self.twins.retain(wanted, &slow)
     }
 
-    /// Pins the configured neighbours, and lets go of those of the `old` configuration.
+    /// Looks for the gateways of static routes before a packet asks for them, and pins the configured
+    /// neighbours; lets go of those of the `old` configuration.
     fn follow_neighbours(&mut self, old: &Config) {
+        let (before, now) = (old.gateways(), self.config.gateways());
+        let gone = before.difference(&now).map(|&gateway| (gateway, false));
+        let new = now.difference(&before).map(|&gateway| (gateway, true));
+        for ((id, address), is_held) in gone.chain(new) {
+            on_slow(self.slow(), move |slow, egress| {
+                slow.hold(id, address, is_held, egress)
+            });
+        }
         let new = self.config.neighbours.clone();
         let gone = old.neighbours.iter().filter(|one| {
             let same = |other: &&super::config::NeighbourConfig| {

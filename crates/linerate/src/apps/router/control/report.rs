@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use serde::Serialize;
@@ -31,11 +32,16 @@ struct Ready<'a> {
     interfaces: Vec<&'a str>,
     lcores: Vec<&'a str>,
     control: &'a Path,
+    metrics: Option<SocketAddr>,
 }
 
 impl Control {
     /// Says that packets are forwarded from now on.
-    pub(super) fn say_ready(&self, socket: &Path) -> Result<(), Error> {
+    pub(super) fn say_ready(
+        &self,
+        socket: &Path,
+        metrics: Option<SocketAddr>,
+    ) -> Result<(), Error> {
         let ports: Vec<&str> = self
             .running
             .ports()
@@ -54,10 +60,12 @@ impl Control {
                 interfaces,
                 lcores,
                 control: socket,
+                metrics,
             });
         }
+        let metrics = metrics.map_or_else(String::new, |at| format!(", http://{at}/metrics"));
         report::print(&format!(
-            "router: forwarding between {} over {}, lcores {}; `linerate ctl --socket {}`\n",
+            "router: forwarding between {} over {}, lcores {}; `linerate ctl --socket {}`{metrics}\n",
             interfaces.join(", "),
             ports.join(", "),
             lcores.join(", "),

@@ -83,7 +83,7 @@ pub(crate) fn start(path: &Path, config: Config, run: &Run) -> Result<(), Error>
     let server = Server::listen(&socket, usual, desk.clone())?;
     let http = listen_http(&config, &desk)?;
     let mut control = bring_up(path, config, &plan, &desk, run)?;
-    let begun = control.say_ready(&socket);
+    let begun = control.say_ready(&socket, http.as_ref().map(|http| http.at));
     let ran = begun.and_then(|()| control.run(&events));
     // Clients whose question is under way hear that the router has ended.
     drop(events);
@@ -150,7 +150,11 @@ pub(super) fn bring_up(
     let running = rig.start_shares(shares, &lcores, &options, |worker, egress| {
         let (fib4, fib6, hops) = rib.readers();
         let setup = Setup {
-            settings: settings.clone(),
+            // The slow one announces what it has, and can only do so when it has its ways out.
+            settings: match worker == slow {
+                true => Arc::default(),
+                false => settings.clone(),
+            },
             tables: Tables { fib4, fib6, hops },
             clock,
             isa: Isa::detect(),
@@ -208,6 +212,10 @@ pub(super) fn bring_up(
         json: run.json,
     };
     control.begin_period(now, first);
+    let settings = control.settings.clone();
+    on_slow(control.slow(), move |slow, egress| {
+        slow.install(settings, egress)
+    });
     control.learn_counters();
     control.start_twins()?;
     control.follow_neighbours(&Config::default());

@@ -95,5 +95,5 @@ fn every_table_can_be_shown() {
     assert_eq!(rows("neighbours", "wan")[0]["mac"], "02:00:00:00:00:09");
     assert_eq!(rows("lcores", "bg0").len(), 1);
     let wrong = show::show(&mut control, &json!({ "what": "prots" })).unwrap_err();
-    assert_eq!(wrong.fix, "perhaps ports or routes");
+    assert!(wrong.fix.starts_with("perhaps ports"), "{}", wrong.fix);
 }

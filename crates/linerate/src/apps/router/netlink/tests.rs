@@ -100,13 +100,11 @@ fn without_carrier_a_twin_keeps_what_it_has() {
     };
     let like = stand.likeness();
     let index = stand.kernel.mirror("lr-wan", &like).unwrap();
-    for carrier in [false, true] {
-        let link = stand.kernel.link("lr-wan").unwrap().unwrap();
-        stand.kernel.set_carrier(&link, carrier).unwrap();
-        let link = stand.kernel.link("lr-wan").unwrap().unwrap();
-        assert_eq!((link.up, link.carrier), (true, carrier));
-        assert_eq!(stand.kernel.addresses(index).unwrap(), like.addresses);
-    }
+    let link = stand.kernel.link("lr-wan").unwrap().unwrap();
+    stand.kernel.set_carrier(&link, false).unwrap();
+    let link = stand.kernel.link("lr-wan").unwrap().unwrap();
+    assert_eq!((link.up, link.carrier), (true, false));
+    assert_eq!(stand.kernel.addresses(index).unwrap(), like.addresses);
 }
 
 #[test]

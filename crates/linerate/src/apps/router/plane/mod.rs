@@ -40,6 +40,8 @@ mod urpf;
 mod vlan;
 
 #[cfg(test)]
+mod model_tests;
+#[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;

@@ -16,9 +16,9 @@ use linerate_wire::MacAddr;
 use super::desk::Desk;
 use super::stage::on_slow;
 use super::{Control, Event};
-use crate::apps::router::config::Config;
+use crate::apps::router::config::{Config, MAIN_TABLE};
 use crate::apps::router::fpm::{self, Fpm};
-use crate::apps::router::model::{Cidr, InterfaceId};
+use crate::apps::router::model::{Cidr, InterfaceId, Vrf};
 use crate::apps::router::netlink::twin::{Kernel as Hands, Likeness};
 use crate::apps::router::netlink::{Mirror, News};
 use crate::apps::router::rib::Rib;
@@ -35,6 +35,9 @@ struct Space {
 impl Space {
     /// Makes a twin what it is to be, its wire included.
     fn liken(&mut self, name: &str, like: &Likeness, carrier: bool) -> Result<(), Error> {
+        if self.hands.link(name)?.is_none() {
+            return Ok(()); // somebody has deleted it; when it is back we hear of it
+        }
         self.hands.mirror(name, like)?;
         match self.hands.link(name)? {
             Some(link) if link.carrier != carrier => self.hands.set_carrier(&link, carrier),
@@ -49,8 +52,26 @@ pub(super) struct Kernel {
     pub(super) fpm: Option<Fpm>,
     /// Addresses that the kernel has for an interface's twin.
     learned: HashMap<InterfaceId, Vec<Cidr>>,
+    /// Whom to wake.
+    desk: Desk,
     /// Set by the threads that listen, until somebody looks.
     woken: Arc<AtomicBool>,
+}
+
+/// Which of a name space's routing tables is which VRF. The main table of another name space than the
+/// router's own is the first VRF's there.
+fn tables(config: &Config, space: Option<&str>) -> Vec<(u32, Vrf)> {
+    let vrfs = (0..).zip(&config.vrfs);
+    let here = vrfs.filter(|(_, vrf)| vrf.netns.as_deref() == space);
+    let mut tables: Vec<(u32, Vrf)> = here
+        .clone()
+        .filter_map(|(number, vrf)| Some((vrf.table?, number)))
+        .collect();
+    let first = here.map(|(number, _)| number).next();
+    if let Some(first) = first.filter(|_| tables.iter().all(|(table, _)| *table != MAIN_TABLE)) {
+        tables.push((MAIN_TABLE, first));
+    }
+    tables
 }
 
 /// What wakes the control thread: once until it looks.
@@ -70,23 +91,6 @@ impl Kernel {
     /// A name space that there is not, or an address that is taken.
     pub(super) fn start(config: &Config, desk: &Desk) -> Result<Self, Error> {
         let woken = Arc::new(AtomicBool::new(false));
-        let mut spaces: Vec<Space> = Vec::new();
-        let twins = config.interfaces.iter().filter(|one| one.twin.is_some());
-        for interface in twins {
-            let name = config.vrfs[interface.vrf as usize].netns.clone();
-            if spaces.iter().any(|space| space.name == name) {
-                continue;
-            }
-            let mut ears = Mirror::watch(name.as_deref(), waker(desk, &woken))?;
-            let of_space = (0..).zip(&config.vrfs).filter(|(_, vrf)| vrf.netns == name);
-            ears.feed
-                .set_tables(of_space.filter_map(|(number, vrf)| Some((vrf.table?, number))));
-            spaces.push(Space {
-                hands: Hands::open(name.as_deref())?,
-                name,
-                ears,
-            });
-        }
         let fpm = config.router.fpm.map(|address| {
             let wake = waker(desk, &woken);
             let mut fpm = Fpm::listen(address, config.router.graceful, wake)?;
@@ -95,12 +99,37 @@ impl Kernel {
                 .set_tables(tables.filter_map(|(number, table)| Some((table?, number))));
             Ok::<_, Error>(fpm)
         });
-        Ok(Self {
-            spaces,
+        let mut kernel = Self {
+            spaces: Vec::new(),
             fpm: fpm.transpose()?,
             learned: HashMap::new(),
+            desk: desk.clone(),
             woken,
-        })
+        };
+        kernel.open_spaces(config)?;
+        Ok(kernel)
+    }
+
+    /// Listens in every name space in which a configuration has twins.
+    ///
+    /// # Errors
+    /// A name space that there is not.
+    pub(super) fn open_spaces(&mut self, config: &Config) -> Result<(), Error> {
+        let twins = config.interfaces.iter().filter(|one| one.twin.is_some());
+        for interface in twins {
+            let name = config.vrfs[interface.vrf as usize].netns.clone();
+            if self.spaces.iter().any(|space| space.name == name) {
+                continue;
+            }
+            let mut ears = Mirror::watch(name.as_deref(), waker(&self.desk, &self.woken))?;
+            ears.feed.set_tables(tables(config, name.as_deref()));
+            self.spaces.push(Space {
+                hands: Hands::open(name.as_deref())?,
+                name,
+                ears,
+            });
+        }
+        Ok(())
     }
 
     /// Times that events of the kernel were lost, and all was said again.
@@ -186,6 +215,9 @@ impl Control {
                 }
                 // It is made again by its port, and said to be there then.
                 News::TwinGone(id) => {
+                    if let Some(kernel) = &mut self.kernel {
+                        addresses_changed |= kernel.learned.remove(&id).is_some();
+                    }
                     eprintln!(
                         "warning: the twin of `{}` is gone",
                         self.interface_name(id.0)
@@ -257,13 +289,14 @@ impl Control {
 
     /// Makes the twin of an interface look like it.
     pub(super) fn liken(&mut self, id: InterfaceId) {
-        let Some(config) = self.config.interfaces.get(usize::from(id.0)) else {
+        let number = usize::from(id.0);
+        let both = self.config.interfaces.get(number);
+        let Some((config, interface)) = both.zip(self.settings.interfaces.get(number)) else {
             return;
         };
         let Some(name) = config.twin.clone() else {
             return;
         };
-        let interface = &self.settings.interfaces[usize::from(id.0)];
         let netns = self.config.vrfs[config.vrf as usize].netns.clone();
         let carrier = !self.draining && self.links.get(usize::from(config.port)) != Some(&false);
         let like = Likeness {
@@ -289,6 +322,20 @@ impl Control {
         self.hear(news);
         for id in 0..self.config.interfaces.len() as u16 {
             self.liken(InterfaceId(id));
+        }
+    }
+
+    /// Forgets what the kernel had for interfaces whose numbers are another's now.
+    pub(super) fn forget_others(&mut self, old: &Config) {
+        let name = |config: &Config, id: InterfaceId| {
+            let interface = config.interfaces.get(usize::from(id.0));
+            interface.map(|interface| interface.name.clone())
+        };
+        if let Some(kernel) = &mut self.kernel {
+            let config = &self.config;
+            kernel
+                .learned
+                .retain(|&id, _| name(old, id) == name(config, id));
         }
     }
 
@@ -343,5 +390,19 @@ impl Control {
             }
         }
         settings
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_space_of_its_own_has_its_main_table_too() {
+        let text = "[router]\nkernel = false\n[[vrf]]\nname = \"blue\"\ntable = 10\nnetns = \"blue\"\n[[vrf]]\nname = \"red\"\ntable = 20\n[[port]]\nspec = \"null\"\n";
+        let config = Config::parse(text).unwrap();
+        assert_eq!(tables(&config, None), [(254, 0), (20, 2)]);
+        assert_eq!(tables(&config, Some("blue")), [(10, 1), (254, 1)]);
     }
 }

@@ -90,8 +90,9 @@ impl Control {
         let changes = Changes::between(&self.config, &config);
         let old = std::mem::replace(&mut self.config, config);
         self.install(&Arc::new(with_old(&settings, &self.settings)));
-        self.follow(&old, &settings);
         self.settings = Arc::new(settings);
+        self.forget_others(&old);
+        self.follow(&old);
         self.publish();
         self.install(&self.settings.clone());
         for error in self.retain_twins(&wanted) {
@@ -110,6 +111,9 @@ impl Control {
     ) -> Result<Settings, Error> {
         let old = Some((&self.config, &*self.settings));
         let settings = generation::settings(config, infos, |name| self.twins.number(name), old)?;
+        if let Some(kernel) = &mut self.kernel {
+            kernel.open_spaces(config)?;
+        }
         self.start_twins()?;
         Ok(self.with_learned(settings))
     }
@@ -179,8 +183,8 @@ impl Control {
     }
 
     /// Changes the routing table from the `old` configuration's to that of the one in force.
-    fn follow(&mut self, old: &Config, settings: &Settings) {
-        let config = &self.config;
+    fn follow(&mut self, old: &Config) {
+        let (config, settings) = (&self.config, &self.settings);
         for (id, interface) in (0..).zip(&config.interfaces) {
             let (id, index) = (InterfaceId(id), usize::from(id));
             if interface.is_gone() {

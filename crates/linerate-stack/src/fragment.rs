@@ -68,6 +68,7 @@ pub struct Cut<'a> {
     /// Where the payload is in the frame, and the next byte of it to send.
     payload: &'a [u8],
     next: usize,
+    is_done: bool,
     mtu: usize,
     version: Version,
 }
@@ -129,6 +130,7 @@ impl<'a> Cut<'a> {
             headers: [first, later],
             payload: &frame[header_len..total],
             next: 0,
+            is_done: false,
             mtu,
             version,
         })
@@ -168,6 +170,7 @@ impl<'a> Cut<'a> {
             headers: [none; 2],
             payload: &frame[repeated..],
             next: 0,
+            is_done: false,
             mtu,
             version,
         })
@@ -175,7 +178,7 @@ impl<'a> Cut<'a> {
 
     /// Whether all of it was written.
     pub fn is_done(&self) -> bool {
-        self.next == self.payload.len()
+        self.is_done
     }
 
     /// Writes fragments to the end of the burst, until that is full or all are written. False where no
@@ -240,6 +243,7 @@ impl<'a> Cut<'a> {
             }
         }
         self.next += len;
+        self.is_done = is_last;
         fragment
     }
 }

@@ -159,6 +159,8 @@ fn rfc_791_3_2_fragments_are_multiples_of_8_and_the_last_has_no_more() {
     assert_eq!(rig.whole(&frames), frame);
     let fitting = rig.cut4(&frame, 120).unwrap();
     assert_eq!(fitting, [frame], "what fits is one");
+    let empty = frame4(&[], 0, &[]);
+    assert_eq!(rig.cut4(&empty, 68).unwrap(), [empty], "a header alone too");
 }
 
 #[test]

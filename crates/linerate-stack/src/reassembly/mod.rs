@@ -11,8 +11,8 @@
 //! A datagram is made in one slot, as every packet lies in one slot. The fragment that comes first
 //! gives its own, if the datagram's part up to its end fits; each later one is copied to where its
 //! bytes belong and freed at once. So a datagram costs one slot however many fragments it is cut
-//! into, and each byte is copied at most once (those of the first fragment that comes in order, not at
-//! all). Where it gets too long for a slot it moves to one of a larger class.
+//! into, and each byte is copied at most once (a first fragment that comes first is not copied at all).
+//! Where it gets too long for a slot it moves to one of a larger class.
 //!
 //! What has come is kept as runs of bytes: RFC 815's holes, seen from the other side. Bytes that are
 //! there already and the same are a duplicate, and dropped; anything else that meets a run abandons
@@ -51,7 +51,9 @@
 //! # Ok::<(), linerate_core::MemError>(())
 //! ```
 
+mod config;
 mod datagram;
+mod header;
 mod piece;
 mod refusal;
 mod table;
@@ -60,8 +62,8 @@ mod tests;
 
 use linerate_core::MemError;
 use linerate_core::packet::{Burst, Packet, PoolCache, Pools};
-use linerate_tables::exact::Seed;
 
+pub use config::{Config, Held, Outcome, Stats};
 use datagram::Added;
 use piece::{Piece, Shape};
 pub use refusal::Refusal;
@@ -69,77 +71,6 @@ use table::{NONE, Table};
 
 /// Slots of more bytes than this are of a large class.
 const SMALL_BYTES: usize = 4096;
-
-/// What a reassembler may hold, and for how long.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Datagrams in the making, at most.
-    pub max_datagrams: u32,
-    /// Of these, from one source, besides the newest of all.
-    pub max_per_source: u32,
-    /// Bytes of packet memory held, at most, counted in whole slots.
-    pub max_bytes: usize,
-    /// How long an IPv4 datagram may take from its first fragment on. RFC 791 3.2 suggests 15 s, RFC
-    /// 1122 3.3.2 60 to 120 s; Linux has 30 s, and so has the default.
-    pub timeout4_ns: u64,
-    /// The same for IPv6: 60 s (RFC 8200 4.5).
-    pub timeout6_ns: u64,
-    /// What the hashes are keyed with.
-    pub seed: Seed,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            max_datagrams: 1024,
-            max_per_source: 128,
-            max_bytes: 16 << 20,
-            timeout4_ns: 30_000_000_000,
-            timeout6_ns: 60_000_000_000,
-            seed: Seed::random(),
-        }
-    }
-}
-
-/// What became of a packet.
-#[derive(Debug)]
-pub enum Outcome {
-    /// A fragment, which waits for the others.
-    Held,
-    /// A whole datagram: what the last missing fragment completed, or the packet itself where it was no
-    /// fragment. [`Meta::l3_offset`](linerate_core::packet::Meta::l3_offset) says where its header is;
-    /// the rest of a datagram's metadata is the first fragment's, less what was known of a checksum.
-    Whole(Packet),
-    /// Not taken, for this reason; the packet is the caller's to answer and to free.
-    Dropped(Refusal, Packet),
-}
-
-/// Counts since the start. `fragments` are all in `reassembled`, in `dropped`, or [held](Held).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Packets that were no fragments, or IPv6 atomic ones.
-    pub passed: u64,
-    /// Fragments that came.
-    pub fragments: u64,
-    /// Fragments that became part of whole datagrams.
-    pub reassembled: u64,
-    /// Datagrams made of them.
-    pub datagrams: u64,
-    /// Fragments dropped, by [`Refusal`] as index: those given back, and those that were held for a
-    /// datagram that was abandoned.
-    pub dropped: [u64; Refusal::ALL.len()],
-}
-
-/// What is held now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
-    /// Datagrams in the making.
-    pub datagrams: usize,
-    /// Fragments of them that came.
-    pub fragments: u64,
-    /// Bytes of the slots in which they are made.
-    pub bytes: usize,
-}
 
 /// Puts datagrams together, bounded in bytes and time.
 pub struct Reassembler {
@@ -189,7 +120,7 @@ impl Reassembler {
             }
             Ok(Shape::Atomic(piece)) => {
                 self.stats.passed += 1;
-                datagram::strip_atomic(&mut packet, &piece);
+                header::strip_atomic(&mut packet, &piece);
                 return Outcome::Whole(packet);
             }
             Err(refusal) => {

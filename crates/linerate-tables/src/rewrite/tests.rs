@@ -174,14 +174,14 @@ proptest! {
             });
             let mut plain: Vec<(u32, Vec<u8>)> = Vec::new();
             let mut stay = Vec::new();
-            for at in 0..len {
+            for (at, &number) in (0..).zip(&numbers[..len]) {
                 if mask >> at & 1 == 0 {
-                    stay.push(at as u8);
+                    stay.push(at);
                     continue;
                 }
-                match plain.iter_mut().find(|(value, _)| *value == numbers[at]) {
-                    Some((_, group)) => group.push(at as u8),
-                    None => plain.push((numbers[at], vec![at as u8])),
+                match plain.iter_mut().find(|(value, _)| *value == number) {
+                    Some((_, group)) => group.push(at),
+                    None => plain.push((number, vec![at])),
                 }
             }
             prop_assert_eq!(groups, plain);

@@ -187,8 +187,9 @@ impl Ways {
 pub(super) trait Family<const W: usize>: Address {
     /// A flow's key.
     type Key: Copy + Eq + Hash + std::fmt::Display;
-    /// An address, for messages.
+    /// An address, and the length of a prefix of it, for messages.
     const EXAMPLE: &str;
+    const EXAMPLE_LEN: u8;
 
     fn key(dst: Self, src: Self, dst_port: u16, src_port: u16, protocol: u8) -> Self::Key;
     fn words(self) -> [u32; W];
@@ -197,6 +198,7 @@ pub(super) trait Family<const W: usize>: Address {
 impl Family<1> for u32 {
     type Key = FlowKey4;
     const EXAMPLE: &str = "198.18.0.0";
+    const EXAMPLE_LEN: u8 = 24;
 
     fn key(dst: Self, src: Self, dst_port: u16, src_port: u16, protocol: u8) -> FlowKey4 {
         let [src, dst] = [src, dst].map(Self::to_be_bytes);
@@ -211,6 +213,7 @@ impl Family<1> for u32 {
 impl Family<4> for u128 {
     type Key = FlowKey6;
     const EXAMPLE: &str = "2001:db8::";
+    const EXAMPLE_LEN: u8 = 32;
 
     fn key(dst: Self, src: Self, dst_port: u16, src_port: u16, protocol: u8) -> FlowKey6 {
         let [src, dst] = [src, dst].map(Self::to_be_bytes);
@@ -379,7 +382,7 @@ fn prefix<A: Family<W>, const W: usize>(field: &str, text: &str) -> Result<Prefi
             format!(
                 "write address/length, such as {}/{}",
                 A::EXAMPLE,
-                A::BITS / 4 * 3
+                A::EXAMPLE_LEN
             ),
         )
     };

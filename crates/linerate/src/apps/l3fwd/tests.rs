@@ -54,7 +54,7 @@ fn expected(frame: &[u8], port: usize) -> Vec<u8> {
         4 => assert!(Ipv4::new_checked(&mut frame[l3..]).unwrap().decrement_ttl()),
         _ => frame[l3 + 7] -= 1,
     }
-    set_macs(&mut frame, NEXT[port].dst(), NEXT[port].src());
+    assert!(set_macs(&mut frame, NEXT[port].dst(), NEXT[port].src()));
     frame
 }
 

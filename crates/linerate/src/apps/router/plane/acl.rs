@@ -81,7 +81,7 @@ fn table<const W: usize>(
             all.push(Rule::new(priority, later, DENY));
         }
     }
-    let mut table = Acl::new(config.clone())?;
+    let mut table = Acl::new(*config)?;
     table.insert_all(&all)?;
     Ok(table)
 }

@@ -52,7 +52,7 @@ impl Engine {
             end: self.parsed.end[index] as usize,
         };
         if self.marks.to_group & bit != 0 {
-            return self.to_group(view, sight, packet, out);
+            return self.for_group(view, sight, packet, out);
         }
         if self.marks.link_local & bit != 0
             && let Some(link_local) = destination6(&packet).filter(|_| !sight.is_v4)
@@ -60,7 +60,7 @@ impl Engine {
         {
             // RFC 4291 2.5.6: no route knows whose link; the interface's own addresses do.
             return match owns(view.settings.interfaces.get(usize::from(id.0)), link_local) {
-                true => self.to_us(view, sight, packet, out),
+                true => self.for_us(view, sight, packet, out),
                 false => self.refuse(index, self.reasons.link_local, packet, out),
             };
         }
@@ -75,13 +75,13 @@ impl Engine {
             Action::Forward | Action::Resolve | Action::Glean => {
                 self.forward(view, sight, number, hop, packet, out);
             }
-            Action::Local => self.to_us(view, sight, packet, out),
+            Action::Local => self.for_us(view, sight, packet, out),
             Action::Broadcast if hop.interface.get() == Some(id) => {
-                self.to_us(view, sight, packet, out);
+                self.for_us(view, sight, packet, out);
             }
             // RFC 2644: not from one link to another.
             Action::Broadcast => self.refuse(index, reasons.directed_broadcast, packet, out),
-            Action::Multicast => self.to_group(view, sight, packet, out),
+            Action::Multicast => self.for_group(view, sight, packet, out),
             Action::Martian => self.refuse(index, reasons.martian_destination, packet, out),
             Action::Blackhole if number == u32::MAX => {
                 self.complain(view, id, &packet, Complaint::NoRoute, out);
@@ -104,7 +104,7 @@ impl Engine {
 
     /// For a multicast group or everybody: on this link it is for the router too; beyond, nothing here
     /// takes it.
-    fn to_group(&mut self, view: View<'_>, sight: Sight, packet: Packet, out: &mut Egress) {
+    fn for_group(&mut self, view: View<'_>, sight: Sight, packet: Packet, out: &mut Egress) {
         let is_near = match sight.is_v4 {
             // RFC 5771 4: 224.0.0.0/24 is never forwarded: OSPF, VRRP and the like.
             true => destination4(&packet)
@@ -113,13 +113,13 @@ impl Engine {
             false => destination6(&packet).is_some_and(|to| to.segments()[0] & 0xf == 2),
         };
         match is_near {
-            true => self.to_us(view, sight, packet, out),
+            true => self.for_us(view, sight, packet, out),
             false => self.refuse(sight.index, self.reasons.multicast, packet, out),
         }
     }
 
     /// For the router itself.
-    fn to_us(&mut self, view: View<'_>, sight: Sight, packet: Packet, out: &mut Egress) {
+    fn for_us(&mut self, view: View<'_>, sight: Sight, packet: Packet, out: &mut Egress) {
         let reason = match is_discovery(&packet, sight.is_v4) {
             true => Reason::Nd,
             false => Reason::Local,

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use linerate_core::arch::Vectors;
+use linerate_core::arch::{Vectors, prefetch_read};
 use linerate_core::packet::{Burst, Packet, Pool, Pools};
 use linerate_core::run::{DropId, Egress};
 use linerate_tables::lpm::NO_ROUTE;
@@ -19,7 +19,7 @@ use super::counters::Counters;
 use super::errors::Errors;
 use super::features::Features;
 use super::hops::{Action, Hop, InterfaceIdOrNone};
-use super::input::{self, Sieve};
+use super::input::{self, Sieve, Within};
 use super::punt::{Punt, Reason};
 use super::reasons::Reasons;
 use super::settings::{Interface, PortMap, Settings};
@@ -92,13 +92,6 @@ impl Face {
 
 impl Face {
     /// Whether an address is on a network of this interface.
-    #[inline]
-    fn is_near4(&self, address: u32) -> bool {
-        self.near4
-            .iter()
-            .any(|&(first, mask)| address & mask == first)
-    }
-
     #[inline]
     fn is_near6(&self, address: u128) -> bool {
         self.near6
@@ -469,9 +462,12 @@ impl Engine {
         burst: &mut Burst,
         exits: &mut [u32; Burst::CAPACITY],
     ) -> Mask {
-        let redirects = self.faces[usize::from(id.0)].redirects;
         let (v4, back) = (self.parsed.class.v4, InterfaceIdOrNone::from(id));
+        let near = self.near(id, plain, burst.len());
         let mut ready = 0;
+        for &number in &self.hops[..burst.len()] {
+            prefetch_read(view.hops.get(number));
+        }
         for (index, packet) in burst.iter_mut().enumerate() {
             if plain >> index & 1 == 0 {
                 continue;
@@ -482,8 +478,9 @@ impl Engine {
             }
             let end = self.parsed.end[index] as usize;
             let fits = end <= usize::from(hop.mtu) + HEADER_LEN;
-            let is_back = redirects & (hop.interface == back);
-            if hop.action != Action::Forward || !fits || is_back && self.is_from_near(id, index) {
+            let is_near = near >> index & 1 != 0;
+            // One branch for all of it: which interface a packet leaves by cannot be predicted.
+            if (hop.action != Action::Forward) | !fits | (is_near & (hop.interface == back)) {
                 continue;
             }
             let frame = packet.data_mut();
@@ -498,14 +495,24 @@ impl Engine {
         ready
     }
 
-    /// Whether the packet at `index` is from a neighbour on an interface.
-    #[inline]
-    fn is_from_near(&self, id: InterfaceId, index: usize) -> bool {
+    /// Which packets of `plain` are from neighbours on an interface: those that redirects are for.
+    #[inline(always)]
+    fn near(&self, id: InterfaceId, plain: Mask, count: usize) -> Mask {
         let face = &self.faces[usize::from(id.0)];
-        match self.parsed.class.v4 >> index & 1 {
-            1 => face.is_near4(self.src4[index]),
-            _ => face.is_near6(self.parsed.keys6[index].src().to_bits()),
+        if !face.redirects {
+            return 0;
         }
+        let (v4, v6) = (plain & self.parsed.class.v4, plain & self.parsed.class.v6);
+        let mut near = 0;
+        for &(first, mask) in face.near4.iter().filter(|_| v4 != 0) {
+            let src = &self.src4[..count];
+            near |= v4 & self.vectors.run(Within { src, first, mask });
+        }
+        for index in ones(v6) {
+            let source = self.parsed.keys6[index].src().to_bits();
+            near |= Mask::from(face.is_near6(source)) << index;
+        }
+        near
     }
 
     /// Puts a frame, whose headers are written, into the lane of its hop's interface.

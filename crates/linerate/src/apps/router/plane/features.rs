@@ -20,7 +20,7 @@ use linerate_wire::{Fragment, protocol};
 use super::acl::{DENY, PERMIT};
 use super::engine::{Engine, Fate, ones};
 use super::errors::Complaint;
-use super::punt::Reason;
+use super::punt::{Punt, Reason};
 use super::settings::{Interface, Policer, Settings, Urpf};
 use super::trace::Stage;
 use super::{View, acl::AccessList};
@@ -219,7 +219,13 @@ impl Engine {
             fragments >> (index - 1) & 1 == 0
         });
         let whole = burst.len();
-        for part in parts.drain() {
+        for mut part in parts.drain() {
+            // So that who is told of a datagram that never is whole can be found: `expire`.
+            part.set_user(Punt {
+                reason: Reason::default(),
+                interface: id,
+                hop: 0,
+            });
             let outcome = reassembler.push(
                 part,
                 HEADER_LEN,
@@ -257,11 +263,9 @@ impl Engine {
         reassembler.expire(view.now_ns, EXPIRY_BUDGET, &mut out.cache, &mut first);
         for packet in first.drain() {
             // RFC 792, RFC 8200 4.5: the sender is told, if the first fragment came.
-            let port = usize::from(packet.meta().port);
-            let map = view.settings.ports.get(port);
-            if let Some(id) = map.and_then(|map| map.untagged) {
-                self.complain(view, id, &packet, Complaint::ReassemblyExceeded, out);
-            }
+            let Punt { interface, .. } = packet.user();
+            let complaint = Complaint::ReassemblyExceeded;
+            self.complain(view, interface, &packet, complaint, out);
             out.drop_one(self.reasons.reassembly_timeout, packet);
         }
     }

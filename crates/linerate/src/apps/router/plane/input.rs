@@ -94,7 +94,35 @@ impl Work for Sieve<'_> {
     }
 }
 
-/// The same of IPv6, of the packets in `mask`.
+/// Finds the sources on a network.
+pub(super) struct Within<'a> {
+    pub(super) src: &'a [u32],
+    /// Its first address and its mask.
+    pub(super) first: u32,
+    pub(super) mask: u32,
+}
+
+impl Work for Within<'_> {
+    type Output = Mask;
+
+    #[inline(always)]
+    fn run(self) -> Mask {
+        let is_within = |src: u32| src & self.mask == self.first;
+        let mut any = false;
+        for &src in self.src {
+            any |= is_within(src);
+        }
+        let mut within = 0;
+        if any {
+            for (index, &src) in self.src.iter().enumerate() {
+                within |= Mask::from(is_within(src)) << index;
+            }
+        }
+        within
+    }
+}
+
+/// Which addresses are odd in IPv6, of the packets in `mask`.
 #[inline(always)]
 pub(super) fn odd6(keys: &[FlowKey6], mut mask: Mask) -> Mask {
     let mut odd = 0;

@@ -128,11 +128,6 @@ impl Fast {
         std::mem::replace(&mut self.settings, settings)
     }
 
-    /// Exchanges the tables' readers, between two bursts: for a reload that makes new tables.
-    pub(crate) fn set_tables(&mut self, tables: Tables) -> Tables {
-        std::mem::replace(&mut self.tables, tables)
-    }
-
     /// Looks at the newest tables, so that their publisher need not wait for this worker's next
     /// packet.
     pub(crate) fn catch_up(&mut self) {

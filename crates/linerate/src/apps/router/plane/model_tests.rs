@@ -317,7 +317,7 @@ fn random_frame(rng: &mut Rng) -> Vec<u8> {
                 43,
                 vec![protocol, 2, 0, 1].into_iter().chain([7; 20]).collect(),
             ),
-            (true, 1) => (60, vec![protocol, 0, 1, 4, 0, 0, 0, 0].repeat(12)),
+            (true, 1) => (60, [protocol, 0, 1, 4, 0, 0, 0, 0].repeat(12)),
             (true, 2) => (60, vec![protocol, 99, 1, 4, 0, 0, 0, 0]),
             (true, _) => (0, vec![protocol, 0, 1, 4, 0, 0, 0, 0]),
         };

@@ -50,10 +50,10 @@ impl<'a> Iterator for Walk<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let rest = self.header.get(self.at..)?;
-            match rest.first()? {
-                &END => return None,
-                &NOP => self.at += 1,
-                &kind => {
+            match *rest.first()? {
+                END => return None,
+                NOP => self.at += 1,
+                kind => {
                     // RFC 791 3.1: the length counts kind and length.
                     let len = rest.get(1).map_or(0, |&len| usize::from(len));
                     let Some(option) = rest.get(..len).filter(|_| len >= 2) else {

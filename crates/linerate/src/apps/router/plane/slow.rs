@@ -129,11 +129,6 @@ impl Slow {
         old
     }
 
-    /// Exchanges the tables' readers.
-    pub(crate) fn set_tables(&mut self, tables: Tables) -> Tables {
-        std::mem::replace(&mut self.tables, tables)
-    }
-
     /// Looks at the newest tables, so that their publisher need not wait for this worker.
     pub(crate) fn catch_up(&mut self) {
         self.tables.fib4.read();
@@ -216,7 +211,7 @@ impl Slow {
             Reason::Arp => self.arp(interface, packet, now_ns, out),
             Reason::Nd => self.nd(interface, packet, now_ns, out),
             Reason::Local | Reason::Alert | Reason::Other => {
-                self.to_twin(interface, packet, now_ns, out);
+                self.for_twin(interface, packet, now_ns, out);
             }
             Reason::Resolve => self.resolve(interface, hop, packet, now_ns),
             Reason::Glean => self.glean(interface, packet, now_ns, out),
@@ -237,7 +232,7 @@ impl Slow {
             Some(Ok(arp)) if arp.operation() == Operation::Request => {
                 out.drop_one(self.reasons.answered, packet);
             }
-            _ => self.to_twin(id, packet, now_ns, out),
+            _ => self.for_twin(id, packet, now_ns, out),
         }
     }
 
@@ -261,12 +256,12 @@ impl Slow {
         };
         match is_answered {
             true => out.drop_one(self.reasons.answered, packet),
-            false => self.to_twin(id, packet, now_ns, out),
+            false => self.for_twin(id, packet, now_ns, out),
         }
     }
 
     /// Hands a packet for the router to the kernel, or serves it where there is none.
-    fn to_twin(&mut self, id: InterfaceId, packet: Packet, now_ns: u64, out: &mut Egress) {
+    fn for_twin(&mut self, id: InterfaceId, packet: Packet, now_ns: u64, out: &mut Egress) {
         let interface = self.settings.interfaces.get(usize::from(id.0));
         match interface.and_then(|interface| interface.twin) {
             Some(twin) => {
@@ -359,7 +354,7 @@ impl Slow {
     }
 
     /// What the kernel sends goes out as it is.
-    fn from_kernel(&mut self, id: InterfaceId, burst: &mut Burst, out: &mut Egress) {
+    fn kernel_sent(&mut self, id: InterfaceId, burst: &mut Burst, out: &mut Egress) {
         for packet in burst.drain() {
             if self.watch.is_tapped() {
                 self.watch.show_one(At::Slow, packet.meta().port, &packet);
@@ -572,7 +567,7 @@ impl Stage for Slow {
             .map(|(id, _)| id)
             .next();
         match found {
-            Some(id) => self.from_kernel(id, burst, out),
+            Some(id) => self.kernel_sent(id, burst, out),
             None => out.drop_burst(self.reasons.no_interface, burst),
         }
     }

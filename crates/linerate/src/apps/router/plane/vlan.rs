@@ -51,7 +51,9 @@ mod tests {
 
     fn packet(bytes: &[u8]) -> (Pool, Packet) {
         let pool = Pool::new(&PoolConfig::new("vlan", 64)).unwrap();
-        let mut packet = PoolCache::new(&[pool.clone()]).get(&pool).unwrap();
+        let mut packet = PoolCache::new(std::slice::from_ref(&pool))
+            .get(&pool)
+            .unwrap();
         packet.set_data(bytes);
         (pool, packet)
     }

@@ -114,7 +114,7 @@ fn rfc8200_4_extension_headers_pass_unread() {
     assert!(drops.is_empty(), "{drops:?}");
     assert_eq!(left[0].frame, forwarded(frame, ROUTER_MAC, LAN_MAC));
     // More of them than a parser walks, and one that ends beyond the packet.
-    let mut options = vec![60, 0, 1, 4, 0, 0, 0, 0].repeat(12);
+    let mut options = [60, 0, 1, 4, 0, 0, 0, 0].repeat(12);
     for options in [options.clone(), {
         options[8 + 1] = 200;
         options

@@ -191,7 +191,7 @@ fn the_twin_gets_what_is_for_us_and_sends_what_it_likes() {
     };
     assert_eq!(left, [expected]);
     // The other way the tag is put on.
-    let left = lab.run(&mut slow, 5, &[frame.clone()]);
+    let left = lab.run(&mut slow, 5, std::slice::from_ref(&frame));
     assert_eq!((left.len(), left[0].port), (1, 0));
     assert_eq!(left[0].frame[12..16], [0x81, 0, 0, 100]);
     assert_eq!(left[0].frame[16..], frame[12..]);

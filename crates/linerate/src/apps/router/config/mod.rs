@@ -2,7 +2,7 @@
 //!
 //! [`Config::parse`] gives a configuration that can run, or every [`Complaint`] about the file at once.
 //! [`section`] reads tables key by key; `stanzas`, `interface`, `route` and `acl` are one kind of stanza
-//! each; [`explain`] is what `--check` prints. What a key means stands in `docs/router.md`.
+//! each; `explain` is what `--check` prints. What a key means stands in `docs/router.md`.
 
 mod acl;
 mod explain;

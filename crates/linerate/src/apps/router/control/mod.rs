@@ -4,7 +4,7 @@
 //! kernel and FRR. [`Control::run`] takes them one after the other, commits route changes in batches,
 //! and ticks. Workers are only spoken to between two bursts ([`stage`]).
 //!
-//! [`start`] brings a router up, [`reload`] exchanges its configuration, `show` and `metrics` say how it
+//! `start` brings a router up, `reload` exchanges its configuration, `show` and `metrics` say how it
 //! is, `stream` is captures and traces.
 
 mod desk;

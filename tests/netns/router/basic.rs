@@ -250,7 +250,7 @@ via = "203.0.113.1"
         ("10.9.3.7", "Packet filtered"),
         // No route at all.
         ("198.51.100.7", "Destination Net Unreachable"),
-        ("fd00:9:2::7", "Unreachable"),
+        ("fd00:9:2::7", "Destination unreachable"),
         ("fd00:9:3::7", "Administratively prohibited"),
         ("2001:db8::7", "Destination unreachable: No route"),
         // The next hop does not answer, or cannot be reached at all: kept, and marked.

@@ -99,8 +99,10 @@ fn every_shape(way: Way) {
         // What is not whole does not pass at all: nothing of it is on the wire behind us.
         for (name, frames) in shapes.iter().filter(|(name, _)| !name.starts_with("whole")) {
             for frame in frames {
-                let tail = &frame[frame.len() - 100..];
-                let passed = arrived.iter().any(|frame| frame.windows(100).any(|window| window == tail));
+                let Some(tail) = frame.len().checked_sub(60).map(|at| &frame[at..]) else {
+                    continue;
+                };
+                let passed = arrived.iter().any(|frame| frame.windows(60).any(|window| window == tail));
                 assert!(!passed, "a piece of {name} passed");
             }
         }

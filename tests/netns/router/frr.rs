@@ -145,10 +145,12 @@ impl Frr {
         self.daemons.push(running);
     }
 
-    /// What `vtysh` says.
-    fn says(&self, command: &str) -> String {
+    /// What `vtysh` says to some lines.
+    fn says(&self, lines: &str) -> String {
+        let commands = lines.lines().flat_map(|line| ["-c", line]);
         let output = Command::new("vtysh")
-            .args(["--vty_socket", &self.directory, "-c", command])
+            .args(["--vty_socket", &self.directory])
+            .args(commands)
             .output()
             .unwrap();
         String::from_utf8_lossy(&output.stdout).into_owned()
@@ -310,7 +312,7 @@ fn frr_through_us(kind: &str, zebra: (&'static str, &'static str)) {
     let Some(net) = Net::new() else { return };
     let by_fpm = zebra.1.contains("fpm");
     let router = net.linerate(kind, by_fpm);
-    let _peers = net.peers();
+    let peers = net.peers();
     let middle = net.middle(["lr-a", "lr-b"], zebra);
     net.whole(&middle, Some(&router));
     for (from, to) in PAIRS {
@@ -323,9 +325,9 @@ fn frr_through_us(kind: &str, zebra: (&'static str, &'static str)) {
         let row = row.unwrap_or_else(|| panic!("no {prefix} in\n{routes}"));
         assert_eq!(row.contains("fpm"), by_fpm, "{row}");
     }
-    // A peer that goes is forgotten.
-    net.two.ip("link set veth1 down");
-    crate::wait("its routes to go", || {
+    // What a peer takes back is forgotten.
+    peers[1].says("configure\nrouter bgp 65002\naddress-family ipv4 unicast\nno network 10.102.0.0/24");
+    crate::wait("the route to go", || {
         !router.ctl("show routes").contains("10.102.0.0/24")
     });
     router.stop();

@@ -59,6 +59,15 @@ impl Fan {
         Some(fan)
     }
 
+    /// Waits until all gateways answer, and what has been learned of them is in the tables.
+    fn learned(&self) {
+        for net in 11..14 {
+            reaches(&self.left, &format!("10.{net}.0.2"));
+            reaches(&self.left, &format!("fd00:{net}::2"));
+        }
+        std::thread::sleep(std::time::Duration::from_secs(1));
+    }
+
     /// Sends a datagram of each flow to an address behind the gateways, and returns who got which:
     /// by source port the gateway's place.
     #[track_caller]
@@ -83,7 +92,10 @@ impl Fan {
             for frame in onlooker.end() {
                 if let Some(flow) = flow_of(&frame) {
                     let before = ways.insert(flow, at);
-                    assert!(before.is_none_or(|before| before == at), "flow {flow} took two ways");
+                    assert!(
+                        before.is_none_or(|before| before == at),
+                        "flow {flow} took two ways, {before:?} and {at}: {frame:02x?}"
+                    );
                 }
             }
         }
@@ -130,10 +142,7 @@ fn flows_keep_their_path(kind: &str) {
     let Some(fan) = Fan::new() else { return };
     let scratch = Scratch::new();
     let mut router = Router::start(&fan.mid, &scratch, &config(kind, [1, 1, 1]));
-    for net in 11..14 {
-        reaches(&fan.left, &format!("10.{net}.0.2"));
-        reaches(&fan.left, &format!("fd00:{net}::2"));
-    }
+    fan.learned();
     for to in ["10.9.0.7", "fd00:9::7"] {
         let before = fan.spread(to, &scratch);
         for share in shares(&before) {
@@ -164,9 +173,7 @@ fn flows_keep_their_path(kind: &str) {
         fan.gateways[2].ip(address);
         fan.gateways[2].ip("route replace default via 10.13.0.1");
         fan.gateways[2].ip("-6 route replace default via fd00:13::1");
-        crate::wait("the third path", || {
-            crate::traffic::reaches(&fan.left, "10.13.0.2", 2) && crate::traffic::reaches(&fan.left, "fd00:13::2", 2)
-        });
+        fan.learned();
         let again = fan.spread(to, &scratch);
         assert!(shares(&again)[2] >= 40, "{:?}", shares(&again));
     }
@@ -189,9 +196,7 @@ fn weights_are_kept_to() {
     let Some(fan) = Fan::new() else { return };
     let scratch = Scratch::new();
     let router = Router::start(&fan.mid, &scratch, &config("af_packet", [4, 1, 1]));
-    for net in 11..14 {
-        reaches(&fan.left, &format!("10.{net}.0.2"));
-    }
+    fan.learned();
     let shares = shares(&fan.spread("10.9.0.7", &scratch));
     assert!((120..=200).contains(&shares[0]), "{shares:?} of {FLOWS}, 4 to 1 to 1");
     assert!(shares[1] >= 15 && shares[2] >= 15, "{shares:?}");

@@ -135,11 +135,15 @@ impl Bench {
 /// Sends a capture from an interface, no faster than a queue of arrivals can take.
 #[track_caller]
 fn replay(namespace: &Namespace, interface: &str, file: &str) {
+    // Late frames, on a busy machine, are sent all the same.
+    let commands = format!("set 0 give_up never\npcap load 0 {file}\npcap start 0\nwait\n");
+    let script = format!("{file}.commands");
+    std::fs::write(&script, commands).unwrap();
     let mut command = namespace.command(binary());
     command.args(["pktgen", "--headless", "--json", "-p", &format!("af_packet:{interface}")]);
-    let output = command.args(["-s", &format!("pcap={file} give_up=never")]).output().unwrap();
+    let output = command.args(["-f", &script]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code().is_some_and(|code| code != 1), "{said}");
+    assert!(output.status.success(), "{said}");
 }
 
 /// Frames by the number of the packet that they are of.
@@ -226,13 +230,24 @@ fn told(frame: &[u8]) -> Option<Told> {
     })
 }
 
+/// Kinds of which hosts are told something else than Linux tells them, and why.
+const TOLD_OTHERWISE: [(&str, &str); 3] = [
+    ("IPv6 unreachable", "RFC 4443 3.1 has code 6 for a route that rejects; Linux says no route"),
+    ("option: longer than the header", "RFC 792: the pointer is to the wrong octet, the length; Linux points to the kind"),
+    ("option: loose source route", "RFC 1812 5.2.7.1: source route failed; Linux says nothing"),
+];
+
 /// Where ICMP errors are not the same. Ours are rate-limited, so some may be missing; but not all of
 /// a kind. None may come that the kernel does not send.
 fn untold(cases: &[Case], ours: &Output, theirs: &Output) -> Vec<String> {
     let (ours, theirs) = (by_number(&ours.returned), by_number(&theirs.returned));
     let mut found = Vec::new();
     let mut kinds: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
-    for (number, case) in (0..).zip(cases).filter(|(_, case)| case.kind.expect == Expect::Same) {
+    let alike = |case: &Case| {
+        case.kind.expect == Expect::Same
+            && TOLD_OTHERWISE.iter().all(|(kind, _)| *kind != case.kind.name)
+    };
+    for (number, case) in (0..).zip(cases).filter(|(_, case)| alike(case)) {
         let of = |all: &ByNumber<'_>| all.get(&number).and_then(|frames| told(frames.first()?));
         let (ours, theirs) = (of(&ours), of(&theirs));
         let counts = kinds.entry(case.kind.name).or_default();
@@ -250,9 +265,10 @@ fn untold(cases: &[Case], ours: &Output, theirs: &Output) -> Vec<String> {
     found
 }
 
-/// tshark finds no wrong checksum.
+/// tshark finds no wrong checksum of these protocols, each at its first place in the frame: what an
+/// ICMP error quotes is cut.
 #[track_caller]
-fn checksums_are_right(frames: &[Vec<u8>], scratch: &Scratch) {
+fn checksums_are_right(frames: &[Vec<u8>], protocols: &[&str], scratch: &Scratch) {
     let file = scratch.file("ours.pcap");
     std::fs::write(&file, capture::pcap(frames)).unwrap();
     let mut command = Command::new("tshark");
@@ -260,7 +276,8 @@ fn checksums_are_right(frames: &[Vec<u8>], scratch: &Scratch) {
     for protocol in ["ip", "udp", "tcp"] {
         command.args(["-o", &format!("{protocol}.check_checksum:TRUE")]);
     }
-    let bad = ["ip", "udp", "tcp", "icmp", "icmpv6"].map(|protocol| format!("{protocol}.checksum.status == 0"));
+    let bad = protocols.iter().map(|protocol| format!("{protocol}.checksum.status#1 == 0"));
+    let bad: Vec<String> = bad.collect();
     let output = command.args(["-Y", &bad.join(" || ")]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -301,8 +318,9 @@ fn agrees(kind: &str, count: usize, seed: u64) {
         );
         // A mix of which nothing arrives agrees with everything.
         assert!(by_number(&output.forwarded).len() > count * 3 / 4);
-        checksums_are_right(&output.forwarded, &scratch);
-        checksums_are_right(&output.returned, &scratch);
+        let all = ["ip", "udp", "tcp", "icmp", "icmpv6"];
+        checksums_are_right(&output.forwarded, &all, &scratch);
+        checksums_are_right(&output.returned, &["ip", "icmp", "icmpv6"], &scratch);
         router.stop();
         return;
     }

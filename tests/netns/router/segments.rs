@@ -197,7 +197,6 @@ fn vlan_subinterfaces(kind: &str) {
     let ping = V4::new("10.100.0.2", "10.100.0.1", frame::ICMP);
     let ping = ethernet(a, NEAR, IPV4, &ping.packet(&frame::echo(7, 1, b"ping the twin")));
     let frames = [
-        // First the question, so that the kernel of the twin knows whom to answer.
         tagged(&asks, 100),
         tagged(&to_right, 100),
         tagged(&v6, 100),
@@ -209,7 +208,11 @@ fn vlan_subinterfaces(kind: &str) {
         tagged(&ping, 100),
     ];
     inject(&site.left, "veth0", &frames, &scratch);
-    std::thread::sleep(std::time::Duration::from_millis(1500));
+    // The kernel behind the twin asks who has that address, to answer the ping.
+    let answers = frame::arp(2, (NEAR, "10.100.0.2"), (a, "10.100.0.1"));
+    let answers = ethernet(a, NEAR, ARP, &answers);
+    inject(&site.left, "veth0", &[tagged(&answers, 100)], &scratch);
+    std::thread::sleep(std::time::Duration::from_millis(500));
     let (left, right) = (left.end(), right.end());
 
     let one = |frames: &[Vec<u8>], text: &[u8], expected: Vec<u8>| {

@@ -55,7 +55,9 @@ impl Rig {
     fn check(&mut self, mut input: &[u8]) {
         let mut now_ns = 0;
         while let Some((len, rest)) = input.split_first_chunk() {
-            let len = usize::from(u16::from_be_bytes(*len)).min(rest.len()).min(2000);
+            let len = usize::from(u16::from_be_bytes(*len))
+                .min(rest.len())
+                .min(2000);
             let (bytes, rest) = rest.split_at(len);
             input = rest;
             now_ns += 5_000_000_000;
@@ -124,7 +126,10 @@ impl Rig {
         assert_eq!(held.datagrams, self.pools.iter().map(away).sum::<usize>());
         assert!(held.datagrams <= 16 && held.bytes <= 1 << 18);
         let dropped: u64 = stats.dropped.iter().sum();
-        assert_eq!(stats.fragments, stats.reassembled + dropped + held.fragments);
+        assert_eq!(
+            stats.fragments,
+            stats.reassembled + dropped + held.fragments
+        );
     }
 }
 

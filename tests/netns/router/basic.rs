@@ -111,7 +111,10 @@ fn traceroute(from: &Namespace, words: &str, hops: [&str; 2]) {
     let mut said = String::new();
     // A probe may be lost while addresses are resolved.
     for _ in 0..5 {
-        let output = from.run("traceroute", &format!("-n -q 1 -w 5 -m 5 {words} {}", hops[1]));
+        let output = from.run(
+            "traceroute",
+            &format!("-n -q 1 -w 5 -m 5 {words} {}", hops[1]),
+        );
         said = String::from_utf8_lossy(&output.stdout).into_owned();
         let seen = said.lines().skip(1).map(|line| {
             let mut words = line.split_whitespace();
@@ -160,13 +163,21 @@ fn path_mtu_discovery_works_end_to_end() {
         };
         site.works();
         // 1372 bytes of payload are 1400 with IPv4's and ICMP's headers, 1352 with IPv6's.
-        ping_hears(&site.left, &format!("-c 1 -W 2 -M do -s 1372 {RIGHT4}"), "1 received");
+        ping_hears(
+            &site.left,
+            &format!("-c 1 -W 2 -M do -s 1372 {RIGHT4}"),
+            "1 received",
+        );
         ping_hears(
             &site.left,
             &format!("-c 1 -W 2 -M do -s 1373 {RIGHT4}"),
             "Frag needed and DF set (mtu = 1400)",
         );
-        ping_hears(&site.left, &format!("-c 1 -W 2 -M do -s 1352 {RIGHT6}"), "1 received");
+        ping_hears(
+            &site.left,
+            &format!("-c 1 -W 2 -M do -s 1352 {RIGHT6}"),
+            "1 received",
+        );
         ping_hears(
             &site.left,
             &format!("-c 1 -W 2 -M do -s 1353 {RIGHT6}"),
@@ -241,7 +252,10 @@ via = "203.0.113.1"
     site.works();
     let silent = |address: &str| {
         let said = super::site::ping_says(&site.left, &format!("-c 2 -W 1 -i 0.2 {address}"));
-        assert!(said.contains("0 received") && !said.contains("From"), "{said}");
+        assert!(
+            said.contains("0 received") && !said.contains("From"),
+            "{said}"
+        );
     };
     silent("10.9.1.7");
     silent("fd00:9:1::7");

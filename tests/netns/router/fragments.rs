@@ -25,11 +25,17 @@ fn shapes(site: &Site, scratch: &Scratch) -> Option<Vec<(String, Vec<Vec<u8>>)>>
     let mac = |mac: [u8; 6]| mac.map(|byte| format!("{byte:02x}")).join(":");
     let (router, host) = (mac(site.mid.mac("a")), mac(site.left.mac("veth0")));
     let output = Command::new(PYTHON)
-        .args([&script, &directory, LEFT4, RIGHT4, LEFT6, RIGHT6, &router, &host])
+        .args([
+            &script, &directory, LEFT4, RIGHT4, LEFT6, RIGHT6, &router, &host,
+        ])
         .output()
         .unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let shape = |name: &str| {
         let frames = capture::frames(&scratch.file(&format!("{name}.pcap")), scratch);
         (name.to_owned(), frames)
@@ -75,17 +81,26 @@ fn every_shape(way: Way) {
     };
     site.works();
     let sockets: Vec<UdpSocket> = site.right.inside(|| {
-        [RIGHT4, RIGHT6].map(|address| UdpSocket::bind((address, 9000)).unwrap()).into()
+        [RIGHT4, RIGHT6]
+            .map(|address| UdpSocket::bind((address, 9000)).unwrap())
+            .into()
     });
     for socket in &sockets {
-        socket.set_read_timeout(Some(Duration::from_millis(700))).unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_millis(700)))
+            .unwrap();
     }
     let onlooker = Tcpdump::start(&site.right, "veth1", "in", &scratch);
-    let all: Vec<Vec<u8>> = shapes.iter().flat_map(|(_, frames)| frames.clone()).collect();
+    let all: Vec<Vec<u8>> = shapes
+        .iter()
+        .flat_map(|(_, frames)| frames.clone())
+        .collect();
     inject(&site.left, "veth0", &all, &scratch);
     let mut expected: Vec<String> = (shapes.iter())
         .map(|(name, _)| name.clone())
-        .filter(|name| name.starts_with("whole") || way != Way::Reassembly && name.starts_with("linux"))
+        .filter(|name| {
+            name.starts_with("whole") || way != Way::Reassembly && name.starts_with("linux")
+        })
         .collect();
     expected.push("whole4-interleaved-b".into());
     expected.sort();
@@ -100,7 +115,9 @@ fn every_shape(way: Way) {
         for (name, frames) in shapes.iter().filter(|(name, _)| !name.starts_with("whole")) {
             for frame in frames {
                 let tail = &frame[frame.len() - 100..];
-                let passed = arrived.iter().any(|frame| frame.windows(100).any(|window| window == tail));
+                let passed = arrived
+                    .iter()
+                    .any(|frame| frame.windows(100).any(|window| window == tail));
                 assert!(!passed, "a piece of {name} passed");
             }
         }
@@ -108,12 +125,17 @@ fn every_shape(way: Way) {
         // Each fragment as it came, in the same order.
         let (to, from) = (site.right.mac("veth1"), site.mid.mac("b"));
         let expected = all.iter().map(|frame| frame::forwarded(frame, to, from));
-        let ours = |frame: &&Vec<u8>| frame[12..14] == [8, 0] || frame[12..14] == [0x86, 0xdd] && frame[20] == 44;
+        let ours = |frame: &&Vec<u8>| {
+            frame[12..14] == [8, 0] || frame[12..14] == [0x86, 0xdd] && frame[20] == 44
+        };
         let arrived: Vec<&Vec<u8>> = arrived.iter().filter(ours).collect();
         let expected: Vec<Vec<u8>> = expected.collect();
         assert_eq!(arrived.len(), expected.len());
         for (at, (arrived, expected)) in arrived.into_iter().zip(&expected).enumerate() {
-            assert!(arrived == expected, "frame {at}: {arrived:02x?}, not {expected:02x?}");
+            assert!(
+                arrived == expected,
+                "frame {at}: {arrived:02x?}, not {expected:02x?}"
+            );
         }
     }
     if let Some(router) = router {

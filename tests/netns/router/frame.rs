@@ -27,7 +27,8 @@ pub(super) fn tagged(frame: &[u8], vlan: u16) -> Vec<u8> {
 /// The Internet checksum (RFC 1071).
 pub(super) fn checksum(bytes: &[u8]) -> u16 {
     let words = bytes.chunks(2);
-    let words = words.map(|word| u32::from(word[0]) << 8 | word.get(1).map_or(0, |&low| low.into()));
+    let words =
+        words.map(|word| u32::from(word[0]) << 8 | word.get(1).map_or(0, |&low| low.into()));
     let mut sum: u32 = words.sum();
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);

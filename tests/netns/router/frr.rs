@@ -64,12 +64,19 @@ impl Plan {
         for (family, six) in [("ipv4", false), ("ipv6", true)] {
             text += &format!(" address-family {family} unicast\n");
             if id > 0 {
-                let network = if six { format!("fd00:10{id}::/48") } else { format!("10.10{id}.0.0/24") };
+                let network = if six {
+                    format!("fd00:10{id}::/48")
+                } else {
+                    format!("10.10{id}.0.0/24")
+                };
                 text += &format!("  network {network}\n");
             }
             for peer in peers() {
                 let is_active = peer.contains(':') == six;
-                text += &format!("  {}neighbor {peer} activate\n", if is_active { "" } else { "no " });
+                text += &format!(
+                    "  {}neighbor {peer} activate\n",
+                    if is_active { "" } else { "no " }
+                );
             }
             text += " exit-address-family\n";
         }
@@ -130,7 +137,10 @@ impl Frr {
 
     fn daemon(&mut self, namespace: &Namespace, name: &str, words: &str, config: &str) {
         let directory = &self.directory;
-        let (file, socket) = (format!("{directory}/{name}.conf"), format!("{directory}/zserv.api"));
+        let (file, socket) = (
+            format!("{directory}/{name}.conf"),
+            format!("{directory}/zserv.api"),
+        );
         std::fs::write(&file, format!("log stdout\n{config}")).unwrap();
         let port = if name == "bgpd" { "--bgp_port 179" } else { "" };
         let words = format!(
@@ -200,7 +210,9 @@ impl Net {
             two: Namespace::with_ipv6("t")?,
             scratch: Scratch::new(),
         };
-        for (peer, interface, port, at) in [(&net.one, "veth0", "a", 1), (&net.two, "veth1", "b", 2)] {
+        for (peer, interface, port, at) in
+            [(&net.one, "veth0", "a", 1), (&net.two, "veth1", "b", 2)]
+        {
             peer.wire(interface, &net.mid, port, "");
             peer.plain(interface);
             net.mid.plain(port);
@@ -228,8 +240,16 @@ impl Net {
             zebra: ("", ""),
         };
         [
-            Frr::start(&self.one, &plan(1, "veth0", ["10.1.0.1", "fd00:1::1"]), &self.scratch),
-            Frr::start(&self.two, &plan(2, "veth1", ["10.2.0.1", "fd00:2::1"]), &self.scratch),
+            Frr::start(
+                &self.one,
+                &plan(1, "veth0", ["10.1.0.1", "fd00:1::1"]),
+                &self.scratch,
+            ),
+            Frr::start(
+                &self.two,
+                &plan(2, "veth1", ["10.2.0.1", "fd00:2::1"]),
+                &self.scratch,
+            ),
         ]
     }
 
@@ -247,16 +267,20 @@ impl Net {
     }
 
     fn linerate(&self, kind: &str, fpm: bool) -> Router {
-        let config = if fpm { "fpm = \"127.0.0.1:2620\"\n" } else { "" };
+        let config = if fpm {
+            "fpm = \"127.0.0.1:2620\"\n"
+        } else {
+            ""
+        };
         let config = config.to_owned() + &two_ports(kind, "", "");
         Router::start(&self.mid, &self.scratch, &config)
     }
 
     /// Whether all that the peers announce is reached.
     fn is_whole(&self) -> bool {
-        PAIRS.iter().all(|(from, to)| {
-            reaches(&self.one, &format!("-I {from} {to}"), 1)
-        })
+        PAIRS
+            .iter()
+            .all(|(from, to)| reaches(&self.one, &format!("-I {from} {to}"), 1))
     }
 
     /// Waits for that; `middle` says what it knows if it never comes.
@@ -315,10 +339,21 @@ fn frr_through_us(kind: &str, zebra: (&'static str, &'static str)) {
     net.whole(&middle, Some(&router));
     for (from, to) in PAIRS {
         iperf3(&net.one, &net.two, to, 2, &format!("--bind {from}"));
-        iperf3(&net.one, &net.two, to, 2, &format!("--bind {from} --reverse"));
+        iperf3(
+            &net.one,
+            &net.two,
+            to,
+            2,
+            &format!("--bind {from} --reverse"),
+        );
     }
     let routes = router.ctl("show routes");
-    for prefix in ["10.102.0.0/24", "10.202.0.0/24", "fd00:102::/48", "fd00:202::/64"] {
+    for prefix in [
+        "10.102.0.0/24",
+        "10.202.0.0/24",
+        "fd00:102::/48",
+        "fd00:202::/64",
+    ] {
         let row = routes.lines().find(|line| line.contains(prefix));
         let row = row.unwrap_or_else(|| panic!("no {prefix} in\n{routes}"));
         assert_eq!(row.contains("fpm"), by_fpm, "{row}");
@@ -361,7 +396,9 @@ fn frr_killed_and_started_again() {
     net.whole(&middle, Some(&router));
     for _ in 0..ROUNDS {
         let drops = crate::stand::backlog_drops();
-        let streams = PAIRS[..2].iter().map(|(from, to)| Stream::start((&net.one, from), (&net.two, to)));
+        let streams = PAIRS[..2]
+            .iter()
+            .map(|(from, to)| Stream::start((&net.one, from), (&net.two, to)));
         let streams: Vec<Stream> = streams.collect();
         streams.iter().for_each(|stream| stream.flows(100));
         middle.kill();
@@ -375,7 +412,11 @@ fn frr_killed_and_started_again() {
             continue;
         }
         for (sent, lost) in ends {
-            assert!(lost.is_empty(), "of {sent} were lost {lost:?}\n{}", peers[0].says("show bgp summary"));
+            assert!(
+                lost.is_empty(),
+                "of {sent} were lost {lost:?}\n{}",
+                peers[0].says("show bgp summary")
+            );
         }
         assert!(router.is_alive());
         router.stop();

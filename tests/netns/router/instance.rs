@@ -158,7 +158,8 @@ fn sum(value: &Value, word: &str, named: bool) -> u64 {
                 || fields
                     .values()
                     .any(|field| field.as_str().is_some_and(|text| text.contains(word)));
-            let field = |(key, field): (&String, &Value)| sum(field, word, here || key.contains(word));
+            let field =
+                |(key, field): (&String, &Value)| sum(field, word, here || key.contains(word));
             fields.iter().map(field).sum()
         }
         _ => 0,

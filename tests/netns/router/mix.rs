@@ -158,7 +158,12 @@ fn four(dice: &mut Dice, number: u32, change: impl FnOnce(&mut V4, &mut Dice)) -
     four_of(dice, number, len, change)
 }
 
-fn four_of(dice: &mut Dice, number: u32, len: usize, change: impl FnOnce(&mut V4, &mut Dice)) -> Vec<u8> {
+fn four_of(
+    dice: &mut Dice,
+    number: u32,
+    len: usize,
+    change: impl FnOnce(&mut V4, &mut Dice),
+) -> Vec<u8> {
     let mut packet = some_v4(dice);
     change(&mut packet, dice);
     let len = len.min(MTU.max(len) - packet.options.len());
@@ -171,7 +176,12 @@ fn six(dice: &mut Dice, number: u32, change: impl FnOnce(&mut V6, &mut Dice)) ->
     six_of(dice, number, len, change)
 }
 
-fn six_of(dice: &mut Dice, number: u32, len: usize, change: impl FnOnce(&mut V6, &mut Dice)) -> Vec<u8> {
+fn six_of(
+    dice: &mut Dice,
+    number: u32,
+    len: usize,
+    change: impl FnOnce(&mut V6, &mut Dice),
+) -> Vec<u8> {
     let mut packet = some_v6(dice);
     change(&mut packet, dice);
     let payload = segment(packet.next, &packet.pseudo(), dice, number, len);
@@ -242,10 +252,13 @@ const fn differs(name: &'static str, expect: Expect, make: fn(&mut Dice, u32) ->
 }
 
 const CLASS_E: &str = "Linux takes 240.0.0.0/4 for unicast; RFC 1812 5.3.7 and 4.2.2.11 do not";
-const OWN_SOURCE: &str = "no clause asks for it: that is what `urpf` is for; Linux refuses its own addresses always";
+const OWN_SOURCE: &str =
+    "no clause asks for it: that is what `urpf` is for; Linux refuses its own addresses always";
 const ALERT: &str = "RFC 2113 2.1: given to the programs behind the twin, which may send it on";
-const TIMESTAMPS: &str = "RFC 7126 4.7: we leave the option alone; Linux counts those that found no room";
-const HOP_BY_HOP: &str = "RFC 8200 4: a router that is not told to does not look at hop-by-hop options";
+const TIMESTAMPS: &str =
+    "RFC 7126 4.7: we leave the option alone; Linux counts those that found no room";
+const HOP_BY_HOP: &str =
+    "RFC 8200 4: a router that is not told to does not look at hop-by-hop options";
 
 /// All kinds.
 #[rustfmt::skip]

@@ -37,7 +37,14 @@ impl Fan {
             ],
         };
         fan.left.wire("veth0", &fan.mid, "a", "");
-        host(&fan.left, "veth0", "10.1.0.2", "fd00:1::2", "10.1.0.1", "fd00:1::1");
+        host(
+            &fan.left,
+            "veth0",
+            "10.1.0.2",
+            "fd00:1::2",
+            "10.1.0.1",
+            "fd00:1::1",
+        );
         hide(&fan.mid, "a");
         fan.left.plain("veth0");
         fan.mid.plain("a");
@@ -66,7 +73,11 @@ impl Fan {
         let onlookers: Vec<Tcpdump> = (self.gateways.iter())
             .map(|gateway| Tcpdump::start(gateway, "veth1", "in", scratch))
             .collect();
-        let from = if to.contains(':') { "fd00:1::2" } else { "10.1.0.2" };
+        let from = if to.contains(':') {
+            "fd00:1::2"
+        } else {
+            "10.1.0.2"
+        };
         self.left.inside(|| {
             for flow in FIRST..FIRST + FLOWS {
                 let socket = UdpSocket::bind((from, flow)).unwrap();
@@ -83,7 +94,10 @@ impl Fan {
             for frame in onlooker.end() {
                 if let Some(flow) = flow_of(&frame) {
                     let before = ways.insert(flow, at);
-                    assert!(before.is_none_or(|before| before == at), "flow {flow} took two ways");
+                    assert!(
+                        before.is_none_or(|before| before == at),
+                        "flow {flow} took two ways"
+                    );
                 }
             }
         }
@@ -111,12 +125,18 @@ fn config(kind: &str, weights: [u32; 3]) -> String {
         let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
         text += &port(kind, path, &addresses, "");
     }
-    for (prefix, [before, after]) in [("10.9.0.0/16", ["10.", ".0.2"]), ("fd00:9::/32", ["fd00:", "::2"])] {
+    for (prefix, [before, after]) in [
+        ("10.9.0.0/16", ["10.", ".0.2"]),
+        ("fd00:9::/32", ["fd00:", "::2"]),
+    ] {
         let via = |(net, weight): (usize, &u32)| {
             format!("{{ address = \"{before}{net}{after}\", weight = {weight} }}")
         };
         let vias: Vec<String> = (11..).zip(&weights).map(via).collect();
-        text += &format!("\n[[route]]\nprefix = \"{prefix}\"\nvia = [{}]\n", vias.join(", "));
+        text += &format!(
+            "\n[[route]]\nprefix = \"{prefix}\"\nvia = [{}]\n",
+            vias.join(", ")
+        );
     }
     text
 }
@@ -137,9 +157,17 @@ fn flows_keep_their_path(kind: &str) {
     for to in ["10.9.0.7", "fd00:9::7"] {
         let before = fan.spread(to, &scratch);
         for share in shares(&before) {
-            assert!((40..=120).contains(&share), "{:?} of {FLOWS}", shares(&before));
+            assert!(
+                (40..=120).contains(&share),
+                "{:?} of {FLOWS}",
+                shares(&before)
+            );
         }
-        assert_eq!(fan.spread(to, &scratch), before, "flows moved while nothing changed");
+        assert_eq!(
+            fan.spread(to, &scratch),
+            before,
+            "flows moved while nothing changed"
+        );
 
         // The third path loses its carrier.
         fan.gateways[2].ip("link set veth1 down");
@@ -150,11 +178,17 @@ fn flows_keep_their_path(kind: &str) {
         for (flow, way) in &before {
             match way {
                 2 => assert_ne!(without[flow], 2),
-                _ => assert_eq!(without[flow], *way, "flow {flow} moved, though its path is there"),
+                _ => assert_eq!(
+                    without[flow], *way,
+                    "flow {flow} moved, though its path is there"
+                ),
             }
         }
         // Those of the lost path go to both that are left.
-        let moved = before.iter().filter(|(_, way)| **way == 2).map(|(flow, _)| without[flow]);
+        let moved = before
+            .iter()
+            .filter(|(_, way)| **way == 2)
+            .map(|(flow, _)| without[flow]);
         let (to_first, to_second): (Vec<_>, Vec<_>) = moved.partition(|way| *way == 0);
         assert!(!to_first.is_empty() && !to_second.is_empty());
 
@@ -165,7 +199,8 @@ fn flows_keep_their_path(kind: &str) {
         fan.gateways[2].ip("route replace default via 10.13.0.1");
         fan.gateways[2].ip("-6 route replace default via fd00:13::1");
         crate::wait("the third path", || {
-            crate::traffic::reaches(&fan.left, "10.13.0.2", 2) && crate::traffic::reaches(&fan.left, "fd00:13::2", 2)
+            crate::traffic::reaches(&fan.left, "10.13.0.2", 2)
+                && crate::traffic::reaches(&fan.left, "fd00:13::2", 2)
         });
         let again = fan.spread(to, &scratch);
         assert!(shares(&again)[2] >= 40, "{:?}", shares(&again));
@@ -193,7 +228,10 @@ fn weights_are_kept_to() {
         reaches(&fan.left, &format!("10.{net}.0.2"));
     }
     let shares = shares(&fan.spread("10.9.0.7", &scratch));
-    assert!((120..=200).contains(&shares[0]), "{shares:?} of {FLOWS}, 4 to 1 to 1");
+    assert!(
+        (120..=200).contains(&shares[0]),
+        "{shares:?} of {FLOWS}, 4 to 1 to 1"
+    );
     assert!(shares[1] >= 15 && shares[2] >= 15, "{shares:?}");
     router.stop();
 }

@@ -50,11 +50,16 @@ fn reload_keeps_traffic(kind: &str) {
         })
         .collect();
     let routes: Vec<String> = (0..200)
-        .map(|number| format!("\n[[route]]\nprefix = \"10.88.{number}.0/24\"\nvia = \"{RIGHT4}\"\n"))
+        .map(|number| {
+            format!("\n[[route]]\nprefix = \"10.88.{number}.0/24\"\nvia = \"{RIGHT4}\"\n")
+        })
         .collect();
     let other = two_ports(kind, "acl_in = \"new\"\nurpf = \"strict\"", "mtu = 1400")
         + &routes.concat()
-        + &format!("\n[[acl]]\nname = \"new\"\ndefault = \"permit\"\nrules = [\n{}]\n", rules.concat());
+        + &format!(
+            "\n[[acl]]\nname = \"new\"\ndefault = \"permit\"\nrules = [\n{}]\n",
+            rules.concat()
+        );
     none_lost(&site, || {
         for config in [&other, &plain, &other, &plain] {
             router.reload(config);
@@ -67,8 +72,12 @@ fn reload_keeps_traffic(kind: &str) {
     let wrong = plain.clone() + "\n[[route]]\nprefix = \"10.88.0.0/33\"\nvia = \"10.2.0.2\"\n";
     none_lost(&site, || {
         let output = router.try_reload(&wrong);
-        let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
-        assert!(!output.status.success() && said.contains("10.88.0.0/33"), "{said}");
+        let said =
+            String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+        assert!(
+            !output.status.success() && said.contains("10.88.0.0/33"),
+            "{said}"
+        );
     });
     assert!(router.ctl("show routes").contains("10.88.199.0/24"));
     router.stop();
@@ -102,7 +111,11 @@ fn a_hangup_reloads() {
 fn twins_mirror_their_interfaces() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
-    let router = Router::start(&site.mid, &scratch, &two_ports("af_packet", "", "mtu = 1400"));
+    let router = Router::start(
+        &site.mid,
+        &scratch,
+        &two_ports("af_packet", "", "mtu = 1400"),
+    );
     let says = |words: &str, text: &str| {
         wait(&format!("`ip {words}` to say {text}"), || {
             site.mid.ip(words).contains(text)
@@ -131,7 +144,9 @@ fn twins_mirror_their_interfaces() {
         !router.ctl("show routes").contains("10.44.0.0/16")
     });
     router.stop();
-    wait("the twins to go", || !site.mid.has("lr-a") && !site.mid.has("lr-b"));
+    wait("the twins to go", || {
+        !site.mid.has("lr-a") && !site.mid.has("lr-b")
+    });
 }
 
 /// Somebody deletes a twin: traffic through the router goes on, the twin is made again, and the
@@ -159,7 +174,9 @@ fn a_port_deleted_under_us() {
     let mut router = Router::start(&site.mid, &scratch, &two_ports("af_packet", "", ""));
     site.works();
     site.mid.ip("link del dev a");
-    router.shows("ports", |text| text.contains("down") || text.contains("no interface"));
+    router.shows("ports", |text| {
+        text.contains("down") || text.contains("no interface")
+    });
     assert!(crate::traffic::reaches(&site.right, FAR_GATE4, 10));
     site.left.wire("veth0", &site.mid, "a", "");
     site.left.plain("veth0");
@@ -197,7 +214,15 @@ fn capture_of_a_running_router() {
     site.works();
     let file = scratch.file("live.pcapng");
     let mut command = Command::new(binary());
-    command.args(["capture", "--socket", router.socket(), "--port", "a", "--filter", "icmp"]);
+    command.args([
+        "capture",
+        "--socket",
+        router.socket(),
+        "--port",
+        "a",
+        "--filter",
+        "icmp",
+    ]);
     let mut capture = Running::start(command.args(["-w", &file, "--count", "6"]));
     wait("six frames", || {
         reaches(&site.left, RIGHT4);
@@ -207,7 +232,11 @@ fn capture_of_a_running_router() {
     assert!(capture.end().success(), "{}", capture.stderr.text());
     let frames = capture::frames(&file, &scratch);
     assert_eq!(frames.len(), 6);
-    assert!(frames.iter().all(|frame| frame[12..14] == [8, 0] && frame[23] == 1));
+    assert!(
+        frames
+            .iter()
+            .all(|frame| frame[12..14] == [8, 0] && frame[23] == 1)
+    );
     router.stop();
 }
 
@@ -219,15 +248,27 @@ fn metrics_over_http() {
     let router = Router::start(&site.mid, &scratch, &config);
     site.works();
     let ask = |path: &str| {
-        let mut stream = site.mid.inside(|| TcpStream::connect("127.0.0.1:9108").unwrap());
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n").unwrap();
+        let mut stream = site
+            .mid
+            .inside(|| TcpStream::connect("127.0.0.1:9108").unwrap());
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n"
+        )
+        .unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
     };
     let page = ask("/metrics");
-    assert!(page.starts_with("HTTP/1.") && page.contains(" 200 "), "{page}");
-    assert!(page.trim_end().ends_with("# EOF") && page.contains("linerate_"), "{page}");
+    assert!(
+        page.starts_with("HTTP/1.") && page.contains(" 200 "),
+        "{page}"
+    );
+    assert!(
+        page.trim_end().ends_with("# EOF") && page.contains("linerate_"),
+        "{page}"
+    );
     assert!(ask("/nothing").contains(" 404 "));
     router.stop();
 }
@@ -243,16 +284,22 @@ fn mistakes_are_listed_all_at_once() {
            \n[[acl]]\nname = \"edge\"\ndefault = \"permit\"\nrules = []\n\
            \n[[neighbour]]\naddress = \"10.1.0.2\"\nmac = \"02:00\"\ninterface = \"c\"\n";
     std::fs::write(&file, text).unwrap();
-    let output = Command::new(binary()).args(["router", &file, "--check"]).output().unwrap();
+    let output = Command::new(binary())
+        .args(["router", &file, "--check"])
+        .output()
+        .unwrap();
     let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{said}");
     for part in [
         "wrong.toml",
         // The legal values.
-        "sometimes", "loose", "strict",
+        "sometimes",
+        "loose",
+        "strict",
         "10.2.0.1/33",
         // The nearest name.
-        "edg", "edge",
+        "edg",
+        "edge",
         "fd00::1",
         "02:00",
         "line",

@@ -6,11 +6,11 @@ use super::instance::{Router, port};
 use super::mix::{self, Case, Dice, Expect, FAR, HOST, MTU, ROUTER_A, ROUTER_B};
 use super::site::hide;
 use crate::capture::{self, Tcpdump};
+use crate::has;
 use crate::linerate::binary;
 use crate::scratch::Scratch;
 use crate::stand::{Namespace, backlog_drops};
 use crate::traffic::ROUNDS;
-use crate::has;
 use std::collections::BTreeMap;
 use std::process::Command;
 
@@ -61,13 +61,18 @@ impl Bench {
             mid: Namespace::with_ipv6("m")?,
             right: Namespace::new("r")?,
         };
-        let wires = [(&bench.left, "veth0", HOST, "a", ROUTER_A), (&bench.right, "veth1", FAR, "b", ROUTER_B)];
+        let wires = [
+            (&bench.left, "veth0", HOST, "a", ROUTER_A),
+            (&bench.right, "veth1", FAR, "b", ROUTER_B),
+        ];
         for (host, interface, mac, port, router) in wires {
             host.wire(interface, &bench.mid, port, "");
             host.plain(interface);
             bench.mid.plain(port);
             host.ip(&format!("link set dev {interface} address {}", text(mac)));
-            bench.mid.ip(&format!("link set dev {port} address {}", text(router)));
+            bench
+                .mid
+                .ip(&format!("link set dev {port} address {}", text(router)));
         }
         Some(bench)
     }
@@ -79,15 +84,21 @@ impl Bench {
         self.mid.sysctl("ipv4/icmp_ratelimit", "0");
         self.mid.sysctl("ipv6/icmp/ratelimit", "0");
         for (which, value) in [("all", "0"), ("default", "0"), ("a", "0"), ("b", "0")] {
-            self.mid.sysctl(&format!("ipv4/conf/{which}/rp_filter"), value);
+            self.mid
+                .sysctl(&format!("ipv4/conf/{which}/rp_filter"), value);
         }
         for (port, net) in [("a", 1), ("b", 2)] {
-            self.mid.ip(&format!("addr add 10.{net}.0.1/24 broadcast + dev {port}"));
-            self.mid.ip(&format!("addr add fd00:{net}::1/64 dev {port}"));
+            self.mid
+                .ip(&format!("addr add 10.{net}.0.1/24 broadcast + dev {port}"));
+            self.mid
+                .ip(&format!("addr add fd00:{net}::1/64 dev {port}"));
         }
         self.mid.ip(&format!("link set dev b mtu {MTU}"));
         for (address, mac, port) in NEIGHBOURS {
-            self.mid.ip(&format!("neigh replace {address} lladdr {} nud permanent dev {port}", text(mac)));
+            self.mid.ip(&format!(
+                "neigh replace {address} lladdr {} nud permanent dev {port}",
+                text(mac)
+            ));
         }
         for (prefix, way) in ROUTES {
             match way.strip_prefix("via ") {
@@ -100,7 +111,12 @@ impl Bench {
     /// Our router.
     fn linerate(&self, kind: &str, scratch: &Scratch) -> Router {
         let mut config = port(kind, "a", &["10.1.0.1/24", "fd00:1::1/64"], "")
-            + &port(kind, "b", &["10.2.0.1/24", "fd00:2::1/64"], &format!("mtu = {MTU}"));
+            + &port(
+                kind,
+                "b",
+                &["10.2.0.1/24", "fd00:2::1/64"],
+                &format!("mtu = {MTU}"),
+            );
         for (address, mac, port) in NEIGHBOURS {
             config += &format!(
                 "\n[[neighbour]]\naddress = \"{address}\"\nmac = \"{}\"\ninterface = \"{port}\"\n",
@@ -136,8 +152,17 @@ impl Bench {
 #[track_caller]
 fn replay(namespace: &Namespace, interface: &str, file: &str) {
     let mut command = namespace.command(binary());
-    command.args(["pktgen", "--headless", "--json", "-p", &format!("af_packet:{interface}")]);
-    let output = command.args(["-s", &format!("pcap={file} give_up=never")]).output().unwrap();
+    command.args([
+        "pktgen",
+        "--headless",
+        "--json",
+        "-p",
+        &format!("af_packet:{interface}"),
+    ]);
+    let output = command
+        .args(["-s", &format!("pcap={file} give_up=never")])
+        .output()
+        .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code().is_some_and(|code| code != 1), "{said}");
 }
@@ -168,7 +193,8 @@ fn disagreements(cases: &[Case], ours: &Output, theirs: &Output) -> Vec<String> 
     let (ours, theirs) = (by_number(&ours.forwarded), by_number(&theirs.forwarded));
     let mut found = Vec::new();
     for (number, case) in (0..).zip(cases) {
-        let [ours, theirs] = [&ours, &theirs].map(|all| all.get(&number).cloned().unwrap_or_default());
+        let [ours, theirs] =
+            [&ours, &theirs].map(|all| all.get(&number).cloned().unwrap_or_default());
         let agree = match case.kind.expect {
             Expect::Same => ours == theirs,
             Expect::KernelOnly(_) => ours.is_empty() && !theirs.is_empty(),
@@ -178,7 +204,9 @@ fn disagreements(cases: &[Case], ours: &Output, theirs: &Output) -> Vec<String> 
         if !agree {
             found.push(format!(
                 "{} (packet {number}, {:?})\n  in     {:02x?}\n  ours   {:02x?}\n  theirs {:02x?}",
-                case.kind.name, case.kind.expect, short(&case.frame),
+                case.kind.name,
+                case.kind.expect,
+                short(&case.frame),
                 ours.iter().map(|frame| short(frame)).collect::<Vec<_>>(),
                 theirs.iter().map(|frame| short(frame)).collect::<Vec<_>>()
             ));
@@ -232,14 +260,20 @@ fn untold(cases: &[Case], ours: &Output, theirs: &Output) -> Vec<String> {
     let (ours, theirs) = (by_number(&ours.returned), by_number(&theirs.returned));
     let mut found = Vec::new();
     let mut kinds: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
-    for (number, case) in (0..).zip(cases).filter(|(_, case)| case.kind.expect == Expect::Same) {
+    for (number, case) in (0..)
+        .zip(cases)
+        .filter(|(_, case)| case.kind.expect == Expect::Same)
+    {
         let of = |all: &ByNumber<'_>| all.get(&number).and_then(|frames| told(frames.first()?));
         let (ours, theirs) = (of(&ours), of(&theirs));
         let counts = kinds.entry(case.kind.name).or_default();
         counts[0] += usize::from(ours.is_some());
         counts[1] += usize::from(theirs.is_some());
         if ours.is_some() && ours != theirs {
-            found.push(format!("{}: we told {ours:02x?}\n  the kernel {theirs:02x?}", case.kind.name));
+            found.push(format!(
+                "{}: we told {ours:02x?}\n  the kernel {theirs:02x?}",
+                case.kind.name
+            ));
         }
     }
     for (kind, [ours, theirs]) in kinds {
@@ -260,11 +294,19 @@ fn checksums_are_right(frames: &[Vec<u8>], scratch: &Scratch) {
     for protocol in ["ip", "udp", "tcp"] {
         command.args(["-o", &format!("{protocol}.check_checksum:TRUE")]);
     }
-    let bad = ["ip", "udp", "tcp", "icmp", "icmpv6"].map(|protocol| format!("{protocol}.checksum.status == 0"));
+    let bad = ["ip", "udp", "tcp", "icmp", "icmpv6"]
+        .map(|protocol| format!("{protocol}.checksum.status == 0"));
     let output = command.args(["-Y", &bad.join(" || ")]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.trim().is_empty(), "tshark finds wrong checksums: {said}");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(
+        said.trim().is_empty(),
+        "tshark finds wrong checksums: {said}"
+    );
 }
 
 fn agrees(kind: &str, count: usize, seed: u64) {
@@ -346,9 +388,13 @@ fn the_kernel_agrees_with_itself() {
             continue;
         }
         let differ: Vec<String> = disagreements(&cases, &one, &other);
-        let unexplained: Vec<&String> = differ.iter().filter(|text| text.contains("Same")).collect();
+        let unexplained: Vec<&String> =
+            differ.iter().filter(|text| text.contains("Same")).collect();
         assert!(unexplained.is_empty(), "{unexplained:#?}");
-        assert!(!differ.is_empty(), "class E alone is a difference between us and the kernel");
+        assert!(
+            !differ.is_empty(),
+            "class E alone is a difference between us and the kernel"
+        );
         assert!(untold(&cases, &one, &other).is_empty());
         assert!(by_number(&one.forwarded).len() > cases.len() * 3 / 4);
         return;

@@ -36,7 +36,11 @@ fn arriving(site: &Site, sources: &[&str], scratch: &Scratch) -> Vec<bool> {
     let seen = onlooker.end();
     let came = |number: usize| {
         let text = text(number);
-        seen.iter().any(|frame| frame.windows(text.len()).any(|window| window == text.as_bytes()))
+        seen.iter().any(|frame| {
+            frame
+                .windows(text.len())
+                .any(|window| window == text.as_bytes())
+        })
     };
     assert!(came(sources.len()), "not even an honest one arrived");
     (0..sources.len()).map(came).collect()
@@ -44,11 +48,15 @@ fn arriving(site: &Site, sources: &[&str], scratch: &Scratch) -> Vec<bool> {
 
 const SOURCES: [&str; 8] = [
     // Where it says.
-    LEFT4, LEFT6, "10.1.0.99",
+    LEFT4,
+    LEFT6,
+    "10.1.0.99",
     // From the other side.
-    "10.2.0.99", "fd00:2::99",
+    "10.2.0.99",
+    "fd00:2::99",
     // From nowhere.
-    "198.51.100.1", "2001:db8::1",
+    "198.51.100.1",
+    "2001:db8::1",
     // Routed back to where it came from.
     "10.50.0.1",
 ];
@@ -66,14 +74,21 @@ fn reverse_path(mode: &str, expected: [bool; 8]) {
     let before = router.dropped("urpf");
     assert_eq!(arriving(&site, &SOURCES, &scratch), expected);
     let refused = expected.iter().filter(|passes| !**passes).count() as u64;
-    assert!(router.dropped("urpf") >= before + refused, "{}", router.show("drops"));
+    assert!(
+        router.dropped("urpf") >= before + refused,
+        "{}",
+        router.show("drops")
+    );
     site.works();
     router.stop();
 }
 
 #[test]
 fn strict_reverse_path_refuses_other_interfaces_sources() {
-    reverse_path("strict", [true, true, true, false, false, false, false, true]);
+    reverse_path(
+        "strict",
+        [true, true, true, false, false, false, false, true],
+    );
 }
 
 #[test]
@@ -83,7 +98,14 @@ fn loose_reverse_path_refuses_unrouted_sources() {
 
 /// Whether TCP comes through to a port of a host.
 fn connects(from: &Namespace, address: &str, port: u16) -> bool {
-    let at = format!("{}:{port}", if address.contains(':') { format!("[{address}]") } else { address.into() });
+    let at = format!(
+        "{}:{port}",
+        if address.contains(':') {
+            format!("[{address}]")
+        } else {
+            address.into()
+        }
+    );
     let at = at.parse().unwrap();
     from.inside(|| TcpStream::connect_timeout(&at, Duration::from_secs(1)).is_ok())
 }
@@ -113,7 +135,9 @@ rules = [
     for (address, all) in [(RIGHT4, "0.0.0.0"), (RIGHT6, "::")] {
         reaches(&site.left, address);
         let servers: Vec<TcpListener> = site.right.inside(|| {
-            [22, 80].map(|port| TcpListener::bind((all, port)).unwrap()).into()
+            [22, 80]
+                .map(|port| TcpListener::bind((all, port)).unwrap())
+                .into()
         });
         wait("the permitted port", || connects(&site.left, address, 80));
         assert!(!connects(&site.left, address, 22), "{address}");
@@ -141,7 +165,8 @@ fn a_policer_lets_its_rate_through() {
     let router = Router::start(&site.mid, &scratch, &config);
     site.works();
     let sink = site.right.inside(|| UdpSocket::bind((RIGHT4, 0)).unwrap());
-    sink.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    sink.set_read_timeout(Some(Duration::from_millis(300)))
+        .unwrap();
     let source = site.left.inside(|| UdpSocket::bind((LEFT4, 0)).unwrap());
     source.connect(sink.local_addr().unwrap()).unwrap();
     let start = Instant::now();
@@ -161,7 +186,10 @@ fn a_policer_lets_its_rate_through() {
     let elapsed = start.elapsed();
     let arrived = receiver.join().unwrap();
     let most = 22.0 + 100.0 * (elapsed.as_secs_f64() + 0.5);
-    assert!((20.0..=most).contains(&(arrived as f64)), "{arrived} in {elapsed:?}");
+    assert!(
+        (20.0..=most).contains(&(arrived as f64)),
+        "{arrived} in {elapsed:?}"
+    );
     assert!(router.dropped("polic") > 0, "{}", router.show("drops"));
     router.stop();
 }
@@ -209,9 +237,16 @@ fn lies_about_neighbours() {
     });
     site.works();
     let known = router.shows("neighbours", |text| text.contains(RIGHT4));
-    let row = known.lines().find(|line| line.contains(&format!("{RIGHT4} "))).unwrap();
+    let row = known
+        .lines()
+        .find(|line| line.contains(&format!("{RIGHT4} ")))
+        .unwrap();
     assert!(row.contains(&right), "{row}");
-    assert!(known.lines().count() < 1100, "{} neighbours", known.lines().count());
+    assert!(
+        known.lines().count() < 1100,
+        "{} neighbours",
+        known.lines().count()
+    );
     router.stop();
 }
 
@@ -240,13 +275,17 @@ fn redirects_are_sent_where_they_are_wanted() {
         reaches(&site.left, GATE4);
         assert!(start.elapsed() < PATIENCE);
         let seen = onlooker.end();
-        let told = seen.iter().find(|frame| frame[12..14] == [8, 0] && frame[23] == 1 && frame[34] == 5);
+        let told = seen
+            .iter()
+            .find(|frame| frame[12..14] == [8, 0] && frame[23] == 1 && frame[34] == 5);
         assert_eq!(told.is_some(), redirects);
         if let Some(frame) = told {
             assert_eq!(frame[38..42], [10, 1, 0, 9], "the gateway to use");
         }
         // The packet itself is forwarded all the same.
-        let returned = seen.iter().any(|frame| frame.windows(12).any(|text| text == b"the long way") && frame[23] == UDP);
+        let returned = seen
+            .iter()
+            .any(|frame| frame.windows(12).any(|text| text == b"the long way") && frame[23] == UDP);
         assert!(!redirects || returned || told.is_some());
         ping_hears(&site.left, &format!("-c 1 -W 2 {RIGHT4}"), "1 received");
         router.stop();

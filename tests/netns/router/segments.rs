@@ -28,7 +28,14 @@ impl Customers {
         };
         link(&customers.left, "veth0", &customers.red.mid, "c");
         link(&customers.right, "veth1", &customers.red.mid, "d");
-        host(&customers.left, "veth0", site::LEFT4, site::LEFT6, site::GATE4, site::GATE6);
+        host(
+            &customers.left,
+            "veth0",
+            site::LEFT4,
+            site::LEFT6,
+            site::GATE4,
+            site::GATE6,
+        );
         host(
             &customers.right,
             "veth1",
@@ -83,7 +90,13 @@ fn customers_do_not_meet(kind: &str) {
     let scratch = Scratch::new();
     let router = Router::start(&customers.red.mid, &scratch, &customers.config(kind));
     customers.red.works();
-    for address in [site::RIGHT4, site::RIGHT6, site::GATE4, site::GATE6, site::FAR_GATE4] {
+    for address in [
+        site::RIGHT4,
+        site::RIGHT6,
+        site::GATE4,
+        site::GATE6,
+        site::FAR_GATE4,
+    ] {
         reaches(&customers.left, address);
     }
     // Each ping has come to its own customer's host.
@@ -91,7 +104,11 @@ fn customers_do_not_meet(kind: &str) {
     let before = hosts.map(pinged);
     assert!(crate::traffic::reaches(&customers.left, site::RIGHT4, 5));
     assert_eq!(hosts.map(pinged), [before[0], before[1] + 1]);
-    assert!(crate::traffic::reaches(&customers.red.left, site::RIGHT4, 5));
+    assert!(crate::traffic::reaches(
+        &customers.red.left,
+        site::RIGHT4,
+        5
+    ));
     assert_eq!(hosts.map(pinged), [before[0] + 1, before[1] + 1]);
     // The twins are where they should be.
     assert!(customers.red.mid.has("lr-a") && !customers.red.mid.has("lr-c"));
@@ -100,7 +117,11 @@ fn customers_do_not_meet(kind: &str) {
     customers.right.ip("addr add 10.66.0.1/32 dev lo");
     customers.red.right.ip("addr add 10.66.0.1/32 dev lo");
     reaches(&customers.left, "10.66.0.1");
-    site::ping_hears(&customers.red.left, "-c 1 -W 2 10.66.0.1", "Destination Net Unreachable");
+    site::ping_hears(
+        &customers.red.left,
+        "-c 1 -W 2 10.66.0.1",
+        "Destination Net Unreachable",
+    );
     router.stop();
 }
 
@@ -195,7 +216,12 @@ fn vlan_subinterfaces(kind: &str) {
     let asks = frame::arp(1, (NEAR, "10.100.0.2"), ([0; 6], "10.100.0.1"));
     let asks = ethernet(BROADCAST, NEAR, ARP, &asks);
     let ping = V4::new("10.100.0.2", "10.100.0.1", frame::ICMP);
-    let ping = ethernet(a, NEAR, IPV4, &ping.packet(&frame::echo(7, 1, b"ping the twin")));
+    let ping = ethernet(
+        a,
+        NEAR,
+        IPV4,
+        &ping.packet(&frame::echo(7, 1, b"ping the twin")),
+    );
     let frames = [
         // First the question, so that the kernel of the twin knows whom to answer.
         tagged(&asks, 100),
@@ -216,10 +242,26 @@ fn vlan_subinterfaces(kind: &str) {
         let found = with(frames, text);
         assert_eq!(found, [&expected], "{:?}", String::from_utf8_lossy(text));
     };
-    one(&right, b"tag to tag", tagged(&frame::forwarded(&to_right, FAR, b), 300));
-    one(&right, b"tagged six", tagged(&frame::forwarded(&v6, FAR, b), 300));
-    one(&right, b"untagged to tag", tagged(&frame::forwarded(&untagged, FAR, b), 300));
-    one(&left, b"same port", tagged(&frame::forwarded(&back, NEAR, a), 200));
+    one(
+        &right,
+        b"tag to tag",
+        tagged(&frame::forwarded(&to_right, FAR, b), 300),
+    );
+    one(
+        &right,
+        b"tagged six",
+        tagged(&frame::forwarded(&v6, FAR, b), 300),
+    );
+    one(
+        &right,
+        b"untagged to tag",
+        tagged(&frame::forwarded(&untagged, FAR, b), 300),
+    );
+    one(
+        &left,
+        b"same port",
+        tagged(&frame::forwarded(&back, NEAR, a), 200),
+    );
     assert!(with(&right, b"no such vlan").is_empty());
     // One answer to the question in the right VLAN; the kernel behind the twin answers the ping, and
     // its frames are tagged.
@@ -229,11 +271,16 @@ fn vlan_subinterfaces(kind: &str) {
     assert_eq!(answers.len(), 1, "{answers:02x?}");
     assert_eq!(answers[0][..12], [NEAR, a].concat());
     assert_eq!(answers[0][26..36], [&a[..], &[10, 100, 0, 1]].concat());
-    let in_200 = left.iter().filter(|frame| frame[12..18] == [0x81, 0, 0, 200, 8, 6] && frame[24..26] == [0, 2]);
+    let in_200 = left
+        .iter()
+        .filter(|frame| frame[12..18] == [0x81, 0, 0, 200, 8, 6] && frame[24..26] == [0, 2]);
     assert_eq!(in_200.count(), 0);
     let pong = with(&left, b"ping the twin");
     assert_eq!(pong.len(), 1, "{pong:02x?}");
-    assert_eq!(pong[0][..18], [&NEAR[..], &a, &[0x81, 0, 0, 100, 8, 0]].concat());
+    assert_eq!(
+        pong[0][..18],
+        [&NEAR[..], &a, &[0x81, 0, 0, 100, 8, 0]].concat()
+    );
     assert_eq!(pong[0][38], 0, "an echo reply");
     router.stop();
 }

@@ -142,7 +142,8 @@ pub(super) fn reaches(from: &Namespace, address: &str) {
 /// What a ping that cannot succeed is told: all that it prints.
 pub(super) fn ping_says(from: &Namespace, words: &str) -> String {
     let output = from.run("ping", &format!("-n {words}"));
-    let [stdout, stderr] = [output.stdout, output.stderr].map(|said| String::from_utf8(said).unwrap());
+    let [stdout, stderr] =
+        [output.stdout, output.stderr].map(|said| String::from_utf8(said).unwrap());
     stdout + &stderr
 }
 
@@ -180,6 +181,9 @@ pub(super) fn iperf3(from: &Namespace, to: &Namespace, address: &str, seconds: u
     assert!(output.status.success(), "iperf3 {words}: {said}");
     let report: serde_json::Value = serde_json::from_str(&said).unwrap();
     let received = report["end"]["sum_received"]["bytes"].as_u64().unwrap();
-    assert!(received > 1 << 20, "iperf3 {words}: {received} bytes\n{said}");
+    assert!(
+        received > 1 << 20,
+        "iperf3 {words}: {received} bytes\n{said}"
+    );
     server.end();
 }

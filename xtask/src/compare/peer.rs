@@ -142,8 +142,20 @@ impl Dpdk {
     /// The peers of one-core and two-core rows.
     pub(super) fn build_micro(&self) -> Result<PathBuf, TaskError> {
         let sources = [
-            "main.c", "ring.c", "pool.c", "parse.c", "rss.c", "exact.c", "lpm4.c", "lpm6.c",
-            "acl.c", "flow.c", "timers.c", "meter.c", "pktgen.c", "l3fwd.c",
+            "main.c",
+            "ring.c",
+            "pool.c",
+            "parse.c",
+            "rss.c",
+            "exact.c",
+            "lpm4.c",
+            "lpm6.c",
+            "acl.c",
+            "flow.c",
+            "timers.c",
+            "meter.c",
+            "pktgen.c",
+            "l3fwd.c",
             "reassembly.c",
         ];
         self.compile(&sources.map(source), "peer")

@@ -211,5 +211,8 @@ fn timed(row: &'static str, run: Run, shape: Shape, order: Order) -> Result<Samp
         .with("ns_per_datagram", ns * shape.fragments as f64)
         .with("payload_bytes", bytes)
         .with("fragments_at_once", shape.datagrams * shape.fragments)
-        .with("whole_percent", 100.0 * stats.reassembled as f64 / stats.fragments as f64))
+        .with(
+            "whole_percent",
+            100.0 * stats.reassembled as f64 / stats.fragments as f64,
+        ))
 }

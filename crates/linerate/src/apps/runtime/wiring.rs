@@ -42,8 +42,11 @@ pub(crate) fn spread(ports: &[PortShape], workers: usize) -> Vec<Share> {
         .map(|share| {
             let mut feeds = vec![false; ports.len()];
             for &(from, _) in &share.polls {
+                // What goes to no port is the stage's to drop.
                 for &out in &ports[usize::from(from)].outs {
-                    feeds[usize::from(out)] = true;
+                    if let Some(feeds) = feeds.get_mut(usize::from(out)) {
+                        *feeds = true;
+                    }
                 }
             }
             feeds

@@ -271,8 +271,8 @@ const TOLD_OTHERWISE: [(&str, &str); 3] = [
     ),
 ];
 
-/// Where ICMP errors are not the same. Ours are rate-limited, so some may be missing; but not all of
-/// a kind. None may come that the kernel does not send.
+/// Where ICMP errors are not the same. Both systems limit their rate, so some may be missing of either;
+/// but not all of a kind.
 fn untold(cases: &[Case], ours: &Output, theirs: &Output) -> Vec<String> {
     let (ours, theirs) = (by_number(&ours.returned), by_number(&theirs.returned));
     let mut found = Vec::new();
@@ -289,7 +289,7 @@ fn untold(cases: &[Case], ours: &Output, theirs: &Output) -> Vec<String> {
         let counts = kinds.entry(case.kind.name).or_default();
         counts[0] += usize::from(ours.is_some());
         counts[1] += usize::from(theirs.is_some());
-        if ours.is_some() && ours != theirs {
+        if ours.is_some() && theirs.is_some() && ours != theirs {
             found.push(format!(
                 "{}: we told {ours:02x?}\n  the kernel {theirs:02x?}",
                 case.kind.name
@@ -297,6 +297,9 @@ fn untold(cases: &[Case], ours: &Output, theirs: &Output) -> Vec<String> {
         }
     }
     for (kind, [ours, theirs]) in kinds {
+        if ours > 0 && theirs == 0 {
+            found.push(format!("{kind}: we told {ours} times, the kernel never"));
+        }
         if ours == 0 && theirs > 0 {
             found.push(format!("{kind}: the kernel told {theirs} times, we never"));
         }

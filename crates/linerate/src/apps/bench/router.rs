@@ -139,7 +139,6 @@ fn settings() -> Settings {
     Settings {
         interfaces: vec![interface("a", 0), interface("b", 1)],
         ports: vec![untagged(0), untagged(1)],
-        vrfs: 1,
         acls: Vec::new(),
     }
 }

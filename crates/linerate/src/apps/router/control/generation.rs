@@ -77,7 +77,6 @@ pub(super) fn settings(
     Ok(Settings {
         interfaces,
         ports: maps,
-        vrfs: config.vrfs.len() as u32,
         acls: acls.collect::<Result<_, Error>>()?,
     })
 }

@@ -14,8 +14,6 @@ pub(crate) struct Settings {
     pub(crate) interfaces: Vec<Interface>,
     /// By number of the receiving port: which interface a frame came in on.
     pub(crate) ports: Vec<PortMap>,
-    /// How many VRFs there are.
-    pub(crate) vrfs: u32,
     /// The access lists that interfaces name by their place here.
     pub(crate) acls: Vec<Arc<AccessList>>,
 }

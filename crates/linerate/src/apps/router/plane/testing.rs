@@ -117,7 +117,6 @@ impl Lab {
         let settings = Settings {
             interfaces: vec![wan, lan],
             ports: ports.into(),
-            vrfs: 2,
             acls: Vec::new(),
         };
         let pool = Pool::new(&PoolConfig::new("lab", 4096)).expect("memory for a test");

@@ -4,7 +4,7 @@
 
 use super::sys;
 use crate::link::Interface;
-use linerate_wire::ethernet::MacAddr;
+use linerate_wire::ethernet::{self, MacAddr};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -71,6 +71,11 @@ impl Channel {
     /// What the kernel leaves to the reader.
     pub(super) fn offloads(&self) -> &'static str {
         self.offloads
+    }
+
+    /// Longest frame that the kernel's end sends now, without a VLAN tag, in bytes.
+    pub(super) fn max_frame_bytes(&self) -> io::Result<usize> {
+        Ok(self.interface.mtu()? as usize + ethernet::HEADER_LEN)
     }
 
     pub(super) fn set_persist(&self, persist: bool) -> io::Result<()> {

@@ -206,6 +206,8 @@ pub(super) struct Sender {
     pace: Pace,
     /// Longest frame that is not cut later on, without a VLAN tag.
     most: usize,
+    /// Frames that were too long.
+    refused: u64,
     stats: Arc<QueueStats>,
 }
 
@@ -216,20 +218,35 @@ impl Sender {
             channel,
             pace: Pace::new(),
             most,
+            refused: 0,
             stats,
         }
     }
 
+    /// Whether a frame is longer than the MTU lets it be. The MTU may have been raised since it was
+    /// looked at, so it is looked at again, ever more seldom while it stays.
+    #[cold]
+    fn is_too_long(&mut self, packet: &Packet) -> bool {
+        let tagged = vlan::untagged(packet.data()).is_ok_and(|frame| frame.outer_tci.is_some());
+        let len = packet.len() - if tagged { vlan::TAG_LEN } else { 0 };
+        if len > self.most {
+            self.refused += 1;
+            if self.refused.is_power_of_two() || self.refused.is_multiple_of(1024) {
+                let most = self.channel.max_frame_bytes().unwrap_or(self.most);
+                self.refused *= u64::from(most == self.most);
+                self.most = most;
+            }
+        }
+        len > self.most
+    }
+
     /// Sends one frame: an error drops it, `None` keeps it.
-    fn send(&self, fd: &OwnedFd, packet: &Packet) -> Option<Result<(), DropReason>> {
+    fn send(&mut self, fd: &OwnedFd, packet: &Packet) -> Option<Result<(), DropReason>> {
         use linerate_core::packet::Offload;
         // The kernel would take it, and pass on what its MTU forbids.
         let whole = !packet.meta().offload.intersects(Offload::GSO);
-        if whole && packet.len() > self.most {
-            let tagged = vlan::untagged(packet.data()).is_ok_and(|frame| frame.outer_tci.is_some());
-            if !tagged || packet.len() > self.most + vlan::TAG_LEN {
-                return Some(Err(DropReason::Oversize));
-            }
+        if whole && packet.len() > self.most && self.is_too_long(packet) {
+            return Some(Err(DropReason::Oversize));
         }
         let header = vnet::write(packet);
         match rustix::io::writev(fd, &[IoSlice::new(&header), IoSlice::new(packet.data())]) {
@@ -247,8 +264,9 @@ impl TxQueue for Sender {
     fn tx_burst(&mut self, burst: &mut Burst, cache: &mut PoolCache) -> usize {
         offload::put_tags_back(burst);
         let (mut sent, mut bytes, mut taken, mut lost) = (0, 0, 0, false);
+        let fd = self.fd.take();
         for packet in burst.iter() {
-            let result = match &self.fd {
+            let result = match &fd {
                 Some(fd) => self.send(fd, packet),
                 None => Some(Err(DropReason::LinkDown)),
             };
@@ -267,9 +285,10 @@ impl TxQueue for Sender {
         }
         self.stats.passed(sent, bytes);
         cache.free_front(burst, taken);
-        if lost && let Some(fd) = &self.fd {
+        if lost && let Some(fd) = &fd {
             self.channel.bury_if_gone(fd);
         }
+        self.fd = fd;
         taken
     }
 

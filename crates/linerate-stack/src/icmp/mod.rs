@@ -1,6 +1,6 @@
 //! ICMP and ICMPv6 messages that a router sends, and how often (RFC 792, RFC 1812 4.3, RFC 4443).
 //!
-//! [`error4`] and [`error6`] write the packet that tells a sender why its own went no further, or
+//! [`error4()`] and [`error6()`] write the packet that tells a sender why its own went no further, or
 //! `None` where the RFCs forbid that one is sent. Whether it *may* be sent now is the [`Limiter`]'s
 //! to say. [`echo4`] and [`echo6`] turn an echo request into its reply, in place.
 //!

@@ -2,7 +2,7 @@
 //!
 //! Ports 0 and 1 are neighbours, 2 and 3, and so on; an odd last port forwards to itself, or
 //! `--pairs` says otherwise. Each io lcore of the plan runs to completion: it polls its share of
-//! the queues, rewrites and sends. The rest is [`runtime`](super::runtime)'s.
+//! the queues, rewrites and sends. The rest is [`runtime`]'s.
 
 mod pairs;
 pub(crate) mod stage;

@@ -1,7 +1,7 @@
 //! `linerate l3fwd`: forward IP packets by static tables, as DPDK's l3fwd does.
 //!
 //! What to look packets up in is chosen once ([`Mode`]), the table read from rule files in DPDK's
-//! syntax ([`file`]) and from TOML ([`config`]), checked as a whole ([`rules`]), and shared by all
+//! syntax ([`mod@file`]) and from TOML ([`config`]), checked as a whole ([`rules`]), and shared by all
 //! workers ([`lookup`]). Each io lcore of the plan runs to completion: [`stage`] parses, validates,
 //! looks up, rewrites and sends a burst at a time. The rest is [`runtime`]'s.
 
@@ -55,10 +55,10 @@ pub(crate) struct Args {
     /// IPv6 entries in DPDK's syntax: R2001:db8::/32 0
     #[arg(long, alias = "rule_ipv6", value_name = "FILE")]
     rule_ipv6: Option<PathBuf>,
-    /// The next hop behind a port, by name or number; default: 02:00:00:00:00:<port>
+    /// The next hop behind a port, by name or number; default: 02:00:00:00:00:PORT
     #[arg(long, value_name = "PORT,MAC")]
     eth_dest: Vec<String>,
-    /// The source address of what a port sends; default: its own, or 02:00:00:00:01:<port>
+    /// The source address of what a port sends; default: its own, or 02:00:00:00:01:PORT
     #[arg(long, value_name = "PORT,MAC")]
     eth_src: Vec<String>,
     /// Seconds between two tables of statistics; 0 prints only the totals [default: 10]

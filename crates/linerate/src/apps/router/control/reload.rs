@@ -81,6 +81,9 @@ impl Control {
             Ok(settings) => settings,
             Err(error) => {
                 // As it was before.
+                for twin in &old_wanted {
+                    self.twins.allot(twin.clone());
+                }
                 for error in self.retain_twins(&old_wanted) {
                     error.print();
                 }

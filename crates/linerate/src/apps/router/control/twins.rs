@@ -25,6 +25,11 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
+    /// Whether both are the same device of the kernel: what else they differ in, it can be told.
+    fn is_device_of(&self, other: &Self) -> bool {
+        self.name == other.name && self.netns == other.netns
+    }
+
     fn spec(&self) -> String {
         let Self { name, mac, mtu, .. } = self;
         // The kernel's own end takes no IPv6 below its smallest MTU, and no IPv4 below 68.
@@ -76,9 +81,12 @@ impl Twins {
         self.all.is_empty()
     }
 
-    /// The number of an interface's twin, kept for it from now on.
+    /// The number of an interface's twin, kept for it from now on. One that is there already stays;
+    /// netlink gives it its new address and MTU.
     pub(super) fn allot(&mut self, wanted: Wanted) -> u16 {
-        if let Some(known) = self.all.iter().find(|twin| twin.wanted == wanted) {
+        let same = |twin: &&mut Twin| twin.wanted.is_device_of(&wanted);
+        if let Some(known) = self.all.iter_mut().find(same) {
+            known.wanted = wanted;
             return known.number;
         }
         let taken = |number: &u16| self.all.iter().any(|twin| twin.number == *number);
@@ -145,7 +153,7 @@ impl Twins {
     ) -> Vec<Error> {
         let mut errors = Vec::new();
         self.all.retain_mut(|twin| {
-            let stays = wanted.contains(&twin.wanted);
+            let stays = wanted.iter().any(|one| one.is_device_of(&twin.wanted));
             if !stays {
                 errors.extend(twin.stop(slow));
             }

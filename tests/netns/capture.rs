@@ -25,7 +25,9 @@ impl Tcpdump {
         way: &str,
         scratch: &Scratch,
     ) -> Self {
-        let file = scratch.file(&format!("{interface}-{way}.pcap"));
+        // Interfaces of several name spaces have the same name.
+        let number = crate::scratch::number();
+        let file = scratch.file(&format!("{interface}-{way}-{number}.pcap"));
         let words = format!(
             "-Z root -i {interface} -Q {way} -B 65536 -s 262144 -U --immediate-mode -n -w {file}"
         );

@@ -79,8 +79,12 @@ impl Fan {
     /// by source port the gateway's place.
     #[track_caller]
     fn spread(&self, to: &str, scratch: &Scratch) -> BTreeMap<u16, usize> {
-        let onlookers: Vec<Tcpdump> = (self.gateways.iter())
-            .map(|gateway| Tcpdump::start(gateway, "veth1", "in", scratch))
+        // Nobody can listen where the wire is cut.
+        let is_up = |gateway: &Namespace| !gateway.ip("link show dev veth1").contains("state DOWN");
+        let onlookers: Vec<(usize, Tcpdump)> = (0..)
+            .zip(&self.gateways)
+            .filter(|(_, gateway)| is_up(gateway))
+            .map(|(at, gateway)| (at, Tcpdump::start(gateway, "veth1", "in", scratch)))
             .collect();
         let from = if to.contains(':') {
             "fd00:1::2"
@@ -99,7 +103,7 @@ impl Fan {
         });
         std::thread::sleep(std::time::Duration::from_millis(300));
         let mut ways = BTreeMap::new();
-        for (at, onlooker) in onlookers.into_iter().enumerate() {
+        for (at, onlooker) in onlookers {
             for frame in onlooker.end() {
                 if let Some(flow) = flow_of(&frame) {
                     let before = ways.insert(flow, at);

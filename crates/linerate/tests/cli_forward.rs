@@ -1,12 +1,16 @@
 //! `linerate l2fwd` and `linerate demo` from outside: what they forward, print, refuse and exit with.
 #![allow(clippy::unwrap_used)]
 
+mod captures;
+mod scratch;
+
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use linerate_drivers::pcap::Reader;
 use serde_json::Value;
+
+use captures::frames_of;
+use scratch::Scratch;
 
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
@@ -52,28 +56,6 @@ fn refused(args: &[&str]) -> (String, String) {
     (error.into(), fix.into())
 }
 
-/// A directory that goes away with the test.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path =
-            std::env::temp_dir().join(format!("linerate-forward-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().into()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// A classic pcap file (microseconds, little endian) with these frames.
 fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
     let mut file = Vec::new();
@@ -93,15 +75,6 @@ fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
     file
 }
 
-fn frames_of(path: &str) -> Vec<Vec<u8>> {
-    let mut reader = Reader::new(std::fs::File::open(path).unwrap()).unwrap();
-    let mut frames = Vec::new();
-    while let Some(frame) = reader.next().unwrap() {
-        frames.push(frame.data.to_vec());
-    }
-    frames
-}
-
 /// Frames of many lengths, each byte its own.
 fn frames() -> Vec<Vec<u8>> {
     let lengths = (60..1515).step_by(7).chain([14, 9000, 40_000]);
@@ -113,8 +86,8 @@ fn frames() -> Vec<Vec<u8>> {
 /// Replays a capture through l2fwd; the frames that were written, and the totals.
 fn replay(name: &str, extra: &[&str]) -> (Vec<Vec<u8>>, Value) {
     let scratch = Scratch::new(name);
-    let (input, output) = (scratch.path("in.pcap"), scratch.path("out.pcapng"));
-    std::fs::write(&input, pcap(&frames())).unwrap();
+    let input = scratch.write("in.pcap", pcap(&frames()));
+    let output = scratch.path("out.pcapng");
     let [rx, tx] = [format!("pcap:rx={input}"), format!("pcap:tx={output}")];
     let args = [&["l2fwd", &rx, &tx, "--json"], extra].concat();
     let totals = lines(&args).pop().unwrap();
@@ -151,8 +124,8 @@ fn without_mac_update_not_a_byte_changes() {
 fn two_lcores_hand_over_what_only_one_can_send() {
     // Both queues play the whole file; the writing port has one transmit queue for both lcores.
     let scratch = Scratch::new("handover");
-    let (input, output) = (scratch.path("in.pcap"), scratch.path("out.pcapng"));
-    std::fs::write(&input, pcap(&frames())).unwrap();
+    let input = scratch.write("in.pcap", pcap(&frames()));
+    let output = scratch.path("out.pcapng");
     let [rx, tx] = [
         format!("pcap:rx={input},queues=2"),
         format!("pcap:tx={output},queues=2"),

@@ -2,12 +2,16 @@
 //! said of bad ones.
 #![allow(clippy::unwrap_used)]
 
-use std::path::PathBuf;
+mod captures;
+mod scratch;
+
 use std::process::{Command, Output};
 
 use etherparse::PacketBuilder;
-use linerate_drivers::pcap::Reader;
 use serde_json::Value;
+
+use captures::frames_of;
+use scratch::Scratch;
 
 fn output(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
@@ -36,33 +40,6 @@ fn refused(args: &[&str]) -> String {
     stderr
 }
 
-/// A directory that goes away with the test.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path =
-            std::env::temp_dir().join(format!("linerate-l3fwd-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().into()
-    }
-
-    fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
-        std::fs::write(self.0.join(name), content).unwrap();
-        self.path(name)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// A classic pcap file (microseconds, little endian) with these frames.
 fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
     let mut words = vec![0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 262_144, 1];
@@ -73,15 +50,6 @@ fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
         file.extend(frame);
     }
     file
-}
-
-fn frames_of(path: &str) -> Vec<Vec<u8>> {
-    let mut reader = Reader::new(std::fs::File::open(path).unwrap()).unwrap();
-    let mut frames = Vec::new();
-    while let Some(frame) = reader.next().unwrap() {
-        frames.push(frame.data.to_vec());
-    }
-    frames
 }
 
 const FROM: ([u8; 6], [u8; 6]) = ([2, 0, 0, 0, 9, 1], [2, 0, 0, 0, 9, 2]);

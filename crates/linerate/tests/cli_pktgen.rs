@@ -2,15 +2,19 @@
 //! its JSON interface bears with clients. All on ports in one process; nothing depends on speed.
 #![allow(clippy::unwrap_used)]
 
+mod scratch;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+
+use scratch::Scratch;
 
 const LOOP: &str = "ring:a,loop=on";
 
@@ -45,32 +49,6 @@ fn refused(args: &[&str]) -> (String, String) {
         .split_once("\nfix: ")
         .unwrap_or_else(|| panic!("{args:?}: no fix: {stderr}"));
     (error.into(), fix.into())
-}
-
-/// A directory that goes away with the test.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("lr-pktgen-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().into()
-    }
-
-    fn write(&self, name: &str, text: &str) -> String {
-        std::fs::write(self.0.join(name), text).unwrap();
-        self.path(name)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// A session that listens and sends nothing by itself. It is killed where a test fails.
@@ -321,7 +299,7 @@ fn a_run_file_and_a_file_of_commands_say_all_that_options_say() {
     let commands = scratch.path("saved.cmd");
     let run = scratch.write(
         "run.toml",
-        &format!(
+        format!(
             "[run]\nseed = 9\nmax_loss_ppm = 0\nmax_unsent_ppm = 1000000\n\
              commands = [\"save {saved}\", \"save {commands}\"]\n\
              [[port]]\nname = \"wan\"\nspec = \"{LOOP}\"\n\
@@ -340,7 +318,7 @@ fn a_run_file_and_a_file_of_commands_say_all_that_options_say() {
     // Commands need the port from elsewhere, and say themselves when to start.
     let mut text = std::fs::read_to_string(&commands).unwrap();
     text += "start all\nwait 30\n";
-    let script = scratch.write("run.cmd", &text.replace("port=wan ", ""));
+    let script = scratch.write("run.cmd", text.replace("port=wan ", ""));
     let run = report(&["-p", LOOP, "-f", &script, "--json"], 0);
     let all = run["streams"].as_array().unwrap();
     let received = all

@@ -1,16 +1,22 @@
 //! `linerate router`, `ctl` and `capture` from outside: what a router forwards, says, refuses, reloads.
 #![allow(clippy::unwrap_used)]
 
+mod captures;
+mod scratch;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use linerate_drivers::pcap::Reader;
 use linerate_wire::checksum::checksum;
 use serde_json::Value;
+
+use captures::frames_of;
+use scratch::Scratch;
 
 /// Where the ports without an address of their own have theirs.
 const WAN: [u8; 6] = [2, 0, 0, 1, 0, 0];
@@ -41,34 +47,6 @@ fn refused(args: &[&str]) -> String {
     stderr
 }
 
-/// A directory that goes away with the test.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path =
-            std::env::temp_dir().join(format!("linerate-router-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().into()
-    }
-
-    fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
-        let path = self.path(name);
-        std::fs::write(&path, content).unwrap();
-        path
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// A classic pcap file (microseconds, little endian), a frame each millisecond.
 fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
     let mut file = Vec::new();
@@ -91,15 +69,6 @@ fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
         file.extend(frame);
     }
     file
-}
-
-fn frames_of(path: &str) -> Vec<Vec<u8>> {
-    let mut reader = Reader::new(std::fs::File::open(path).unwrap()).unwrap();
-    let mut frames = Vec::new();
-    while let Some(frame) = reader.next().unwrap() {
-        frames.push(frame.data.to_vec());
-    }
-    frames
 }
 
 /// A UDP packet without UDP checksum.

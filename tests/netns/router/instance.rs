@@ -115,6 +115,11 @@ impl Router {
         self.running.signal(signal);
     }
 
+    /// What it has said on standard error.
+    pub(super) fn said(&self) -> String {
+        self.running.stderr.text()
+    }
+
     pub(super) fn is_alive(&mut self) -> bool {
         self.running.is_alive()
     }

@@ -30,8 +30,12 @@ fn none_lost(site: &Site, router: &Router, mut meanwhile: impl FnMut()) {
         streams.iter().for_each(|stream| stream.flows(50));
         let ends = streams.map(Stream::end);
         if kernel_drops() == drops {
-            for (sent, lost) in ends {
-                assert!(lost.is_empty(), "of {sent} were lost {lost:?}");
+            for (family, (sent, lost)) in ["IPv4", "IPv6"].iter().zip(ends) {
+                let dropped = router.ctl("show drops") + &router.said();
+                assert!(
+                    lost.is_empty(),
+                    "{family}: of {sent} were lost {lost:?}\n{dropped}"
+                );
             }
             return;
         }

@@ -173,11 +173,19 @@ impl Interface {
             Ok(flags) if flags & libc::IFF_UP == 0 => Link::Down(format!(
                 "interface `{name}` is down; `ip link set {name} up`"
             )),
-            Ok(flags) if flags & libc::IFF_RUNNING == 0 => {
+            Ok(flags) if !self.has_carrier(flags) => {
                 Link::Down(format!("interface `{name}` has no carrier"))
             }
             Ok(_) => Link::Up,
         }
+    }
+
+    /// Whether the wire is there, by the driver; where that does not say, by the interface's flags,
+    /// which the kernel brings up to date once a second when there is much to do.
+    fn has_carrier(&self, flags: i32) -> bool {
+        const ETHTOOL_GLINK: u32 = 0x0a;
+        let carrier = sys::ethtool_value(&self.socket, &self.name, ETHTOOL_GLINK);
+        carrier.map_or(flags & libc::IFF_RUNNING != 0, |carrier| carrier != 0)
     }
 
     /// The error for a port whose interface does not exist.

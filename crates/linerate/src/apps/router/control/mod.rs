@@ -328,13 +328,23 @@ impl Control {
 
     /// Tells routing which interfaces are up: those whose ports are.
     fn refresh_links(&mut self) {
-        let up = |open: &OpenPort| {
+        let state = |open: &OpenPort| match open.info.kind {
             // The end of a capture file is none of the link that it stands for.
-            open.info.kind == "pcap" || open.port.link() == Link::Up
+            "pcap" => Link::Up,
+            _ => open.port.link(),
         };
-        let links: Vec<bool> = self.running.ports().iter().map(up).collect();
+        let states: Vec<Link> = self.running.ports().iter().map(state).collect();
+        let links: Vec<bool> = states.iter().map(|state| *state == Link::Up).collect();
         if links == self.links {
             return;
+        }
+        for (number, state) in states.iter().enumerate() {
+            let (name, before) = (&self.config.ports[number].name, self.links.get(number));
+            match (state, before) {
+                (Link::Up, Some(false)) => eprintln!("port {name} is up"),
+                (Link::Down(why), Some(true) | None) => eprintln!("port {name} is down: {why}"),
+                _ => {}
+            }
         }
         for (id, interface) in (0..).zip(&self.config.interfaces) {
             if !interface.is_gone() {

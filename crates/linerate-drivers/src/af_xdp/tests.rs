@@ -118,11 +118,11 @@ fn pools(slots: u32) -> Pools {
 }
 
 fn open_port(spec: &str) -> AfXdpPort {
-    open(&spec.parse().unwrap()).unwrap()
+    open(&spec.parse().unwrap(), &own()).unwrap()
 }
 
 fn error(spec: &str, config: &PortConfig, pools: &Pools) -> String {
-    match open(&spec.parse().unwrap()).and_then(|mut port| port.start(config, pools).map(drop)) {
+    match open(&spec.parse().unwrap(), &own()).and_then(|mut port| port.start(config, pools).map(drop)) {
         Ok(()) => panic!("`{spec}` starts"),
         Err(error) => error.to_string(),
     }

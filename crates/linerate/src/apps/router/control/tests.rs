@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::sync::mpsc;
 
+use linerate_drivers::Own;
+
 use super::desk::Desk;
 use super::exposition;
 use super::start::bring_up;
@@ -49,6 +51,7 @@ addresses = ["198.51.100.1/24"]
         &plan,
         &Desk::new(sender),
         &run,
+        Arc::new(Own),
     )
     .unwrap()
 }

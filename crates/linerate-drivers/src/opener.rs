@@ -121,11 +121,11 @@ impl Opener for Own {
     }
 
     fn xdp_socket(&self, _: &str, busy_poll_us: u32) -> io::Result<OwnedFd> {
-        af_xdp::open::socket(busy_poll_us)
+        af_xdp::privileged::socket(busy_poll_us)
     }
 
     fn xdp_program(&self, _: &str, filter: &str) -> io::Result<XdpProgram> {
-        af_xdp::open::program(filter)
+        af_xdp::privileged::program(filter)
     }
 
     fn xdp_attach(
@@ -135,7 +135,7 @@ impl Opener for Own {
         native: bool,
     ) -> io::Result<OwnedFd> {
         let index = link::sys::index(&link::sys::control_socket()?, interface)?;
-        af_xdp::open::attach(program, index.cast_unsigned(), native)
+        af_xdp::privileged::attach(program, index.cast_unsigned(), native)
     }
 
     fn xdp_map(
@@ -145,7 +145,7 @@ impl Opener for Own {
         queue: u32,
         socket: Option<BorrowedFd<'_>>,
     ) -> io::Result<()> {
-        af_xdp::open::map(map, queue, socket)
+        af_xdp::privileged::map(map, queue, socket)
     }
 
     fn tap(&self, netns: Option<&str>, name: &str, several: bool) -> io::Result<OwnedFd> {

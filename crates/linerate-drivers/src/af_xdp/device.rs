@@ -170,8 +170,7 @@ impl Device {
         interface: &Found,
     ) -> Result<(OwnedFd, bool, Option<String>), PortError> {
         let mode = self.options.mode;
-        let attach =
-            |native| (self.opener()).xdp_attach(self.interface.name(), program, native);
+        let attach = |native| (self.opener()).xdp_attach(self.interface.name(), program, native);
         if mode != Mode::Generic {
             match attach(true) {
                 Ok(link) => return Ok((link, true, None)),
@@ -218,12 +217,7 @@ impl Device {
         }
     }
 
-    fn map(
-        &self,
-        to: &Attachment,
-        queue: u32,
-        socket: Option<BorrowedFd<'_>>,
-    ) -> io::Result<()> {
+    fn map(&self, to: &Attachment, queue: u32, socket: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let map = to.loaded.map.as_fd();
         self.opener()
             .xdp_map(self.interface.name(), map, queue, socket)

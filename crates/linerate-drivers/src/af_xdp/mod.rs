@@ -19,13 +19,13 @@
 //! | needs | CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF; the pool in locked memory: CAP_IPC_LOCK or `ulimit -l`; Linux 5.10 |
 //!
 //! Read `queue` (the hot path), `lane` (a queue's socket, how it dies and comes back), `ring` (what
-//! is shared with the kernel, and which slots it has), `device` and `program` (XDP), `open` (what takes
+//! is shared with the kernel, and which slots it has), `device` and `program` (XDP), `privileged` (what takes
 //! privileges), `sys`.
 
 mod device;
 mod lane;
-pub(crate) mod open;
 mod options;
+pub(crate) mod privileged;
 mod program;
 mod queue;
 mod ring;

@@ -18,8 +18,8 @@ use super::stage::on_slow;
 use super::{Control, Event};
 use crate::apps::router::config::{Config, MAIN_TABLE};
 use crate::apps::router::fpm::{self, Fpm};
-use crate::apps::router::model::{Cidr, InterfaceId, Vrf};
 use crate::apps::router::keeper::Privileged;
+use crate::apps::router::model::{Cidr, InterfaceId, Vrf};
 use crate::apps::router::netlink::twin::Likeness;
 use crate::apps::router::netlink::{Mirror, News};
 use crate::apps::router::rib::Rib;
@@ -116,10 +116,7 @@ impl Kernel {
             let wake = waker(&self.desk, &self.woken);
             let mut ears = Mirror::watch(&*self.privileged, name.as_deref(), wake)?;
             ears.feed.set_tables(tables(config, name.as_deref()));
-            self.spaces.push(Space {
-                name,
-                ears,
-            });
+            self.spaces.push(Space { name, ears });
         }
         Ok(())
     }
@@ -352,9 +349,7 @@ impl Control {
                 .iter()
                 .filter(|cidr| !now.addresses.contains(cidr));
             for &cidr in gone {
-                let removed = self
-                    .privileged
-                    .remove_address(netns.as_deref(), name, cidr);
+                let removed = self.privileged.remove_address(netns.as_deref(), name, cidr);
                 if let Err(error) = removed {
                     eprintln!("warning: {error}");
                 }

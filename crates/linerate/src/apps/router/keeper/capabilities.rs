@@ -9,9 +9,6 @@ use rustix::thread::{
 
 use crate::error::Error;
 
-/// No privileges at all.
-pub(super) const NONE: CapabilitySet = CapabilitySet::empty();
-
 /// Gives away all capabilities but `wanted`, and with the bounding set and `no_new_privs` the ways to get
 /// them back. Of `wanted`, this keeps what there is.
 ///
@@ -40,7 +37,7 @@ pub(super) fn keep(wanted: CapabilitySet) -> Result<(), Error> {
     let sets = CapabilitySets {
         effective: kept,
         permitted: kept,
-        inheritable: NONE,
+        inheritable: CapabilitySet::empty(),
     };
     set_capabilities(None, sets).map_err(io::Error::from)?;
     set_no_new_privs(true).map_err(io::Error::from)?;

@@ -22,13 +22,13 @@ mod serve;
 #[cfg(test)]
 mod tests;
 
-use std::fmt::Debug;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
 use linerate_drivers::{Opener, Own};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::CapabilitySet;
 
 use self::client::Keeper;
 use self::permits::Permits;
@@ -95,7 +95,7 @@ impl Privileged for Own {
 }
 
 /// Starts a keeper for what a configuration names, where it names anything, and gives away all
-/// privileges of this process for ever.
+/// privileges of this process for ever (but to lock memory, where an af_xdp port could not do without).
 ///
 /// # Errors
 /// The configuration is in no file that the keeper could read too, no process can be started, or there are
@@ -112,28 +112,32 @@ pub(crate) fn split(path: &Path, config: &Config) -> Result<Arc<dyn Privileged>,
             });
         }
     };
-    if permits.locks_memory() {
-        raise_memory_lock();
-    }
-    capabilities::keep(capabilities::NONE)?;
+    let locks = permits.locks_memory() && !unlimited_lock();
+    capabilities::keep(match locks {
+        true => CapabilitySet::IPC_LOCK,
+        false => CapabilitySet::empty(),
+    })?;
     Ok(privileged)
 }
 
-/// af_xdp locks its pool into memory, which this process does itself: as far as the limit can be raised.
-fn raise_memory_lock() {
+/// af_xdp locks its packets' memory, which only the process that has it can do. Raises the limit as far as
+/// may be; whether there is none any more. Where there is one, it takes CAP_IPC_LOCK to go beyond.
+fn unlimited_lock() -> bool {
     let unlimited = Rlimit {
         current: None,
         maximum: None,
     };
-    if setrlimit(Resource::Memlock, unlimited).is_err() {
-        let Rlimit { maximum, .. } = getrlimit(Resource::Memlock);
-        let most = Rlimit {
-            current: maximum,
-            maximum,
-        };
-        // Where it does not suffice, the port says so.
-        let _ = setrlimit(Resource::Memlock, most);
+    if setrlimit(Resource::Memlock, unlimited).is_ok() {
+        return true;
     }
+    let Rlimit { maximum, .. } = getrlimit(Resource::Memlock);
+    let most = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    // Where it does not suffice, the port says so.
+    let _ = setrlimit(Resource::Memlock, most);
+    maximum.is_none()
 }
 
 /// The error of a router whose keeper has ended.

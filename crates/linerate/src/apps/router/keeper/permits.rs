@@ -38,7 +38,11 @@ impl Permits {
             match spec.kind() {
                 "af_packet" => _ = permits.packet.insert(name),
                 "af_xdp" => _ = permits.xdp.insert(name),
-                "tap" => _ = permits.taps.insert((spec.text("netns").map(Into::into), name)),
+                "tap" => {
+                    _ = permits
+                        .taps
+                        .insert((spec.text("netns").map(Into::into), name))
+                }
                 _ => {}
             }
         }
@@ -90,7 +94,9 @@ impl Permits {
             self.all_taps().any(|(n, tap)| (n, tap) == (netns, name))
         };
         let is_twin = |netns: &Option<String>, name: &String| {
-            self.twins.iter().any(|(n, twin)| (n, twin) == (netns, name))
+            self.twins
+                .iter()
+                .any(|(n, twin)| (n, twin) == (netns, name))
         };
         match request {
             Request::ControlSocket { netns } => {

@@ -95,10 +95,7 @@ fn look(permits: &mut Permits, path: &Path, request: &Request) -> Result<(), Ref
 fn perform(request: &Request, descriptors: &[OwnedFd]) -> Result<Vec<OwnedFd>, Refusal> {
     let given = |index: usize| {
         let lacking = || Refusal::new("a descriptor is missing", "pass it beside the request");
-        descriptors
-            .get(index)
-            .map(AsFd::as_fd)
-            .ok_or_else(lacking)
+        descriptors.get(index).map(AsFd::as_fd).ok_or_else(lacking)
     };
     match request {
         Request::ControlSocket { netns } => Ok(vec![Own.control_socket(netns)?]),
@@ -108,7 +105,9 @@ fn perform(request: &Request, descriptors: &[OwnedFd]) -> Result<Vec<OwnedFd>, R
             let loaded = Own.xdp_program(name, filter)?;
             Ok(vec![loaded.map, loaded.program])
         }
-        Request::XdpAttach { name, native } => Ok(vec![Own.xdp_attach(name, given(0)?, *native)?]),
+        Request::XdpAttach { name, native } => {
+            Ok(vec![Own.xdp_attach(name, given(0)?, *native)?])
+        }
         Request::XdpMap { name, queue } => {
             Own.xdp_map(name, given(0)?, *queue, given(1).ok())?;
             Ok(Vec::new())

@@ -139,7 +139,10 @@ fn only_what_the_configuration_names_is_permitted() {
     assert_eq!(refused(&permits, blue, "lr-wan"), ["packet", "xdp"]);
     assert_eq!(refused(&permits, None, "lr-wan").len(), 4);
     let other = refused(&permits, Some("other"), "lr-wan");
-    assert_eq!(other, ["packet", "xdp", "tap", "twin", "netlink", "control"]);
+    assert_eq!(
+        other,
+        ["packet", "xdp", "tap", "twin", "netlink", "control"]
+    );
     let room = |room| Request::Netlink {
         netns: None,
         room: Some(room),
@@ -214,7 +217,8 @@ fn another_interface_is_refused_and_one_that_the_file_names_by_now_is_not() {
     let refused = ask("lr-nor-this-one");
     assert!(refused.problem.contains("does not name"), "{refused:?}");
     // A file that is wrong permits nothing more.
-    let more = CONFIG.to_owned() + "[[port]]\nname = \"t\"\nspec = \"tap:t1,netns=lr-nor-this-one\"\n";
+    let more =
+        CONFIG.to_owned() + "[[port]]\nname = \"t\"\nspec = \"tap:t1,netns=lr-nor-this-one\"\n";
     fs::write(&stand.path, more.clone() + "[[port\n").unwrap();
     assert!(ask("lr-nor-this-one").problem.contains("does not name"));
     fs::write(&stand.path, more).unwrap();
@@ -236,7 +240,12 @@ fn what_is_no_request_is_refused_and_the_next_one_is_answered() {
         rustix::net::send(socket, bytes, SendFlags::empty()).unwrap();
         stand.refusal()
     };
-    for nonsense in ["x", "{}", "{\"Reboot\":{}}", "{\"PacketSocket\":{\"nam\":1}}"] {
+    for nonsense in [
+        "x",
+        "{}",
+        "{\"Reboot\":{}}",
+        "{\"PacketSocket\":{\"nam\":1}}",
+    ] {
         assert!(say(nonsense.as_bytes()).problem.contains("no message"));
     }
     assert!(say(&[b' '; 70_000]).problem.contains("too long"));

@@ -43,7 +43,12 @@ impl Stand {
             eprintln!("SKIP netlink in a name space: {error}");
             return None;
         }
-        let watch = || Ok((Mirror::watch_with(&Own, None, room, || {})?, Kernel::open(None)?));
+        let watch = || {
+            Ok((
+                Mirror::watch_with(&Own, None, room, || {})?,
+                Kernel::open(None)?,
+            ))
+        };
         let (mut mirror, kernel) = space.within(watch).unwrap();
         let mut bench = Bench::new();
         mirror.feed.set_tables([(254, 0), (10, 1)]);

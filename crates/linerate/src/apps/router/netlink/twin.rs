@@ -202,13 +202,13 @@ impl Kernel {
     /// # Errors
     /// If the kernel refuses.
     pub(crate) fn remove_address(&mut self, name: &str, cidr: Cidr) -> Result<(), Error> {
-        let Some(link) = &self.link(name)? else {
+        let Some(link) = self.link(name)? else {
             return Ok(());
         };
-        let request = address(kind::DEL_ADDRESS, REQUEST | ACK, link, cidr);
+        let request = address(kind::DEL_ADDRESS, REQUEST | ACK, &link, cidr);
         match self.socket.request(request) {
             Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => Ok(()),
-            outcome => outcome.map_err(|e| refused(link, &format!("no address {cidr}"), &e)),
+            outcome => outcome.map_err(|e| refused(&link, &format!("no address {cidr}"), &e)),
         }
     }
 

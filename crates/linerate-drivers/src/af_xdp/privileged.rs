@@ -51,11 +51,7 @@ pub(crate) fn program(filter: &str) -> io::Result<XdpProgram> {
 }
 
 /// Attaches a program to an interface, for as long as the descriptor is open.
-pub(crate) fn attach(
-    program: BorrowedFd<'_>,
-    ifindex: u32,
-    native: bool,
-) -> io::Result<OwnedFd> {
+pub(crate) fn attach(program: BorrowedFd<'_>, ifindex: u32, native: bool) -> io::Result<OwnedFd> {
     sys::attach(program, ifindex, native)
 }
 

@@ -6,6 +6,7 @@ use super::instance::{Router, port, two_ports};
 use super::site::{self, GATE4, GATE6, LEFT4, LEFT6, Site};
 use crate::linerate::public_binary;
 use crate::scratch::Scratch;
+use crate::stand::Namespace;
 use crate::wait;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::HashMap;
@@ -14,6 +15,7 @@ use std::path::Path;
 const NET_ADMIN: u64 = 1 << 12;
 const NET_RAW: u64 = 1 << 13;
 const IPC_LOCK: u64 = 1 << 14;
+const SYS_ADMIN: u64 = 1 << 21;
 const BPF: u64 = 1 << 39;
 
 /// What `/proc` says of a process, or of one of its threads: field to value.
@@ -223,4 +225,39 @@ fn signals_to_the_keeper_are_none() {
     router.reload(&(more + "\n[[interface]]\nport = \"a\"\nvlan = 7\n"));
     assert!(site.mid.has("lr-a.7"));
     router.stop();
+}
+
+/// Twins of a VRF are in a network name space that the router itself cannot enter.
+#[test]
+fn twins_in_a_name_space_that_the_router_cannot_enter() {
+    let Some(site) = Site::new() else { return };
+    let Some(twins) = Namespace::with_ipv6("t") else {
+        return;
+    };
+    let scratch = Scratch::new();
+    let vrf = format!("\n[[vrf]]\nname = \"blue\"\nnetns = \"{}\"\n", twins.name());
+    let config = vrf + &two_ports("af_packet", "vrf = \"blue\"", "vrf = \"blue\"");
+    let mut router = Router::start(&site.mid, &scratch, &config);
+    is_divided(&mut router, 0, NET_ADMIN | NET_RAW | SYS_ADMIN);
+    let mirrors = |name: &str, address: &str| {
+        wait(&format!("{name} to have {address}"), || {
+            twins.has(name) && twins.ip(&format!("addr show {name}")).contains(address)
+        });
+    };
+    mirrors("lr-a", "10.1.0.1/24");
+    mirrors("lr-b", "fd00:2::1/64");
+    assert!(!site.mid.has("lr-a"));
+    // What the kernel knows there is heard, and a twin that was deleted there is made again.
+    twins.ip("route add 10.44.0.0/16 via 10.2.0.2 dev lr-b");
+    router.shows("routes", |text| text.contains("10.44.0.0/16"));
+    twins.ip("link del lr-a");
+    mirrors("lr-a", "10.1.0.1/24");
+    let more =
+        "\n[[interface]]\nport = \"a\"\nvlan = 5\nvrf = \"blue\"\naddresses = [\"10.5.0.1/24\"]\n";
+    router.reload(&(config + more));
+    mirrors("lr-a.5", "10.5.0.1/24");
+    router.stop();
+    wait("the twins to go", || {
+        !twins.has("lr-a") && !twins.has("lr-a.5")
+    });
 }

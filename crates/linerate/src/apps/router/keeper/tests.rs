@@ -155,7 +155,7 @@ fn only_what_the_configuration_names_is_permitted() {
 
 #[test]
 fn capabilities_are_those_that_the_names_take() {
-    let plain = "[[port]]\nspec = \"af_packet:eth0\"\n";
+    let plain = "[[port]]\nname = \"wan\"\nspec = \"af_packet:eth0\"\n";
     let (admin, raw) = (CapabilitySet::NET_ADMIN, CapabilitySet::NET_RAW);
     assert_eq!(permits(plain).capabilities(), admin | raw);
     let all = admin | raw | CapabilitySet::BPF | CapabilitySet::SYS_ADMIN;

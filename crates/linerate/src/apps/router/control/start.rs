@@ -86,7 +86,8 @@ pub(crate) fn start(path: &Path, config: Config, run: &Run) -> Result<(), Error>
     let socket = config.router.control.clone().unwrap_or_else(usual_socket);
     let server = Server::listen(&socket, usual, desk.clone())?;
     let http = listen_http(&config, &desk)?;
-    let mut control = bring_up(path, config, &plan, &desk, run, privileged)?;
+    let mut drivers = Drivers::opened_by(privileged.clone());
+    let mut control = bring_up(path, config, &plan, &mut drivers, &desk, run, privileged)?;
     let begun = control.say_ready(&socket, http.as_ref().map(|http| http.at));
     let ran = begun.and_then(|()| control.run(&events));
     // Clients whose question is under way hear that the router has ended.
@@ -105,10 +106,12 @@ fn listen_http(config: &Config, desk: &Desk) -> Result<Option<Http>, Error> {
     Http::listen(address, page).map(Some)
 }
 
+/// Opens the ports, by `drivers` that may know other ends of rings, and begins to forward.
 pub(super) fn bring_up(
     path: &Path,
     config: Config,
     plan: &Plan,
+    drivers: &mut Drivers,
     desk: &Desk,
     run: &Run,
     privileged: Arc<dyn Privileged>,
@@ -118,8 +121,7 @@ pub(super) fn bring_up(
         .iter()
         .map(|port| (Some(port.name.clone()), port.spec.clone()))
         .collect();
-    let mut drivers = Drivers::opened_by(privileged.clone());
-    let rig = Rig::open_among(&mut drivers, &specs, Clock::calibrate())?;
+    let rig = Rig::open_among(drivers, &specs, Clock::calibrate())?;
     let infos: Vec<PortInfo> = rig.ports.iter().map(|open| open.info.clone()).collect();
     let count = infos.len() as u16;
     // Behind the ports: the ring to the slow worker, then the twins.

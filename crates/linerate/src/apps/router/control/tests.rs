@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::mpsc;
 
-use linerate_drivers::Own;
+use linerate_drivers::{Drivers, Own};
 
 use super::desk::Desk;
 use super::exposition;
@@ -49,6 +49,7 @@ addresses = ["198.51.100.1/24"]
         Path::new("/no/such.toml"),
         config,
         &plan,
+        &mut Drivers::new(),
         &Desk::new(sender),
         &run,
         Arc::new(Own),

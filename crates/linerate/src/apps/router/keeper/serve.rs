@@ -13,6 +13,7 @@ use std::sync::atomic::AtomicBool;
 use linerate_drivers::{Opener, Own};
 use rustix::net::SocketType;
 use rustix::net::sockopt::socket_type;
+use rustix::thread::set_name;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::permits::Permits;
@@ -38,6 +39,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
             fix: "run `linerate router CONF.toml`, which starts this".into(),
         });
     }
+    // The name of its file is `exe`, since it was started by /proc/self/exe.
+    let _ = set_name(c"keeper");
     // Ctrl-C and systemd tell every process of a service; the router ends this one when it is done.
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;

@@ -280,3 +280,32 @@ fn descriptors_pass_beside_messages_and_are_the_same_files() {
         Received::Closed
     ));
 }
+
+/// Whatever comes, from nothing like a request to almost one, is answered by a refusal.
+#[test]
+fn any_bytes_are_answered() {
+    let stand = Stand::new(
+        "bytes",
+        "[router]\nkernel = false\n[[port]]\nspec = \"null\"\n",
+    );
+    let socket = stand.socket.as_ref().unwrap();
+    let request = serde_json::to_vec(&Request::Tap {
+        netns: None,
+        name: text("lr-wan"),
+        several: true,
+    });
+    let request = request.unwrap();
+    let noise = proptest::collection::vec(proptest::num::u8::ANY, 1..200);
+    let changes = proptest::collection::vec((0..request.len(), proptest::num::u8::ANY), 0..3);
+    proptest::proptest!(|(noise in noise, changes in changes, cut in 1..=request.len())| {
+        let mut almost = request.clone();
+        for (at, byte) in changes {
+            almost[at] = byte;
+        }
+        for bytes in [&noise[..], &almost, &almost[..cut]] {
+            rustix::net::send(socket, bytes, SendFlags::empty()).unwrap();
+            let refused = stand.refusal();
+            assert!(!refused.problem.is_empty());
+        }
+    });
+}

@@ -83,8 +83,7 @@ impl Keeper {
         }
         // What comes now would be taken for the answer to the next one.
         let _ = shutdown(fd, Shutdown::Both);
-        let lost = ended();
-        Err(Refusal::from(lost))
+        Err(ended().into())
     }
 }
 

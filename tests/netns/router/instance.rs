@@ -21,23 +21,35 @@ impl Router {
     #[track_caller]
     pub(super) fn start(namespace: &Namespace, scratch: &Scratch, config: &str) -> Self {
         let mut router = Self::begin(namespace, scratch, config);
-        router.running.wait("the router to forward", |stdout, _| {
-            !stdout.all().is_empty()
-        });
+        router.forwards();
         router
     }
 
     /// Starts it, and waits for nothing.
     #[track_caller]
     pub(super) fn begin(namespace: &Namespace, scratch: &Scratch, config: &str) -> Self {
+        Self::begin_by(&mut namespace.command(binary()), scratch, config)
+    }
+
+    /// Starts it by a command that ends with the program.
+    #[track_caller]
+    pub(super) fn begin_by(command: &mut Command, scratch: &Scratch, config: &str) -> Self {
         let (file, socket) = (scratch.file("router.toml"), scratch.file("router.sock"));
         write(&file, &socket, config);
-        let running = namespace.start(binary(), &format!("router {file} --json"));
+        let running = Running::start(command.args(["router", &file, "--json"]));
         Self {
             running,
             socket,
             file,
         }
+    }
+
+    /// Waits until it forwards.
+    #[track_caller]
+    pub(super) fn forwards(&mut self) {
+        self.running.wait("the router to forward", |stdout, _| {
+            !stdout.all().is_empty()
+        });
     }
 
     /// What `linerate ctl` answers to these words.
@@ -118,6 +130,11 @@ impl Router {
     /// What it has said on standard error.
     pub(super) fn said(&self) -> String {
         self.running.stderr.text()
+    }
+
+    /// The process itself.
+    pub(super) fn running(&mut self) -> &mut Running {
+        &mut self.running
     }
 
     pub(super) fn is_alive(&mut self) -> bool {

@@ -34,10 +34,12 @@ use std::time::{Duration, Instant};
 use linerate_core::packet::{Pool, Pools};
 use linerate_core::port::{Link, PortInfo};
 use linerate_core::run::WorkerHandle;
+use linerate_drivers::Opener;
 use linerate_wire::MacAddr;
 use serde_json::{Value, json};
 
 use super::config::Config;
+use super::keeper::{self, Privileged};
 use super::model::InterfaceId;
 use super::plane::counters::{Counters, Traffic};
 use super::plane::settings::Settings;
@@ -88,6 +90,8 @@ pub(crate) struct Control {
     config: Config,
     settings: Arc<Settings>,
     running: Running<RouterStage>,
+    /// Who opens what takes privileges.
+    privileged: Arc<dyn Privileged>,
     rib: Rib,
     twins: Twins,
     kernel: Option<Kernel>,
@@ -249,6 +253,9 @@ impl Control {
 
     /// What is due ten times a second.
     fn tick(&mut self, now: Instant) -> Result<(), Error> {
+        if !self.privileged.is_alive() {
+            return Err(keeper::ended());
+        }
         let ticks = self.running.clock().now();
         for worker in self.running.handles() {
             let _ = worker.call(move |worker| match &mut worker.stage {
@@ -364,8 +371,9 @@ impl Control {
             .call(|worker| worker.egress.cache.pools().cloned().collect())
             .ok();
         let slow = self.slow().clone();
+        let opener: Arc<dyn Opener> = self.privileged.clone();
         self.twins
-            .start(&slow, &Pools::new(pools.unwrap_or_default()))
+            .start(&slow, &Pools::new(pools.unwrap_or_default()), &opener)
     }
 
     /// Takes the twins away that nobody wants any more.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use linerate_core::env::{Clock, Isa, Placement, Plan, PortPlace, Role, Topology};
 use linerate_core::port::PortInfo;
+use linerate_drivers::Drivers;
 use linerate_stack::neighbour;
 
 use super::desk::Desk;
@@ -23,6 +24,7 @@ use super::twins::Twins;
 use super::{Control, Event, Reloads, generation, report};
 use crate::apps::plan;
 use crate::apps::router::config::Config;
+use crate::apps::router::keeper::{self, Privileged};
 use crate::apps::router::model::InterfaceId;
 use crate::apps::router::plane::settings::Settings;
 use crate::apps::router::plane::{Fast, Setup, Slow, Tables, Tell};
@@ -75,6 +77,8 @@ pub(crate) fn place(config: &Config) -> Result<Plan, Error> {
 /// What could not be set up, or what went wrong at the end.
 pub(crate) fn start(path: &Path, config: Config, run: &Run) -> Result<(), Error> {
     let plan = place(&config)?;
+    // Before there are threads: capabilities are each thread's own.
+    let privileged = keeper::split(path, &config)?;
     let (sender, events) = mpsc::channel();
     let desk = Desk::new(sender);
     let _signals = Signals::catch(desk.clone())?;
@@ -82,7 +86,8 @@ pub(crate) fn start(path: &Path, config: Config, run: &Run) -> Result<(), Error>
     let socket = config.router.control.clone().unwrap_or_else(usual_socket);
     let server = Server::listen(&socket, usual, desk.clone())?;
     let http = listen_http(&config, &desk)?;
-    let mut control = bring_up(path, config, &plan, &desk, run)?;
+    let mut drivers = Drivers::opened_by(privileged.clone());
+    let mut control = bring_up(path, config, &plan, &mut drivers, &desk, run, privileged)?;
     let begun = control.say_ready(&socket, http.as_ref().map(|http| http.at));
     let ran = begun.and_then(|()| control.run(&events));
     // Clients whose question is under way hear that the router has ended.
@@ -101,19 +106,22 @@ fn listen_http(config: &Config, desk: &Desk) -> Result<Option<Http>, Error> {
     Http::listen(address, page).map(Some)
 }
 
+/// Opens the ports, by `drivers` that may know other ends of rings, and begins to forward.
 pub(super) fn bring_up(
     path: &Path,
     config: Config,
     plan: &Plan,
+    drivers: &mut Drivers,
     desk: &Desk,
     run: &Run,
+    privileged: Arc<dyn Privileged>,
 ) -> Result<Control, Error> {
     let specs: Vec<_> = config
         .ports
         .iter()
         .map(|port| (Some(port.name.clone()), port.spec.clone()))
         .collect();
-    let rig = Rig::open(&specs, Clock::calibrate())?;
+    let rig = Rig::open_among(drivers, &specs, Clock::calibrate())?;
     let infos: Vec<PortInfo> = rig.ports.iter().map(|open| open.info.clone()).collect();
     let count = infos.len() as u16;
     // Behind the ports: the ring to the slow worker, then the twins.
@@ -192,6 +200,7 @@ pub(super) fn bring_up(
         config,
         settings,
         running,
+        privileged,
         rib,
         twins,
         counters: Vec::new(),
@@ -219,7 +228,7 @@ pub(super) fn bring_up(
     control.learn_counters();
     control.start_twins()?;
     control.follow_neighbours(&Config::default());
-    control.kernel = Some(Kernel::start(&control.config, desk)?);
+    control.kernel = Some(Kernel::start(&control.config, desk, &control.privileged)?);
     control.liken_all();
     Ok(control)
 }
@@ -229,6 +238,7 @@ fn table(config: &Config, settings: &Settings) -> Result<Rib, Error> {
     let mut rib = Rib::new(&rib::Config {
         routes: config.router.routes as usize,
         neighbours: config.router.neighbours as usize,
+        vrfs: config.vrfs.len() as u32,
         ..rib::Config::default()
     })?;
     for (id, interface) in (0..).zip(&settings.interfaces) {

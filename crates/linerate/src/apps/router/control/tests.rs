@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::sync::mpsc;
 
+use linerate_drivers::{Drivers, Own};
+
 use super::desk::Desk;
 use super::exposition;
 use super::start::bring_up;
@@ -47,8 +49,10 @@ addresses = ["198.51.100.1/24"]
         Path::new("/no/such.toml"),
         config,
         &plan,
+        &mut Drivers::new(),
         &Desk::new(sender),
         &run,
+        Arc::new(Own),
     )
     .unwrap()
 }

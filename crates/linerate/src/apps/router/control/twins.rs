@@ -3,10 +3,12 @@
 //! A twin is a port like any other, but nobody's of the rig: it may come and go with a reload. Its
 //! number lies behind those of the user's ports and of the ring to the slow worker.
 
+use std::sync::Arc;
+
 use linerate_core::packet::Pools;
 use linerate_core::port::{Link, Port, PortConfig};
 use linerate_core::run::{Inlet, Way, WorkerHandle};
-use linerate_drivers::Drivers;
+use linerate_drivers::{Drivers, Opener};
 use linerate_wire::MacAddr;
 
 use super::stage::RouterStage;
@@ -122,9 +124,11 @@ impl Twins {
         &mut self,
         slow: &WorkerHandle<RouterStage>,
         pools: &Pools,
+        opener: &Arc<dyn Opener>,
     ) -> Result<(), Error> {
         for twin in self.all.iter_mut().filter(|twin| twin.port.is_none()) {
-            let mut port = Drivers::new().open(&twin.wanted.spec()).map_err(advised)?;
+            let mut drivers = Drivers::opened_by(opener.clone());
+            let mut port = drivers.open(&twin.wanted.spec()).map_err(advised)?;
             let config = PortConfig {
                 index: twin.number,
                 rx_queues: 1,

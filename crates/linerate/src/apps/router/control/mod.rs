@@ -7,6 +7,7 @@
 //! `start` brings a router up, `reload` exchanges its configuration, `show` and `metrics` say how it
 //! is, `stream` is captures and traces.
 
+mod acls;
 mod desk;
 mod exposition;
 mod generation;
@@ -40,12 +41,14 @@ use serde_json::{Value, json};
 use super::config::Config;
 use super::model::InterfaceId;
 use super::plane::counters::{Counters, Traffic};
+use super::plane::hits::Hits;
 use super::plane::settings::Settings;
 use super::plane::{self};
 use super::rib::{Progress, Rib};
 use crate::apps::runtime::{OpenPort, Running, Sample};
 use crate::error::Error;
 use crate::socket::Problem;
+use acls::Teller;
 use desk::Job;
 use kernel::Kernel;
 use stage::{RouterStage, on_slow};
@@ -116,6 +119,8 @@ pub(crate) struct Control {
     draining: bool,
     /// Whether lines are JSON.
     json: bool,
+    /// Who tells of what access lists have met.
+    teller: Teller,
 }
 
 impl Control {
@@ -250,12 +255,21 @@ impl Control {
     /// What is due ten times a second.
     fn tick(&mut self, now: Instant) -> Result<(), Error> {
         let ticks = self.running.clock().now();
-        for worker in self.running.handles() {
-            let _ = worker.call(move |worker| match &mut worker.stage {
-                RouterStage::Fast(fast) => fast.tick(ticks, &mut worker.egress),
-                RouterStage::Slow(slow) => slow.tick(ticks, &mut worker.egress),
+        let hits = self.running.handles().filter_map(|worker| {
+            let ticked = worker.call(move |worker| match &mut worker.stage {
+                RouterStage::Fast(fast) => {
+                    fast.tick(ticks, &mut worker.egress);
+                    Some(fast.take_hits())
+                }
+                RouterStage::Slow(slow) => {
+                    slow.tick(ticks, &mut worker.egress);
+                    None
+                }
             });
-        }
+            ticked.ok().flatten()
+        });
+        let hits: Vec<Hits> = hits.collect();
+        self.tell_hits(&hits, now);
         self.refresh_links();
         // A time of grace may be over, though nobody says anything.
         self.fed |= self.kernel.is_some();
@@ -356,6 +370,12 @@ impl Control {
         let slow = self.slow().clone();
         self.twins
             .start(&slow, &Pools::new(pools.unwrap_or_default()))
+    }
+
+    /// Takes what the kernel sends by twins that the slow worker has been told of.
+    fn hear_twins(&mut self) {
+        let slow = self.slow().clone();
+        self.twins.listen(&slow);
     }
 
     /// Takes the twins away that nobody wants any more.

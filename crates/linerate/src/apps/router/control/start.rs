@@ -12,6 +12,7 @@ use linerate_core::env::{Clock, Isa, Placement, Plan, PortPlace, Role, Topology}
 use linerate_core::port::PortInfo;
 use linerate_stack::neighbour;
 
+use super::acls::Teller;
 use super::desk::Desk;
 use super::http::{Http, Page};
 use super::kernel::Kernel;
@@ -210,14 +211,17 @@ pub(super) fn bring_up(
         end: run.duration.map(|duration| now + duration),
         draining: false,
         json: run.json,
+        teller: Teller::new(now),
     };
     control.begin_period(now, first);
+    // The slow worker is told of twins when it has them, or what comes for one would go nowhere.
+    control.start_twins()?;
     let settings = control.settings.clone();
     on_slow(control.slow(), move |slow, egress| {
         slow.install(settings, egress)
     });
+    control.hear_twins();
     control.learn_counters();
-    control.start_twins()?;
     control.follow_neighbours(&Config::default());
     control.kernel = Some(Kernel::start(&control.config, desk)?);
     control.liken_all();

@@ -12,6 +12,7 @@ mod desk;
 mod exposition;
 mod generation;
 mod http;
+mod hush;
 mod kernel;
 mod metrics;
 mod reload;
@@ -50,6 +51,7 @@ use crate::error::Error;
 use crate::socket::Problem;
 use acls::Teller;
 use desk::Job;
+use hush::Hush;
 use kernel::Kernel;
 use stage::{RouterStage, on_slow};
 use twins::{Twins, Wanted};
@@ -121,6 +123,8 @@ pub(crate) struct Control {
     json: bool,
     /// Who tells of what access lists have met.
     teller: Teller,
+    /// What the kernel was told about the interfaces of ports.
+    hush: Hush,
 }
 
 impl Control {
@@ -357,6 +361,8 @@ impl Control {
             }
         }
         self.links = links;
+        // An interface that has come back has forgotten.
+        self.hush.keep();
         self.changed();
         self.liken_all();
     }

@@ -15,6 +15,7 @@ use linerate_stack::neighbour;
 use super::acls::Teller;
 use super::desk::Desk;
 use super::http::{Http, Page};
+use super::hush::Hush;
 use super::kernel::Kernel;
 use super::reload::routes_of;
 use super::server::Server;
@@ -187,6 +188,9 @@ pub(super) fn bring_up(
     }
     let first = Sample::take(&running);
     let now = Instant::now();
+    let socket = config.router.control.clone();
+    let hushed: &[PortInfo] = if config.router.kernel { &infos } else { &[] };
+    let hush = Hush::new(hushed, &socket.unwrap_or_else(usual_socket));
     let mut control = Control {
         path: path.into(),
         kernel: None,
@@ -212,8 +216,10 @@ pub(super) fn bring_up(
         draining: false,
         json: run.json,
         teller: Teller::new(now),
+        hush,
     };
     control.begin_period(now, first);
+    control.hush.keep();
     // The slow worker is told of twins when it has them, or what comes for one would go nowhere.
     control.start_twins()?;
     let settings = control.settings.clone();
@@ -278,6 +284,7 @@ impl Control {
             first,
             rib,
             json,
+            hush,
             ..
         } = self;
         drop(kernel);
@@ -287,6 +294,8 @@ impl Control {
             errors = twins.retain(&[], &slow);
         }
         let (last, more) = running.stop();
+        // The kernel may have its interfaces again.
+        drop(hush);
         errors.extend(more);
         let routes = rib.counts().routes.iter().sum();
         report::totals(&last, &first, routes, json)?;

@@ -1,9 +1,10 @@
-//! Keeps the kernel from answering beside the router on the interfaces of af_packet ports.
+//! Keeps the kernel from speaking beside the router on the interfaces of its ports.
 //!
-//! The kernel has its copy of every frame that comes to such a port, and takes each of its addresses,
-//! those of the twins among them, for its own on any interface. Three settings of the interface keep it
-//! silent; what they were is put back at the end, or at the end of the next run, if this one is killed:
-//! until then it stands in a file beside the control socket.
+//! With af_packet the kernel has its copy of every frame, and takes each of its addresses, those of the
+//! twins among them, for its own on any interface. With af_xdp it has no frames, and yet it speaks
+//! Neighbor Discovery. Three settings of the interface keep it silent; what they were is put back at the
+//! end, or at the end of the next run, if this one is killed: until then it stands in a file beside the
+//! control socket.
 
 use std::fs;
 use std::io;
@@ -35,15 +36,16 @@ pub(super) struct Hush {
 }
 
 impl Hush {
-    /// For the af_packet ports among these; `socket` is that of the control thread.
+    /// For the ports among these that are interfaces of the kernel; `socket` is that of the control thread.
     pub(super) fn new(ports: &[PortInfo], socket: &Path) -> Self {
         Self::under("/proc/sys/net", ports, socket)
     }
 
     fn under(root: &str, ports: &[PortInfo], socket: &Path) -> Self {
         let target = |port: &PortInfo| {
-            let target = port.name.strip_prefix("af_packet:")?;
-            target.split(',').next().map(str::to_string)
+            let (kind, target) = port.name.split_once(':')?;
+            let target = target.split(',').next()?.to_string();
+            matches!(kind, "af_packet" | "af_xdp").then_some(target)
         };
         let notes = socket.with_extension("sysctl");
         let line = |line: &str| {
@@ -185,11 +187,7 @@ mod tests {
     }
 
     fn hush(place: &Path) -> Hush {
-        let ports = [
-            port("af_packet:eth0,queues=2"),
-            port("af_xdp:eth0"),
-            port("af_packet:gone"),
-        ];
+        let ports = ["af_packet:eth0,queues=2", "ring:a", "af_xdp:gone"].map(port);
         Hush::under(place.to_str().unwrap(), &ports, &place.join("router.sock"))
     }
 

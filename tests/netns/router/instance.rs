@@ -99,6 +99,14 @@ impl Router {
         text
     }
 
+    /// Waits until it has said something on standard error.
+    #[track_caller]
+    pub(super) fn says(&mut self, words: &str) {
+        let what = format!("the router to say `{words}`");
+        self.running
+            .wait(&what, |_, stderr| stderr.text().contains(words));
+    }
+
     /// How many packets have been dropped for reasons whose names hold a word.
     #[track_caller]
     pub(super) fn dropped(&self, word: &str) -> u64 {

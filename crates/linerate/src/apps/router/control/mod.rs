@@ -7,10 +7,12 @@
 //! `start` brings a router up, `reload` exchanges its configuration, `show` and `metrics` say how it
 //! is, `stream` is captures and traces.
 
+mod acls;
 mod desk;
 mod exposition;
 mod generation;
 mod http;
+mod hush;
 mod kernel;
 mod metrics;
 mod reload;
@@ -42,13 +44,16 @@ use super::config::Config;
 use super::keeper::{self, Privileged};
 use super::model::InterfaceId;
 use super::plane::counters::{Counters, Traffic};
+use super::plane::hits::Hits;
 use super::plane::settings::Settings;
 use super::plane::{self};
 use super::rib::{Progress, Rib};
 use crate::apps::runtime::{OpenPort, Running, Sample};
 use crate::error::Error;
 use crate::socket::Problem;
+use acls::Teller;
 use desk::Job;
+use hush::Hush;
 use kernel::Kernel;
 use stage::{RouterStage, on_slow};
 use twins::{Twins, Wanted};
@@ -120,6 +125,10 @@ pub(crate) struct Control {
     draining: bool,
     /// Whether lines are JSON.
     json: bool,
+    /// Who tells of what access lists have met.
+    teller: Teller,
+    /// What the kernel was told about the interfaces of ports.
+    hush: Hush,
 }
 
 impl Control {
@@ -257,12 +266,21 @@ impl Control {
             return Err(keeper::ended());
         }
         let ticks = self.running.clock().now();
-        for worker in self.running.handles() {
-            let _ = worker.call(move |worker| match &mut worker.stage {
-                RouterStage::Fast(fast) => fast.tick(ticks, &mut worker.egress),
-                RouterStage::Slow(slow) => slow.tick(ticks, &mut worker.egress),
+        let hits = self.running.handles().filter_map(|worker| {
+            let ticked = worker.call(move |worker| match &mut worker.stage {
+                RouterStage::Fast(fast) => {
+                    fast.tick(ticks, &mut worker.egress);
+                    Some(fast.take_hits())
+                }
+                RouterStage::Slow(slow) => {
+                    slow.tick(ticks, &mut worker.egress);
+                    None
+                }
             });
-        }
+            ticked.ok().flatten()
+        });
+        let hits: Vec<Hits> = hits.collect();
+        self.tell_hits(&hits, now);
         self.refresh_links();
         // A time of grace may be over, though nobody says anything.
         self.fed |= self.kernel.is_some();
@@ -360,6 +378,8 @@ impl Control {
             }
         }
         self.links = links;
+        // An interface that has come back has forgotten.
+        self.hush.keep();
         self.changed();
         self.liken_all();
     }
@@ -374,6 +394,12 @@ impl Control {
         let opener: Arc<dyn Opener> = self.privileged.clone();
         self.twins
             .start(&slow, &Pools::new(pools.unwrap_or_default()), &opener)
+    }
+
+    /// Takes what the kernel sends by twins that the slow worker has been told of.
+    fn hear_twins(&mut self) {
+        let slow = self.slow().clone();
+        self.twins.listen(&slow);
     }
 
     /// Takes the twins away that nobody wants any more.

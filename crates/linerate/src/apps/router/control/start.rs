@@ -13,8 +13,10 @@ use linerate_core::port::PortInfo;
 use linerate_drivers::Drivers;
 use linerate_stack::neighbour;
 
+use super::acls::Teller;
 use super::desk::Desk;
 use super::http::{Http, Page};
+use super::hush::Hush;
 use super::kernel::Kernel;
 use super::reload::routes_of;
 use super::server::Server;
@@ -194,6 +196,9 @@ pub(super) fn bring_up(
     }
     let first = Sample::take(&running);
     let now = Instant::now();
+    let socket = config.router.control.clone();
+    let hushed: &[PortInfo] = if config.router.kernel { &infos } else { &[] };
+    let hush = Hush::new(hushed, &socket.unwrap_or_else(usual_socket));
     let mut control = Control {
         path: path.into(),
         kernel: None,
@@ -219,14 +224,19 @@ pub(super) fn bring_up(
         end: run.duration.map(|duration| now + duration),
         draining: false,
         json: run.json,
+        teller: Teller::new(now),
+        hush,
     };
     control.begin_period(now, first);
+    control.hush.keep();
+    // The slow worker is told of twins when it has them, or what comes for one would go nowhere.
+    control.start_twins()?;
     let settings = control.settings.clone();
     on_slow(control.slow(), move |slow, egress| {
         slow.install(settings, egress)
     });
+    control.hear_twins();
     control.learn_counters();
-    control.start_twins()?;
     control.follow_neighbours(&Config::default());
     control.kernel = Some(Kernel::start(&control.config, desk, &control.privileged)?);
     control.liken_all();
@@ -284,6 +294,7 @@ impl Control {
             first,
             rib,
             json,
+            hush,
             ..
         } = self;
         drop(kernel);
@@ -293,6 +304,8 @@ impl Control {
             errors = twins.retain(&[], &slow);
         }
         let (last, more) = running.stop();
+        // The kernel may have its interfaces again.
+        drop(hush);
         errors.extend(more);
         let routes = rib.counts().routes.iter().sum();
         report::totals(&last, &first, routes, json)?;

@@ -7,21 +7,18 @@
 //! control socket.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use linerate_core::port::PortInfo;
 
-/// The family, the setting, and what it is to be: no packet whose source is elsewhere (the twin), no
-/// answer to ARP, no IPv6.
-const SETTINGS: [(&str, &str, &str); 3] = [
-    ("ipv4", "rp_filter", "1"),
-    ("ipv4", "arp_ignore", "8"),
-    ("ipv6", "disable_ipv6", "1"),
-];
+use crate::apps::router::keeper::{Privileged, SETTINGS_AT, settings_under};
+use crate::error::Error;
 
 /// Settings that were changed. Dropped, it puts them back.
 pub(super) struct Hush {
+    /// Who may change them.
+    privileged: Arc<dyn Privileged>,
     /// Where the kernel has its settings: `/proc/sys/net`.
     root: PathBuf,
     /// Where what they were is kept.
@@ -37,11 +34,16 @@ pub(super) struct Hush {
 
 impl Hush {
     /// For the ports among these that are interfaces of the kernel; `socket` is that of the control thread.
-    pub(super) fn new(ports: &[PortInfo], socket: &Path) -> Self {
-        Self::under("/proc/sys/net", ports, socket)
+    pub(super) fn new(ports: &[PortInfo], socket: &Path, privileged: Arc<dyn Privileged>) -> Self {
+        Self::under(SETTINGS_AT, ports, socket, privileged)
     }
 
-    fn under(root: &str, ports: &[PortInfo], socket: &Path) -> Self {
+    fn under(
+        root: &str,
+        ports: &[PortInfo],
+        socket: &Path,
+        privileged: Arc<dyn Privileged>,
+    ) -> Self {
         let target = |port: &PortInfo| {
             let (kind, target) = port.name.split_once(':')?;
             let target = target.split(',').next()?.to_string();
@@ -58,6 +60,7 @@ impl Hush {
             false => fs::read_to_string(&notes).unwrap_or_default(),
         };
         Self {
+            privileged,
             root: root.into(),
             left: left.lines().filter_map(line).collect(),
             notes,
@@ -72,15 +75,9 @@ impl Hush {
     pub(super) fn keep(&mut self) {
         let mut refused = Vec::new();
         for interface in self.interfaces.clone() {
-            for (family, key, value) in SETTINGS {
-                let path = self.root.join(family).join("conf").join(&interface);
-                if let Err(error) = self.set(path.join(key), value)
-                    && error.kind() != io::ErrorKind::NotFound
-                {
-                    refused.push((
-                        format!("net.{family}.conf.{interface}.{key}={value}"),
-                        error,
-                    ));
+            for (path, value) in settings_under(&self.root.clone(), &interface) {
+                if let Err(error) = self.set(path.clone(), value) {
+                    refused.push((format!("{}={value}", path.display()), error));
                 }
             }
         }
@@ -91,16 +88,19 @@ impl Hush {
                 .collect();
             eprintln!(
                 "warning: the kernel may answer beside the router: settings of interfaces cannot be \
-                 changed: {error}\nfix: sysctl {}",
+                 changed: {error}\nfix: write them as root: {}",
                 all.join(" ")
             );
             self.is_warned = true;
         }
     }
 
-    fn set(&mut self, path: PathBuf, value: &str) -> io::Result<()> {
+    fn set(&mut self, path: PathBuf, value: &str) -> Result<(), Error> {
         // Without IPv6, or without the interface, there is nothing to keep silent.
-        let now = fs::read_to_string(&path)?.trim().to_string();
+        let Ok(now) = fs::read_to_string(&path) else {
+            return Ok(());
+        };
+        let now = now.trim().to_string();
         let known = self.was.iter().any(|(known, _)| *known == path);
         if now == value {
             // By the administrator; or by a run that could not put back what was before it.
@@ -111,7 +111,7 @@ impl Hush {
             }
             return Ok(());
         }
-        fs::write(&path, value)?;
+        self.privileged.set(&path, value)?;
         if !known {
             self.was.push((path, now));
             self.note();
@@ -130,9 +130,8 @@ impl Drop for Hush {
     fn drop(&mut self) {
         for (path, was) in &self.was {
             // An interface that is gone has nothing to be put back.
-            let back = fs::read_to_string(path).and_then(|_| fs::write(path, was));
-            if let Err(error) = back
-                && error.kind() != io::ErrorKind::NotFound
+            if fs::read_to_string(path).is_ok()
+                && let Err(error) = self.privileged.set(path, was)
             {
                 eprintln!("warning: {} stays changed: {error}", path.display());
             }
@@ -147,6 +146,8 @@ impl Drop for Hush {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::apps::router::keeper::SETTINGS;
+    use linerate_drivers::Own;
 
     /// A place with the settings of one interface, as the kernel shows them.
     fn place(name: &str) -> PathBuf {
@@ -188,7 +189,8 @@ mod tests {
 
     fn hush(place: &Path) -> Hush {
         let ports = ["af_packet:eth0,queues=2", "ring:a", "af_xdp:gone"].map(port);
-        Hush::under(place.to_str().unwrap(), &ports, &place.join("router.sock"))
+        let socket = place.join("router.sock");
+        Hush::under(place.to_str().unwrap(), &ports, &socket, Arc::new(Own))
     }
 
     #[test]

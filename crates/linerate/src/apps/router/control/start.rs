@@ -198,7 +198,8 @@ pub(super) fn bring_up(
     let now = Instant::now();
     let socket = config.router.control.clone();
     let hushed: &[PortInfo] = if config.router.kernel { &infos } else { &[] };
-    let hush = Hush::new(hushed, &socket.unwrap_or_else(usual_socket));
+    let socket = socket.unwrap_or_else(usual_socket);
+    let hush = Hush::new(hushed, &socket, privileged.clone());
     let mut control = Control {
         path: path.into(),
         kernel: None,

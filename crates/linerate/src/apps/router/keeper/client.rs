@@ -216,6 +216,12 @@ impl Privileged for Keeper {
         Ok(())
     }
 
+    fn set(&self, setting: &Path, value: &str) -> Result<(), Error> {
+        let (setting, value) = (setting.into(), value.into());
+        let [] = self.ask(&Request::Set { setting, value }, &[])?;
+        Ok(())
+    }
+
     fn is_alive(&self) -> bool {
         matches!(self.process().try_wait(), Ok(None))
     }

@@ -23,7 +23,7 @@ mod serve;
 mod tests;
 
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use linerate_drivers::{Opener, Own};
@@ -39,6 +39,16 @@ use super::netlink::twin::{Kernel, Likeness};
 use crate::error::Error;
 
 pub(crate) use serve::{Args, run};
+
+/// Where the kernel has the settings of interfaces.
+pub(crate) const SETTINGS_AT: &str = "/proc/sys/net";
+/// The family of a setting, its name, and what it is to be on a port: no packet whose source is elsewhere
+/// (the twin), no answer to ARP, no IPv6.
+pub(crate) const SETTINGS: [(&str, &str, &str); 3] = [
+    ("ipv4", "rp_filter", "1"),
+    ("ipv4", "arp_ignore", "8"),
+    ("ipv6", "disable_ipv6", "1"),
+];
 
 /// What the router does that takes privileges: what drivers open, and what becomes of twins.
 pub(crate) trait Privileged: Opener {
@@ -66,8 +76,30 @@ pub(crate) trait Privileged: Opener {
     /// If the kernel refuses.
     fn remove_address(&self, netns: Option<&str>, name: &str, cidr: Cidr) -> Result<(), Error>;
 
+    /// Writes one of the [`SETTINGS`] of a port's interface.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    fn set(&self, setting: &Path, value: &str) -> Result<(), Error>;
+
     /// Whether somebody is there to ask.
     fn is_alive(&self) -> bool;
+}
+
+/// The [`SETTINGS`] of an interface: where each stands, and what it is to be.
+pub(crate) fn settings_of(interface: &str) -> impl Iterator<Item = (PathBuf, &'static str)> {
+    settings_under(Path::new(SETTINGS_AT), interface)
+}
+
+/// The same in another place than the kernel's.
+pub(crate) fn settings_under(
+    root: &Path,
+    interface: &str,
+) -> impl Iterator<Item = (PathBuf, &'static str)> {
+    SETTINGS.into_iter().map(move |(family, key, value)| {
+        let of = root.join(family).join("conf").join(interface);
+        (of.join(key), value)
+    })
 }
 
 impl Privileged for Own {
@@ -87,6 +119,10 @@ impl Privileged for Own {
 
     fn remove_address(&self, netns: Option<&str>, name: &str, cidr: Cidr) -> Result<(), Error> {
         Kernel::open(netns)?.remove_address(name, cidr)
+    }
+
+    fn set(&self, setting: &Path, value: &str) -> Result<(), Error> {
+        Ok(std::fs::write(setting, value)?)
     }
 
     fn is_alive(&self) -> bool {

@@ -119,6 +119,11 @@ impl Permits {
             Request::Liken { netns, name, .. } | Request::RemoveAddress { netns, name, .. } => {
                 is_twin(netns, name)
             }
+            Request::Set { setting, value } => {
+                let ports = self.packet.iter().chain(&self.xdp);
+                let mut all = ports.flat_map(|port| super::settings_of(port));
+                value.parse::<u8>().is_ok() && all.any(|(path, _)| path == *setting)
+            }
         }
     }
 

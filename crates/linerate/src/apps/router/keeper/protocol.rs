@@ -7,6 +7,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 
 use linerate_drivers::TapChange;
 use linerate_wire::MacAddr;
@@ -82,6 +83,10 @@ pub(super) enum Request {
         netns: Option<String>,
         name: String,
         address: (IpAddr, u8),
+    },
+    Set {
+        setting: PathBuf,
+        value: String,
     },
 }
 

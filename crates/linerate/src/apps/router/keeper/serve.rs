@@ -147,5 +147,9 @@ fn perform(request: &Request, descriptors: &[OwnedFd]) -> Result<Vec<OwnedFd>, R
             Own.remove_address(netns.as_deref(), name, Cidr { address, len })?;
             Ok(Vec::new())
         }
+        Request::Set { setting, value } => {
+            Own.set(setting, value)?;
+            Ok(Vec::new())
+        }
     }
 }

@@ -151,6 +151,23 @@ fn only_what_the_configuration_names_is_permitted() {
     let filter = "x".repeat(5000);
     let name = text("eth1");
     assert!(!permits.allow(&Request::XdpProgram { name, filter }));
+    // Three settings of the ports, and none of anything else.
+    let set = |setting: &str, value: &str| Request::Set {
+        setting: format!("/proc/sys/{setting}").into(),
+        value: value.into(),
+    };
+    assert!(permits.allow(&set("net/ipv4/conf/eth0/arp_ignore", "8")));
+    assert!(permits.allow(&set("net/ipv6/conf/eth1/disable_ipv6", "0")));
+    for (setting, value) in [
+        ("net/ipv4/conf/eth2/arp_ignore", "8"),
+        ("net/ipv4/conf/all/arp_ignore", "8"),
+        ("net/ipv4/conf/eth0/forwarding", "1"),
+        ("net/ipv4/conf/eth0/../eth2/arp_ignore", "8"),
+        ("kernel/core_pattern", "1"),
+        ("net/ipv4/conf/eth0/arp_ignore", "8\n8"),
+    ] {
+        assert!(!permits.allow(&set(setting, value)), "{setting} {value}");
+    }
 }
 
 #[test]

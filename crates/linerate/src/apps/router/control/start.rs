@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use linerate_core::env::{Clock, Isa, Placement, Plan, PortPlace, Role, Topology};
 use linerate_core::port::PortInfo;
+use linerate_drivers::Drivers;
 use linerate_stack::neighbour;
 
 use super::desk::Desk;
@@ -82,7 +83,7 @@ pub(crate) fn start(path: &Path, config: Config, run: &Run) -> Result<(), Error>
     let socket = config.router.control.clone().unwrap_or_else(usual_socket);
     let server = Server::listen(&socket, usual, desk.clone())?;
     let http = listen_http(&config, &desk)?;
-    let mut control = bring_up(path, config, &plan, &desk, run)?;
+    let mut control = bring_up(path, config, &plan, &mut Drivers::new(), &desk, run)?;
     let begun = control.say_ready(&socket, http.as_ref().map(|http| http.at));
     let ran = begun.and_then(|()| control.run(&events));
     // Clients whose question is under way hear that the router has ended.
@@ -101,10 +102,12 @@ fn listen_http(config: &Config, desk: &Desk) -> Result<Option<Http>, Error> {
     Http::listen(address, page).map(Some)
 }
 
+/// Opens the ports, by `drivers` that may know other ends of rings, and begins to forward.
 pub(super) fn bring_up(
     path: &Path,
     config: Config,
     plan: &Plan,
+    drivers: &mut Drivers,
     desk: &Desk,
     run: &Run,
 ) -> Result<Control, Error> {
@@ -113,7 +116,7 @@ pub(super) fn bring_up(
         .iter()
         .map(|port| (Some(port.name.clone()), port.spec.clone()))
         .collect();
-    let rig = Rig::open(&specs, Clock::calibrate())?;
+    let rig = Rig::open_among(drivers, &specs, Clock::calibrate())?;
     let infos: Vec<PortInfo> = rig.ports.iter().map(|open| open.info.clone()).collect();
     let count = infos.len() as u16;
     // Behind the ports: the ring to the slow worker, then the twins.
@@ -267,13 +270,19 @@ fn shares(shapes: &[PortShape], io: usize, slow_port: u16) -> Vec<Share> {
 impl Control {
     /// Ends the workers and says what they did.
     pub(super) fn take_down(self) -> Result<(), Error> {
+        let (json, first) = (self.json, self.first.clone());
+        let routes = self.rib.counts().routes.iter().sum();
+        let (last, errors) = self.finish();
+        report::totals(&last, &first, routes, json)?;
+        Error::all(errors)
+    }
+
+    /// Ends the workers: their last counters, and what went wrong.
+    pub(super) fn finish(self) -> (Sample, Vec<Error>) {
         let Self {
             running,
             mut twins,
             kernel,
-            first,
-            rib,
-            json,
             ..
         } = self;
         drop(kernel);
@@ -284,9 +293,7 @@ impl Control {
         }
         let (last, more) = running.stop();
         errors.extend(more);
-        let routes = rib.counts().routes.iter().sum();
-        report::totals(&last, &first, routes, json)?;
-        Error::all(errors)
+        (last, errors)
     }
 }
 

@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::sync::mpsc;
 
+use linerate_drivers::Drivers;
+
 use super::desk::Desk;
 use super::exposition;
 use super::start::bring_up;
@@ -47,6 +49,7 @@ addresses = ["198.51.100.1/24"]
         Path::new("/no/such.toml"),
         config,
         &plan,
+        &mut Drivers::new(),
         &Desk::new(sender),
         &run,
     )

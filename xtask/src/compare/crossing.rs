@@ -355,7 +355,7 @@ pub(super) fn bottleneck(router: f64, null: f64) -> String {
 }
 
 /// A process that forwards.
-struct Forwarder {
+pub(super) struct Forwarder {
     child: Child,
     // Its end must not be told that nobody reads.
     _output: BufReader<std::process::ChildStdout>,
@@ -363,7 +363,7 @@ struct Forwarder {
 
 impl Forwarder {
     /// Starts it and waits for its first line.
-    fn start(mut command: Command) -> Result<Forwarder, TaskError> {
+    pub(super) fn start(mut command: Command) -> Result<Forwarder, TaskError> {
         let name = process::spelled(&command);
         let log = process::target_dir().join("compare/forwarder.log");
         let errors = File::create(&log).map_err(TaskError::file(&log))?;
@@ -397,7 +397,7 @@ impl Forwarder {
     }
 
     /// Ends it as its user would; kills it if it does not listen.
-    fn stop(&mut self) {
+    pub(super) fn stop(&mut self) {
         // An error means that it is gone already.
         let _ = kill_process(Pid::from_child(&self.child), Signal::INT);
         let deadline = Instant::now() + STOP;

@@ -9,6 +9,7 @@
 mod absolute;
 mod crossing;
 mod forward;
+mod full_table;
 mod hugepages;
 mod machine;
 mod near;

@@ -44,6 +44,10 @@ impl Linerate {
         &self.program
     }
 
+    pub(super) fn is_quick(&self) -> bool {
+        self.quick
+    }
+
     /// `seconds`, or less in a quick run.
     pub(super) fn shortened(&self, seconds: f64) -> f64 {
         if self.quick {

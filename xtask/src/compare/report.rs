@@ -257,10 +257,11 @@ impl Limited {
     }
 
     pub(super) fn status(&self) -> Status {
-        let status = match self.value {
-            Ok(value) if value <= self.row.limit => Status::Passed,
-            Ok(_) => Status::Missed,
-            Err(_) => Status::Failed,
+        let status = match (&self.value, self.row.limit) {
+            (Ok(_), None) => Status::Shown,
+            (Ok(value), Some(limit)) if *value <= limit => Status::Passed,
+            (Ok(_), Some(_)) => Status::Missed,
+            (Err(_), _) => Status::Failed,
         };
         status.judged(self.is_judged)
     }
@@ -284,11 +285,14 @@ impl Limited {
             Ok(value) => (format!("{value:.2}"), String::new()),
             Err(error) => ("-".into(), format!("\n{:24} {error}", "")),
         };
+        let limit = self
+            .row
+            .limit
+            .map_or_else(|| "no limit".to_owned(), |limit| format!("limit {limit}"));
         format!(
-            "{:30} {value} {} (limit {})  {}{note}",
+            "{:30} {value} {} ({limit})  {}{note}",
             self.row.name,
             self.row.unit,
-            self.row.limit,
             self.status().mark()
         )
     }

@@ -105,8 +105,8 @@ fn wire(undo: &mut Undo, far: &str, middle: &str) -> Result<(), TaskError> {
     // Checksums are made before a frame is on the wire, and no frame is longer than it.
     let plain = ["-K", "veth0", "tx", "off", "tso", "off", "gso", "off"];
     process::read(veth::inside(far, "ethtool").args(plain))?;
-    ip(&["-n", far, "link", "set", "veth0", "up"])?;
-    ip(&["-n", middle, "link", "set", "a", "up"])?;
+    ip(&["-n", far, "link", "set", "dev", "veth0", "up"])?;
+    ip(&["-n", middle, "link", "set", "dev", "a", "up"])?;
     // The address is the twin's: the kernel must not answer at the port, too.
     for setting in [
         "net.ipv4.conf.a.rp_filter=1",

@@ -92,7 +92,9 @@ pub(super) struct Line {
     frames: Vec<Frame>,
     /// The number of the next frame: frames that were due so far.
     pub(super) sent: u64,
-    /// Of those, the ones that the ring to the router had no room for.
+    /// The number behind the last that the ring to the router took.
+    taken: u64,
+    /// Of those that were due, the ones that the ring to the router had no room for.
     pub(super) no_room: u64,
     pub(super) numbers: Numbers,
     /// What came that the generator has not sent.
@@ -128,6 +130,7 @@ impl Line {
             clock,
             frames,
             sent: 0,
+            taken: 0,
             no_room: 0,
             numbers: Numbers::default(),
             strays: 0,
@@ -169,9 +172,9 @@ impl Line {
         self.numbers.lost(self.sent)
     }
 
-    /// Frames behind the last that has come: one worker keeps their order.
+    /// Frames that the ring took behind the last that has come: one worker keeps their order.
     fn under_way(&self) -> u64 {
-        self.sent.saturating_sub(self.numbers.next)
+        self.taken.saturating_sub(self.numbers.next)
     }
 
     /// Sends `count` frames, and takes some of what has come.
@@ -205,6 +208,9 @@ impl Line {
         }
         let taken = self.to_router.tx_burst(&mut burst, &mut self.cache);
         self.to_router.flush(&mut self.cache);
+        if taken > 0 {
+            self.taken = went + taken as u64;
+        }
         self.no_room += (count - taken) as u64;
         self.cache.free(&mut burst);
     }

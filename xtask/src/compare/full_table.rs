@@ -114,6 +114,17 @@ fn wire(undo: &mut Undo, far: &str, middle: &str) -> Result<(), TaskError> {
     ] {
         process::read(veth::inside(middle, "sysctl").args(["-qw", setting]))?;
     }
+    // A twin whose port is not up yet loses its carrier, and FRR its sessions.
+    let deadline = Instant::now() + START;
+    while !ip(&["-n", middle, "link", "show", "a"])?.contains("state UP") {
+        if Instant::now() > deadline {
+            return Err(TaskError::Missing {
+                what: "a veth pair does not come up".into(),
+                fix: "see `ip link` and the kernel's log".into(),
+            });
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
     Ok(())
 }
 
@@ -150,7 +161,7 @@ impl Daemon {
     ) -> Result<Daemon, TaskError> {
         let at = |file: String| folder.join(file);
         let (file, log) = (at(format!("{name}.conf")), at(format!("{name}.log")));
-        fs::write(&file, lines).map_err(TaskError::file(&file))?;
+        fs::write(&file, format!("log stdout\n{lines}")).map_err(TaskError::file(&file))?;
         let output = fs::File::create(&log).map_err(TaskError::file(&log))?;
         let also = output.try_clone().map_err(TaskError::file(&log))?;
         let mut command = veth::inside(namespace, Path::new(DAEMONS).join(name));

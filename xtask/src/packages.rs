@@ -39,6 +39,7 @@ pub(crate) const PACKAGES: &[Package] = &[
     program("frr",         "vtysh",        "BGP and OSPF through the router in the long scenarios"),
     program("python3-scapy","scapy",      "fragments of every shape through the router"),
     program("traceroute",  "traceroute",   "whether the router shows itself"),
+    program("systemd",     "systemd-analyze", "whether the router's unit is right, and how little it may do"),
     program("tmux",        "tmux",         "the screen of pktgen in a real terminal"),
     program("nftables",    "nft",          "the kernel's firewall as a device under test"),
     program("gcc",         "gcc",          "the C peers of `cargo xtask compare`"),

@@ -17,4 +17,5 @@ mod multipath;
 mod operation;
 mod oracle;
 mod policy;
+mod privileges;
 mod segments;

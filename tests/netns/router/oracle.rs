@@ -4,7 +4,6 @@
 use super::frame::{IPV4, IPV6, Mac};
 use super::instance::{Router, port};
 use super::mix::{self, Case, Dice, Expect, FAR, HOST, MTU, ROUTER_A, ROUTER_B};
-use super::site::hide;
 use crate::capture::{self, Tcpdump};
 use crate::has;
 use crate::linerate::binary;
@@ -130,8 +129,6 @@ impl Bench {
                 None => format!("{way} = true\n"),
             };
         }
-        hide(&self.mid, "a");
-        hide(&self.mid, "b");
         Router::start(&self.mid, scratch, &config)
     }
 

@@ -200,10 +200,9 @@ impl Line {
                 ours.pages, peer.pages
             ));
         }
-        for line in [self.note().map(str::to_owned), self.bottleneck()] {
-            if let Some(line) = line {
-                text.push_str(&format!("\n{:24} {line}", ""));
-            }
+        let lines = [self.note().map(str::to_owned), self.bottleneck()];
+        for line in lines.into_iter().flatten() {
+            text.push_str(&format!("\n{:24} {line}", ""));
         }
         text
     }

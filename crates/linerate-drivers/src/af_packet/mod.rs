@@ -17,7 +17,10 @@
 //! `handover=frame` it is a TPACKET_V2 ring, which hands over each frame at once: a ping through two
 //! such ports and back takes 0.03 ms at best, where blocks add about 1 ms each way. The price is
 //! room, for short frames fill 2 KiB each (packed in blocks, the same memory takes ten times
-//! as many), and a system call for each unsegmented frame.
+//! as many), and a system call for each unsegmented frame. On the other hand a trickle uses up a
+//! block each millisecond, however little is in it: 128 blocks bear a worker that has to wait 128 ms
+//! for its CPU (32 of them, a default before, lost frames on a busy machine), and each
+//! queue takes 16 MiB.
 //!
 //! *Transmit*: `sendmmsg`, one call for a burst, and no ring. Measured in turns over veth into an
 //! XDP drop (60-byte frames, kernel 6.18), it sends about 1.1 times as many frames for each second
@@ -43,7 +46,7 @@ mod sys;
 mod tx;
 
 use crate::link::{self, Interface};
-use crate::{Counters, Kind};
+use crate::{Counters, Kind, Opener};
 use linerate_core::packet::{Burst, Pools};
 use linerate_core::port::{
     Link, OptionHelp, Port, PortConfig, PortError, PortInfo, PortStats, Queues, Spec,
@@ -61,7 +64,7 @@ pub const KIND: Kind = Kind {
     summary: "an interface of the Linux kernel, through packet sockets",
     example: "af_packet:eth0,queues=2",
     options: OPTIONS,
-    open: |spec, _| Ok(Box::new(open(spec)?)),
+    open: |spec, drivers| Ok(Box::new(open(spec, &drivers.opener)?)),
 };
 
 /// The options of [`open`].
@@ -79,7 +82,7 @@ pub const OPTIONS: &[OptionHelp] = &[
     OptionHelp {
         key: "blocks",
         value: "N",
-        help: "blocks of each receive ring, 2 to 1024; default 32",
+        help: "blocks of each receive ring, 2 to 1024; default 128",
     },
     OptionHelp {
         key: "block_kib",
@@ -114,8 +117,8 @@ const BUFFER_BYTES: usize = 4 << 20;
 /// # Errors
 /// [`PortError::BadValue`], [`PortError::NoInterface`], or [`PortError::Unsupported`] where it is
 /// no Ethernet device.
-pub fn open(spec: &Spec) -> Result<AfPacket, PortError> {
-    let interface = Interface::named_by(spec)?;
+pub fn open(spec: &Spec, opener: &Arc<dyn Opener>) -> Result<AfPacket, PortError> {
+    let interface = Interface::named_by(spec, opener)?;
     let block_kib = spec.number("block_kib", 128_usize, 4..=4096)?;
     if !block_kib.is_power_of_two() {
         return Err(spec.bad("block_kib", "a power of two from 4 to 4096"));
@@ -149,7 +152,7 @@ pub fn open(spec: &Spec) -> Result<AfPacket, PortError> {
             interface,
             shape: ring::Shape {
                 block_bytes: block_kib << 10,
-                blocks: spec.number("blocks", 32_usize, 2..=1024)?,
+                blocks: spec.number("blocks", 128_usize, 2..=1024)?,
                 hand_over,
             },
             fanout,
@@ -160,6 +163,18 @@ pub fn open(spec: &Spec) -> Result<AfPacket, PortError> {
         queues: spec.number("queues", 1_u16, 1..=64)?,
         counters: Counters::default(),
     })
+}
+
+/// Opens a packet socket, with room for frames to be sent and for those too long for a receive ring.
+pub(crate) fn open_socket() -> io::Result<OwnedFd> {
+    let socket = sys::socket()?;
+    if sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER_BYTES).is_err() {
+        let _ = sockopt::set_socket_recv_buffer_size(&socket, BUFFER_BYTES);
+    }
+    if sockopt::set_socket_send_buffer_size_force(&socket, BUFFER_BYTES).is_err() {
+        let _ = sockopt::set_socket_send_buffer_size(&socket, BUFFER_BYTES);
+    }
+    Ok(socket)
 }
 
 /// An interface of the kernel.
@@ -327,11 +342,16 @@ impl AfPacket {
 struct Refused(&'static str, io::Error);
 
 impl Shared {
+    fn socket(&self) -> Result<OwnedFd, Refused> {
+        let opened = self.interface.opener().packet_socket(self.interface.name());
+        opened.map_err(|error| Refused("open a packet socket", error))
+    }
+
     /// Opens a receive queue and joins it to its fan-out group.
     fn open_rx(&self, of: u16) -> Result<ring::RxRing, Refused> {
         let step = |action| move |error| Refused(action, error);
         let index = self.interface.index().map_err(step("find the interface"))?;
-        let socket = sys::socket().map_err(step("open a packet socket"))?;
+        let socket = self.socket()?;
         sys::set_number(&socket, libc::PACKET_VNET_HDR, 1)
             .map_err(step("ask for offload headers"))?;
         // Kernels before 4.20 do not know it; what we send comes back there.
@@ -339,13 +359,6 @@ impl Shared {
         let mtu = self.interface.mtu().map_err(step("read the MTU"))?;
         let ring = ring::RxRing::new(socket, self.shape, mtu as usize)
             .map_err(step("set up a receive ring"))?;
-        if self.shape.hand_over == HandOver::Frame {
-            // Holds the frames that are too long for the ring.
-            let socket = ring.socket();
-            if sockopt::set_socket_recv_buffer_size_force(socket, BUFFER_BYTES).is_err() {
-                let _ = sockopt::set_socket_recv_buffer_size(socket, BUFFER_BYTES);
-            }
-        }
         if self.promiscuous {
             sys::set_promiscuous(ring.socket(), index).map_err(step("listen promiscuously"))?;
         }
@@ -385,7 +398,7 @@ impl Shared {
 
     fn open_tx_socket(&self, index: i32, offloads: bool) -> Result<OwnedFd, Refused> {
         let step = |action| move |error| Refused(action, error);
-        let socket = sys::socket().map_err(step("open a packet socket"))?;
+        let socket = self.socket()?;
         if offloads {
             sys::set_number(&socket, libc::PACKET_VNET_HDR, 1)
                 .map_err(step("ask for offload headers"))?;
@@ -395,9 +408,6 @@ impl Shared {
         let bypass = self.qdisc_bypass && !offloads;
         sys::set_number(&socket, libc::PACKET_QDISC_BYPASS, bypass.into())
             .map_err(step("bypass traffic control"))?;
-        if sockopt::set_socket_send_buffer_size_force(&socket, BUFFER_BYTES).is_err() {
-            let _ = sockopt::set_socket_send_buffer_size(&socket, BUFFER_BYTES);
-        }
         sys::bind(&socket, index, 0).map_err(step("bind to the interface"))?;
         Ok(socket)
     }

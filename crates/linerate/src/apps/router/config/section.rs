@@ -192,11 +192,6 @@ impl<'a> Section<'a> {
         self.notes.error(line, &self.full(key), problem, legal);
     }
 
-    /// Notes that the value of `key` may not do what was meant.
-    pub(super) fn warn(&self, line: usize, key: &str, problem: &str, advice: &str) {
-        self.notes.warn(line, &self.full(key), problem, advice);
-    }
-
     /// `interface.vlan`
     fn full(&self, key: &str) -> String {
         match self.name {

@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver};
 
 use linerate_core::env::{Clock, Lcore, LcoreHandle};
 use linerate_core::run::WorkerStats;
-use linerate_drivers::Drivers;
+use linerate_drivers::{Drivers, Own};
 use serde_json::Value;
 
 use super::desk::{Desk, Job};
@@ -40,7 +40,7 @@ impl Embedded {
             json: false,
             duration: None,
         };
-        let mut control = bring_up(path, config, &plan, drivers, &desk, &run)?;
+        let mut control = bring_up(path, config, &plan, drivers, &desk, &run, Arc::new(Own))?;
         let clock = control.running.clock();
         let first = control.running.lcores().next();
         let worker = first.map(|(name, _, stats)| (name.to_owned(), stats.clone()));

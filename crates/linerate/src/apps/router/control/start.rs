@@ -13,8 +13,10 @@ use linerate_core::port::PortInfo;
 use linerate_drivers::Drivers;
 use linerate_stack::neighbour;
 
+use super::acls::Teller;
 use super::desk::Desk;
 use super::http::{Http, Page};
+use super::hush::Hush;
 use super::kernel::Kernel;
 use super::reload::routes_of;
 use super::server::Server;
@@ -24,6 +26,7 @@ use super::twins::Twins;
 use super::{Control, Event, Reloads, generation, report};
 use crate::apps::plan;
 use crate::apps::router::config::Config;
+use crate::apps::router::keeper::{self, Privileged};
 use crate::apps::router::model::InterfaceId;
 use crate::apps::router::plane::settings::Settings;
 use crate::apps::router::plane::{Fast, Setup, Slow, Tables, Tell};
@@ -76,6 +79,8 @@ pub(crate) fn place(config: &Config) -> Result<Plan, Error> {
 /// What could not be set up, or what went wrong at the end.
 pub(crate) fn start(path: &Path, config: Config, run: &Run) -> Result<(), Error> {
     let plan = place(&config)?;
+    // Before there are threads: capabilities are each thread's own.
+    let privileged = keeper::split(path, &config)?;
     let (sender, events) = mpsc::channel();
     let desk = Desk::new(sender);
     let _signals = Signals::catch(desk.clone())?;
@@ -83,7 +88,8 @@ pub(crate) fn start(path: &Path, config: Config, run: &Run) -> Result<(), Error>
     let socket = config.router.control.clone().unwrap_or_else(usual_socket);
     let server = Server::listen(&socket, usual, desk.clone())?;
     let http = listen_http(&config, &desk)?;
-    let mut control = bring_up(path, config, &plan, &mut Drivers::new(), &desk, run)?;
+    let mut drivers = Drivers::opened_by(privileged.clone());
+    let mut control = bring_up(path, config, &plan, &mut drivers, &desk, run, privileged)?;
     let begun = control.say_ready(&socket, http.as_ref().map(|http| http.at));
     let ran = begun.and_then(|()| control.run(&events));
     // Clients whose question is under way hear that the router has ended.
@@ -110,6 +116,7 @@ pub(super) fn bring_up(
     drivers: &mut Drivers,
     desk: &Desk,
     run: &Run,
+    privileged: Arc<dyn Privileged>,
 ) -> Result<Control, Error> {
     let specs: Vec<_> = config
         .ports
@@ -189,12 +196,16 @@ pub(super) fn bring_up(
     }
     let first = Sample::take(&running);
     let now = Instant::now();
+    let socket = config.router.control.clone();
+    let hushed: &[PortInfo] = if config.router.kernel { &infos } else { &[] };
+    let hush = Hush::new(hushed, &socket.unwrap_or_else(usual_socket));
     let mut control = Control {
         path: path.into(),
         kernel: None,
         config,
         settings,
         running,
+        privileged,
         rib,
         twins,
         counters: Vec::new(),
@@ -213,16 +224,21 @@ pub(super) fn bring_up(
         end: run.duration.map(|duration| now + duration),
         draining: false,
         json: run.json,
+        teller: Teller::new(now),
+        hush,
     };
     control.begin_period(now, first);
+    control.hush.keep();
+    // The slow worker is told of twins when it has them, or what comes for one would go nowhere.
+    control.start_twins()?;
     let settings = control.settings.clone();
     on_slow(control.slow(), move |slow, egress| {
         slow.install(settings, egress)
     });
+    control.hear_twins();
     control.learn_counters();
-    control.start_twins()?;
     control.follow_neighbours(&Config::default());
-    control.kernel = Some(Kernel::start(&control.config, desk)?);
+    control.kernel = Some(Kernel::start(&control.config, desk, &control.privileged)?);
     control.liken_all();
     Ok(control)
 }
@@ -232,6 +248,7 @@ fn table(config: &Config, settings: &Settings) -> Result<Rib, Error> {
     let mut rib = Rib::new(&rib::Config {
         routes: config.router.routes as usize,
         neighbours: config.router.neighbours as usize,
+        vrfs: config.vrfs.len() as u32,
         ..rib::Config::default()
     })?;
     for (id, interface) in (0..).zip(&settings.interfaces) {
@@ -283,6 +300,7 @@ impl Control {
             running,
             mut twins,
             kernel,
+            hush,
             ..
         } = self;
         drop(kernel);
@@ -292,6 +310,8 @@ impl Control {
             errors = twins.retain(&[], &slow);
         }
         let (last, more) = running.stop();
+        // The kernel may have its interfaces again.
+        drop(hush);
         errors.extend(more);
         (last, errors)
     }

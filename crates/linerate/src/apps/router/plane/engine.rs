@@ -5,6 +5,7 @@
 //! disposed of one by one after it (`dispose.rs`); both do what the loops do, in full. Nothing leaves
 //! its place in the burst until the last step, where every packet goes its way in order.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use linerate_core::arch::{Vectors, prefetch_read};
@@ -16,10 +17,11 @@ use linerate_tables::rewrite::Divider;
 use linerate_wire::ethernet::HEADER_LEN;
 
 use super::counters::Counters;
-use super::errors::Errors;
+use super::errors::{Complaint, Errors};
 use super::features::Features;
 use super::hops::{Action, Hop, InterfaceIdOrNone};
 use super::input::{self, Sieve, Within};
+use super::options::Day;
 use super::punt::{Punt, Reason};
 use super::reasons::Reasons;
 use super::settings::{Interface, PortMap, Settings};
@@ -36,6 +38,8 @@ const ODD: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fate {
     Drop(DropId),
+    /// Dropped, and told that it is prohibited.
+    Reject(DropId),
     Punt(Reason),
 }
 
@@ -53,18 +57,29 @@ pub(super) struct Face {
     /// Whether an access list looks at what goes out.
     pub(super) has_acl_out: bool,
     pub(super) redirects: bool,
-    /// Its networks: first address and mask. Whose source is in one may have to be redirected.
+    /// Its networks, first address and mask: whose source is in one may have to be redirected. Where
+    /// there are no redirects its addresses alone.
     near4: Vec<(u32, u32)>,
     near6: Vec<(u128, u128)>,
-    /// Whether the kernel sees what is for the router.
-    pub(super) has_twin: bool,
+    /// Its addresses, from which nobody else may send: each is in one of the above.
+    pub(super) own4: Vec<u32>,
+    pub(super) own6: Vec<u128>,
 }
 
 impl Face {
     fn new(interface: &Interface) -> Self {
         let (mut near4, mut near6) = (Vec::new(), Vec::new());
+        let (mut own4, mut own6) = (Vec::new(), Vec::new());
         for cidr in &interface.addresses {
-            match cidr.network() {
+            match cidr.address {
+                IpAddr::V4(address) => own4.push(u32::from(address)),
+                IpAddr::V6(address) => own6.push(u128::from(address)),
+            }
+            let near = match interface.redirects {
+                true => cidr.network(),
+                false => Prefix::host(cidr.address),
+            };
+            match near {
                 Prefix::V4(prefix) => {
                     let mask = u32::MAX.checked_shl(32 - u32::from(prefix.len()));
                     near4.push((prefix.first(), mask.unwrap_or(0)));
@@ -78,6 +93,8 @@ impl Face {
         Self {
             near4,
             near6,
+            own4,
+            own6,
             mac: input::mac_word(interface.mac),
             port: interface.port,
             tci: interface.vlan.unwrap_or(0),
@@ -85,7 +102,6 @@ impl Face {
             asks: Features::are_asked(interface),
             has_acl_out: interface.acl_out.is_some(),
             redirects: interface.redirects,
-            has_twin: interface.twin.is_some(),
         }
     }
 }
@@ -138,6 +154,7 @@ pub(super) struct Engine {
     pub(super) counters: Arc<Counters>,
     pub(super) watch: Watch,
     pub(super) pools: Pools,
+    pub(super) day: Day,
     slow: u16,
     queues: u16,
 }
@@ -167,6 +184,7 @@ impl Engine {
             counters: Arc::default(),
             watch: Watch::default(),
             pools: Pools::new(pools),
+            day: Day::at(setup.clock.ns(setup.clock.now())),
             slow: setup.slow,
             queues: setup.queues.max(1),
         };
@@ -464,6 +482,10 @@ impl Engine {
     ) -> Mask {
         let (v4, back) = (self.parsed.class.v4, InterfaceIdOrNone::from(id));
         let near = self.near(id, plain, burst.len());
+        let plain = match near {
+            0 => plain,
+            near => plain & !self.own(id, near, burst.len()),
+        };
         let mut ready = 0;
         for &number in &self.hops[..burst.len()] {
             prefetch_read(view.hops.get(number));
@@ -495,13 +517,11 @@ impl Engine {
         ready
     }
 
-    /// Which packets of `plain` are from neighbours on an interface: those that redirects are for.
+    /// Which packets of `plain` are from neighbours on an interface: those that redirects are for, and
+    /// those that may say that they are from us.
     #[inline(always)]
     fn near(&self, id: InterfaceId, plain: Mask, count: usize) -> Mask {
         let face = &self.faces[usize::from(id.0)];
-        if !face.redirects {
-            return 0;
-        }
         let (v4, v6) = (plain & self.parsed.class.v4, plain & self.parsed.class.v6);
         let mut near = 0;
         for &(first, mask) in face.near4.iter().filter(|_| v4 != 0) {
@@ -513,6 +533,22 @@ impl Engine {
             near |= Mask::from(face.is_near6(source)) << index;
         }
         near
+    }
+
+    /// Which packets of `near` have an address of the interface that they came in by as their source.
+    fn own(&self, id: InterfaceId, near: Mask, count: usize) -> Mask {
+        let face = &self.faces[usize::from(id.0)];
+        let (v4, v6) = (near & self.parsed.class.v4, near & self.parsed.class.v6);
+        let mut own = 0;
+        for &first in face.own4.iter().filter(|_| v4 != 0) {
+            let (src, mask) = (&self.src4[..count], u32::MAX);
+            own |= v4 & self.vectors.run(Within { src, first, mask });
+        }
+        for index in ones(v6) {
+            let source = self.parsed.keys6[index].src().to_bits();
+            own |= Mask::from(face.own6.contains(&source)) << index;
+        }
+        own
     }
 
     /// Puts a frame, whose headers are written, into the lane of its hop's interface.
@@ -596,6 +632,10 @@ impl Engine {
             }
             match self.fates[index] {
                 Fate::Drop(reason) => self.refuse(index, reason, packet, out),
+                Fate::Reject(reason) => {
+                    self.complain(view, id, &packet, Complaint::Prohibited, out);
+                    self.refuse(index, reason, packet, out);
+                }
                 Fate::Punt(reason) => self.punt(index, view, reason, id, 0, packet, out),
             }
         }
@@ -653,6 +693,7 @@ impl Engine {
 
     /// What waits for time to pass.
     pub(super) fn tick(&mut self, view: View<'_>, out: &mut Egress) {
+        self.day = Day::at(view.now_ns);
         self.expire(view, out);
         self.send_lanes(out);
         out.flush();

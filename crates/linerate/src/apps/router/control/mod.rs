@@ -5,10 +5,11 @@
 //! and ticks. Workers are only spoken to between two bursts ([`stage`]).
 //!
 //! `start` brings a router up, `reload` exchanges its configuration, `show` and `metrics` say how it
-//! is, `stream` is captures and traces.
+//! is, `stream` is captures and traces; `embedded` is a router inside of another program.
 
 mod acls;
 mod desk;
+mod embedded;
 mod exposition;
 mod generation;
 mod http;
@@ -58,6 +59,7 @@ use kernel::Kernel;
 use stage::{RouterStage, on_slow};
 use twins::{Twins, Wanted};
 
+pub(crate) use embedded::Embedded;
 pub(crate) use start::{Run, place, start};
 
 /// Between two looks at links, and two ticks of the workers' timers.

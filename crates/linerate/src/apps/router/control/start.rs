@@ -288,13 +288,19 @@ fn shares(shapes: &[PortShape], io: usize, slow_port: u16) -> Vec<Share> {
 impl Control {
     /// Ends the workers and says what they did.
     pub(super) fn take_down(self) -> Result<(), Error> {
+        let (json, first) = (self.json, self.first.clone());
+        let routes = self.rib.counts().routes.iter().sum();
+        let (last, errors) = self.finish();
+        report::totals(&last, &first, routes, json)?;
+        Error::all(errors)
+    }
+
+    /// Ends the workers: their last counters, and what went wrong.
+    pub(super) fn finish(self) -> (Sample, Vec<Error>) {
         let Self {
             running,
             mut twins,
             kernel,
-            first,
-            rib,
-            json,
             hush,
             ..
         } = self;
@@ -308,9 +314,7 @@ impl Control {
         // The kernel may have its interfaces again.
         drop(hush);
         errors.extend(more);
-        let routes = rib.counts().routes.iter().sum();
-        report::totals(&last, &first, routes, json)?;
-        Error::all(errors)
+        (last, errors)
     }
 }
 

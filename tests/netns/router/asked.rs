@@ -172,7 +172,10 @@ fn drain_holds_links_down_forwards_and_ends() {
     let mut router = Router::start(&site.mid, &scratch, &two_ports("af_packet", "", ""));
     site.works();
     let has_carrier = |twin: &str| !site.mid.ip(&format!("link show {twin}")).contains("NO-CARRIER");
-    assert!(has_carrier("lr-a") && has_carrier("lr-b"));
+    // The kernel says so up to a second late.
+    wait("the twins' links to be there", || {
+        has_carrier("lr-a") && has_carrier("lr-b")
+    });
     let refused = router.try_ctl("drain --seconds 7200");
     assert!(!refused.status.success(), "two hours are too many");
     router.ctl("drain --seconds 3000");

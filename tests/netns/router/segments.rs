@@ -126,13 +126,11 @@ fn customers_do_not_meet(kind: &str) {
 }
 
 #[test]
-#[ignore = "open: the far host of one customer does not answer"]
 fn customers_with_the_same_addresses_do_not_meet_over_af_packet() {
     customers_do_not_meet("af_packet");
 }
 
 #[test]
-#[ignore = "open: the far host of one customer does not answer"]
 fn customers_with_the_same_addresses_do_not_meet_over_af_xdp() {
     customers_do_not_meet("af_xdp");
 }

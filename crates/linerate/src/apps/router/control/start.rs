@@ -229,6 +229,7 @@ fn table(config: &Config, settings: &Settings) -> Result<Rib, Error> {
     let mut rib = Rib::new(&rib::Config {
         routes: config.router.routes as usize,
         neighbours: config.router.neighbours as usize,
+        vrfs: config.vrfs.len() as u32,
         ..rib::Config::default()
     })?;
     for (id, interface) in (0..).zip(&settings.interfaces) {

@@ -173,11 +173,18 @@ impl Interface {
             Ok(flags) if flags & libc::IFF_UP == 0 => Link::Down(format!(
                 "interface `{name}` is down; `ip link set {name} up`"
             )),
-            Ok(flags) if flags & libc::IFF_RUNNING == 0 => {
+            Ok(flags) if flags & libc::IFF_RUNNING == 0 && !self.has_carrier() => {
                 Link::Down(format!("interface `{name}` has no carrier"))
             }
             Ok(_) => Link::Up,
         }
+    }
+
+    /// Whether there is a carrier at this moment. The interface's flags say so up to a second late: the
+    /// kernel lets its news of links gather (net/core/link_watch.c).
+    fn has_carrier(&self) -> bool {
+        const ETHTOOL_GLINK: u32 = 0xa;
+        sys::ethtool_value(&self.socket, &self.name, ETHTOOL_GLINK).is_ok_and(|up| up != 0)
     }
 
     /// The error for a port whose interface does not exist.

@@ -85,15 +85,15 @@ fn sessions_through_a_twin(kind: &str) {
         return;
     };
     let scratch = Scratch::new();
-    one.wire("veth0", &cable, "c0", "");
-    mid.wire("a", &cable, "c1", "");
+    cable.wire("c0", &one, "veth0", "");
+    cable.wire("c1", &mid, "a", "");
     for (namespace, end) in [(&one, "veth0"), (&cable, "c0"), (&cable, "c1"), (&mid, "a")] {
         namespace.plain(end);
     }
-    cable.ip("link add br type bridge forward_delay 0 mcast_snooping 0");
-    cable.ip("link set dev br up");
-    cable.ip("link set dev c0 master br");
-    cable.ip("link set dev c1 master br");
+    cable.ip("link add br0 type bridge forward_delay 0 mcast_snooping 0");
+    cable.ip("link set dev br0 up");
+    cable.ip("link set dev c0 master br0");
+    cable.ip("link set dev c1 master br0");
     hide(&mid, "a");
     one.ip(&format!("addr add {}/24 dev veth0", ONE[0]));
     one.ip(&format!("addr add {}/64 dev veth0", ONE[1]));
@@ -111,7 +111,7 @@ fn sessions_through_a_twin(kind: &str) {
     assert!(!mid.ip("link show lr-a").contains("NO-CARRIER"));
     let why = theirs.says("show bfd peers") + &ours.says("show bfd peers");
     assert!(why.contains("detection time expired"), "{why}");
-    cable.ip("link set dev c0 master br");
+    cable.ip("link set dev c0 master br0");
     are(&theirs, GATE, true);
     are(&ours, ONE, true);
     router.stop();

@@ -53,12 +53,16 @@ fn a_link_is_up_as_soon_as_its_wire_is() {
     if !privileged() {
         return;
     }
-    for round in 0..5 {
+    let pools = pools(256);
+    for round in 0..3 {
         let veth = Veth::pair("");
-        let port = open_port(&format!("af_xdp:{}", veth.here));
+        let mut port = open_port(&format!("af_xdp:{}", veth.here));
+        let queues = port.start(&PortConfig::default(), &pools).unwrap();
         assert_eq!(port.link(), Link::Up, "round {round}");
         must(&format!("ip link set {} down", veth.here));
         assert!(matches!(port.link(), Link::Down(_)), "round {round}");
+        drop(queues);
+        port.stop().unwrap();
     }
 }
 

@@ -74,7 +74,10 @@ pub(super) fn runs(tests: &str) {
         assert!(!skipped.contains("kernel"), "{skipped}");
         eprintln!("{skipped}");
     }
-    assert!(!said.contains("\nrunning 0 tests"), "no test is called {tests}");
+    assert!(
+        !said.contains("\nrunning 0 tests"),
+        "no test is called {tests}"
+    );
 }
 
 fn boot(folder: &Path, scratch: &Scratch, out: &str) -> Running {
@@ -89,7 +92,10 @@ fn boot(folder: &Path, scratch: &Scratch, out: &str) -> Running {
     command.args(["-serial", &format!("file:{}", scratch.file("console"))]);
     command.arg("-kernel").arg(folder.join("vmlinuz"));
     command.args(["-initrd", &scratch.file("initramfs")]);
-    command.args(["-append", "console=ttyS0 quiet panic=-1 tsc=reliable random.trust_cpu=on"]);
+    command.args([
+        "-append",
+        "console=ttyS0 quiet panic=-1 tsc=reliable random.trust_cpu=on",
+    ]);
     command.args(["-virtfs", &share("/", "root", ",readonly=on")]);
     command.args(["-virtfs", &share(out, "out", "")]);
     Running::start(&mut command)

@@ -62,11 +62,19 @@ pub(super) fn archive(folder: &Path) -> Vec<u8> {
 /// Adds a module behind all that it needs. What is not there is part of the kernel itself.
 fn visit(folder: &Path, name: &str, order: &mut Vec<(String, Vec<u8>)>) {
     let spelled = |name: &str| name.replace('-', "_");
-    if order.iter().any(|(known, _)| spelled(known) == spelled(name)) {
+    if order
+        .iter()
+        .any(|(known, _)| spelled(known) == spelled(name))
+    {
         return;
     }
     let names = [name.to_owned(), spelled(name), name.replace('_', "-")];
-    let read = |name: &String| Some((name.clone(), std::fs::read(folder.join(format!("{name}.ko"))).ok()?));
+    let read = |name: &String| {
+        Some((
+            name.clone(),
+            std::fs::read(folder.join(format!("{name}.ko"))).ok()?,
+        ))
+    };
     let Some((name, bytes)) = names.iter().find_map(read) else {
         return;
     };
@@ -100,11 +108,24 @@ impl Archive {
         let (size, name_size) = (data.len() as u32, name.len() as u32 + 1);
         // Inode, mode, owner, group, links, time, size, devices of file and node, name, no checksum.
         let fields = [
-            self.entries, mode, 0, 0, 1, 0, size, 0, 0, 0, 0, name_size, 0,
+            self.entries,
+            mode,
+            0,
+            0,
+            1,
+            0,
+            size,
+            0,
+            0,
+            0,
+            0,
+            name_size,
+            0,
         ];
         self.bytes.extend_from_slice(b"070701");
         for field in fields {
-            self.bytes.extend_from_slice(format!("{field:08x}").as_bytes());
+            self.bytes
+                .extend_from_slice(format!("{field:08x}").as_bytes());
         }
         self.bytes.extend_from_slice(name.as_bytes());
         self.bytes.push(0);
@@ -124,11 +145,14 @@ fn entries_are_aligned_and_headers_are_of_110_bytes() {
     archive.entry("a", 0o100_644, b"12345");
     assert_eq!(&archive.bytes[..14], b"07070100000001");
     assert_eq!(&archive.bytes[54..62], b"00000005");
-    assert_eq!(&archive.bytes[110..120], b"a\012345\0\0\0");
+    assert_eq!(&archive.bytes[110..120], b"a\x0012345\0\0\0");
 }
 
 #[test]
 fn modules_say_what_they_need() {
-    assert_eq!(needs(b"x\0license=GPL\0depends=a,b-c\0name=d"), ["a", "b-c"]);
+    assert_eq!(
+        needs(b"x\0license=GPL\0depends=a,b-c\0name=d"),
+        ["a", "b-c"]
+    );
     assert!(needs(b"x\0depends=\0").is_empty() && needs(b"").is_empty());
 }

@@ -200,7 +200,9 @@ pub(crate) fn install(packages: &[&Package]) -> Result<(), TaskError> {
         return Ok(());
     }
     let mut command = Command::new("sh");
-    command.args(["-c", UNPACK, "unpack-packages"]).arg(guest_dir());
+    command
+        .args(["-c", UNPACK, "unpack-packages"])
+        .arg(guest_dir());
     // The folder is replaced as a whole.
     let whole = PACKAGES.iter().filter(|package| package.is_unpacked());
     command.args(whole.map(|package| package.name));

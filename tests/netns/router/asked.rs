@@ -82,11 +82,20 @@ fn trace_tells_why_a_packet_was_dropped() {
     let denies = "acl: list edge denies";
     goes("10.2.0.2:9001", &[valid, denies, "dropped: acl_in.edge"]);
     let lookup = "lookup: 10.2.0.2: hop ";
-    goes("10.2.0.2:9003", &[valid, permits, lookup, "dropped: ttl_exceeded"]);
+    goes(
+        "10.2.0.2:9003",
+        &[valid, permits, lookup, "dropped: ttl_exceeded"],
+    );
     let lookup = "lookup: 10.77.0.1: hop ";
-    goes("10.77.0.1:9000", &[valid, permits, lookup, "dropped: blackhole"]);
+    goes(
+        "10.77.0.1:9000",
+        &[valid, permits, lookup, "dropped: blackhole"],
+    );
     let lookup = "lookup: no route to 198.51.100.1";
-    goes("198.51.100.1:9000", &[valid, permits, lookup, "dropped: no_route"]);
+    goes(
+        "198.51.100.1:9000",
+        &[valid, permits, lookup, "dropped: no_route"],
+    );
     assert!(!said.contains(":9002"), "what does not match is not told");
     // Nothing of it stays behind, and another may follow; one that is asked for badly is refused.
     let refused = router.try_ctl("trace --filter nonsense");
@@ -171,7 +180,12 @@ fn drain_holds_links_down_forwards_and_ends() {
     let scratch = Scratch::new();
     let mut router = Router::start(&site.mid, &scratch, &two_ports("af_packet", "", ""));
     site.works();
-    let has_carrier = |twin: &str| !site.mid.ip(&format!("link show {twin}")).contains("NO-CARRIER");
+    let has_carrier = |twin: &str| {
+        !site
+            .mid
+            .ip(&format!("link show {twin}"))
+            .contains("NO-CARRIER")
+    };
     // The kernel says so up to a second late.
     wait("the twins' links to be there", || {
         has_carrier("lr-a") && has_carrier("lr-b")
@@ -186,11 +200,16 @@ fn drain_holds_links_down_forwards_and_ends() {
     site.right.ip("link set veth1 down");
     router.shows("ports", |text| text.contains("down"));
     site.right.ip("link set veth1 up");
-    router.shows("ports", |text| text.contains("up") && !text.contains("down"));
+    router.shows("ports", |text| {
+        text.contains("up") && !text.contains("down")
+    });
     // With its interface the host lost its IPv6 address and its routes.
-    site.right.ip(&format!("-6 addr replace {RIGHT6}/64 dev veth1"));
-    site.right.ip(&format!("route replace default via {FAR_GATE4}"));
-    site.right.ip(&format!("-6 route replace default via {FAR_GATE6}"));
+    site.right
+        .ip(&format!("-6 addr replace {RIGHT6}/64 dev veth1"));
+    site.right
+        .ip(&format!("route replace default via {FAR_GATE4}"));
+    site.right
+        .ip(&format!("-6 route replace default via {FAR_GATE6}"));
     for address in [RIGHT4, RIGHT6] {
         reaches(&site.left, address);
     }
@@ -198,6 +217,9 @@ fn drain_holds_links_down_forwards_and_ends() {
     // The sooner end counts.
     router.ctl("drain --seconds 0.1");
     let totals = router.ended();
-    assert!(totals["ports"][0]["tx_packets"].as_u64() > Some(0), "{totals}");
+    assert!(
+        totals["ports"][0]["tx_packets"].as_u64() > Some(0),
+        "{totals}"
+    );
     assert!(!site.mid.has("lr-a") && !site.mid.has("lr-b"));
 }

@@ -52,12 +52,16 @@ fn are(frr: &Frr, peers: [&str; 2], up: bool) {
         let bfd = frr.says("show bfd peers brief");
         let bgp = peers.map(|peer| frr.says(&format!("show bgp neighbors {peer}")));
         let state = |peer: &str| {
-            let mut rows = bfd.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
+            let mut rows = bfd
+                .lines()
+                .map(|row| row.split_whitespace().collect::<Vec<_>>());
             rows.find(|row| row.get(2) == Some(&peer))
                 .and_then(|row| row.get(3).copied().map(str::to_owned))
         };
         let word = if up { "up" } else { "down" };
-        let bfd_is_so = peers.iter().all(|peer| state(peer).as_deref() == Some(word));
+        let bfd_is_so = peers
+            .iter()
+            .all(|peer| state(peer).as_deref() == Some(word));
         let established = |text: &String| text.contains("BGP state = Established");
         if bfd_is_so && bgp.iter().all(|text| established(text) == up) {
             return;

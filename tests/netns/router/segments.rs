@@ -101,7 +101,10 @@ fn customers_do_not_meet(kind: &str) {
     }
     // Each ping has come to its own customer's host.
     let hosts = [&customers.red.right, &customers.right];
-    for (at, from) in [&customers.red.left, &customers.left].into_iter().enumerate() {
+    for (at, from) in [&customers.red.left, &customers.left]
+        .into_iter()
+        .enumerate()
+    {
         let before = hosts.map(pinged);
         assert!(
             crate::traffic::reaches(from, site::RIGHT4, 5),

@@ -105,7 +105,8 @@ impl Trunk {
     fn kernel(&self) -> bool {
         let mid = &self.mid;
         let makes = |words: &str| mid.run("ip", words).status.success();
-        if !makes("link add probe type vrf table 7") || !makes("link add link a name v7 type vlan id 7")
+        if !makes("link add probe type vrf table 7")
+            || !makes("link add link a name v7 type vlan id 7")
         {
             eprintln!("SKIP needs a kernel with VRF and VLAN devices");
             return false;
@@ -124,19 +125,25 @@ impl Trunk {
             mid.ip(&format!("link set dev {name} up"));
             for (vlan, ours, theirs, mac, mtu) in customer.links() {
                 let device = format!("v{vlan}");
-                mid.ip(&format!("link add link a name {device} type vlan id {vlan}"));
+                mid.ip(&format!(
+                    "link add link a name {device} type vlan id {vlan}"
+                ));
                 mid.ip(&format!("link set dev {device} master {name} mtu {mtu} up"));
                 mid.ip(&format!("addr add {} broadcast + dev {device}", ours[0]));
                 mid.ip(&format!("addr add {} dev {device}", ours[1]));
                 for address in theirs {
                     let mac = text(mac);
                     let words = "nud permanent dev";
-                    mid.ip(&format!("neigh replace {address} lladdr {mac} {words} {device}"));
+                    mid.ip(&format!(
+                        "neigh replace {address} lladdr {mac} {words} {device}"
+                    ));
                 }
             }
             for (prefix, way) in customer.routes() {
                 match way.strip_prefix("via ") {
-                    Some(gateway) => mid.ip(&format!("route add {prefix} via {gateway} vrf {name}")),
+                    Some(gateway) => {
+                        mid.ip(&format!("route add {prefix} via {gateway} vrf {name}"))
+                    }
                     None => mid.ip(&format!("route add {way} {prefix} vrf {name}")),
                 };
             }
@@ -171,18 +178,22 @@ impl Trunk {
                     Some(gateway) => format!("via = \"{gateway}\""),
                     None => format!("{way} = true"),
                 };
-                config +=
-                    &format!("\n[[route]]\nprefix = \"{prefix}\"\nvrf = \"{name}\"\n{way}\n");
+                config += &format!("\n[[route]]\nprefix = \"{prefix}\"\nvrf = \"{name}\"\n{way}\n");
             }
         }
         hide(&self.mid, "a");
         let router = Router::start(&self.mid, scratch, &config);
         // The kernel's own VRF devices keep the twins apart.
-        for Customer { name, table, vlans, .. } in &CUSTOMERS {
-            self.mid.ip(&format!("link add {name} type vrf table {table}"));
+        for Customer {
+            name, table, vlans, ..
+        } in &CUSTOMERS
+        {
+            self.mid
+                .ip(&format!("link add {name} type vrf table {table}"));
             self.mid.ip(&format!("link set dev {name} up"));
             for vlan in vlans {
-                self.mid.ip(&format!("link set dev lr-a.{vlan} master {name}"));
+                self.mid
+                    .ip(&format!("link set dev lr-a.{vlan} master {name}"));
             }
         }
         router
@@ -243,7 +254,8 @@ fn customers_on_a_trunk(kind: &str, count: usize, seed: u64) {
     }
     assert!(own.iter().all(|own| *own > count / 4), "{own:?} of {count}");
     // What the kernel is taught about a VRF's twins, the router learns for that VRF.
-    ours.mid.ip("route add 10.99.0.0/16 via 10.2.0.2 dev lr-a.202 vrf blue");
+    ours.mid
+        .ip("route add 10.99.0.0/16 via 10.2.0.2 dev lr-a.202 vrf blue");
     router.shows("routes", |text| {
         let mut rows = text.lines().filter(|row| row.contains("10.99.0.0/16"));
         rows.next().is_some_and(|row| row.contains("blue")) && rows.next().is_none()

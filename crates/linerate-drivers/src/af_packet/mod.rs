@@ -17,7 +17,10 @@
 //! `handover=frame` it is a TPACKET_V2 ring, which hands over each frame at once: a ping through two
 //! such ports and back takes 0.03 ms at best, where blocks add about 1 ms each way. The price is
 //! room, for short frames fill 2 KiB each (packed in blocks, the same memory takes ten times
-//! as many), and a system call for each unsegmented frame.
+//! as many), and a system call for each unsegmented frame. On the other hand a trickle uses up a
+//! block each millisecond, however little is in it: 128 blocks bear a worker that has to wait 128 ms
+//! for its CPU (32 of them, a default before, lost frames on a busy machine), and each
+//! queue takes 16 MiB.
 //!
 //! *Transmit*: `sendmmsg`, one call for a burst, and no ring. Measured in turns over veth into an
 //! XDP drop (60-byte frames, kernel 6.18), it sends about 1.1 times as many frames for each second
@@ -79,7 +82,7 @@ pub const OPTIONS: &[OptionHelp] = &[
     OptionHelp {
         key: "blocks",
         value: "N",
-        help: "blocks of each receive ring, 2 to 1024; default 32",
+        help: "blocks of each receive ring, 2 to 1024; default 128",
     },
     OptionHelp {
         key: "block_kib",
@@ -149,7 +152,7 @@ pub fn open(spec: &Spec) -> Result<AfPacket, PortError> {
             interface,
             shape: ring::Shape {
                 block_bytes: block_kib << 10,
-                blocks: spec.number("blocks", 32_usize, 2..=1024)?,
+                blocks: spec.number("blocks", 128_usize, 2..=1024)?,
                 hand_over,
             },
             fanout,

@@ -85,9 +85,9 @@ impl Model {
         let full_ns = self.buffer / service_pps * 1e9;
         let wait = (4_000.0 / (1.0 - load.min(0.999_999))).min(full_ns);
         let bucket = |number: i32| 3_000.0 + wait * 1.12_f64.powi(number - 30);
-        let mut buckets = Vec::new();
+        let mut buckets = vec![(bucket(0), 0)];
         let mut left = samples;
-        for number in 0..90 {
+        for number in 1..90 {
             // Bell-shaped, with a tail.
             let at = (f64::from(number) - 24.0) / 7.0;
             let weight = 0.045 * (-at * at / 2.0).exp() + 4e-4 * (-f64::from(number) / 9.0).exp();
@@ -97,10 +97,7 @@ impl Model {
             }
             left -= count;
         }
-        if left > 0 {
-            buckets.insert(0, (bucket(0), left));
-            buckets.dedup_by_key(|bucket| bucket.0);
-        }
+        buckets[0].1 = left;
         let total: u64 = buckets.iter().map(|bucket| bucket.1).sum();
         let at = |share: f64| {
             let mut sum = 0;

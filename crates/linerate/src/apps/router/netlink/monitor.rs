@@ -183,6 +183,7 @@ impl Watch {
         }
         let Some(messages) = self.events.events()? else {
             self.send(vec![Fact::Overrun])?;
+            self.events.forget_events()?; // the dump says it all, and what is lost from now on is told again
             return self.dump();
         };
         // A message that cannot be read is newer than this program: the others count.

@@ -83,9 +83,24 @@ impl Socket {
         }
     }
 
-    fn receive(&mut self) -> Result<usize, Errno> {
+    /// Forgets the events that wait. Until none does the kernel drops what comes without saying so again.
+    pub(super) fn forget_events(&mut self) -> io::Result<()> {
         loop {
-            match recv(&self.fd, &mut self.buffer[..], RecvFlags::empty()) {
+            match self.receive_with(RecvFlags::DONTWAIT) {
+                Ok(_) | Err(Errno::NOBUFS) => {}
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn receive(&mut self) -> Result<usize, Errno> {
+        self.receive_with(RecvFlags::empty())
+    }
+
+    fn receive_with(&mut self, flags: RecvFlags) -> Result<usize, Errno> {
+        loop {
+            match recv(&self.fd, &mut self.buffer[..], flags) {
                 Ok((len, _)) => return Ok(len),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error),

@@ -219,27 +219,39 @@ impl Slow {
         self.work(now_ns, out);
     }
 
-    /// ARP is ours to answer. What answers the kernel's own questions it must see as well.
+    /// ARP is ours to answer. What answers the kernel's own questions it must see as well, and so it must
+    /// what says that a neighbour has moved: it would go on sending to the old address for a minute.
     fn arp(&mut self, id: InterfaceId, packet: Packet, now_ns: u64, out: &mut Egress) {
+        let arp = packet.data().get(HEADER_LEN..).map(Arp::new_checked);
+        let arp = arp.and_then(Result::ok);
+        let is_request = arp
+            .as_ref()
+            .is_some_and(|arp| arp.operation() == Operation::Request);
+        let sender = arp.map(|arp| IpAddr::V4(arp.sender_ip()));
+        let before = sender.and_then(|sender| self.table.mac(id.0, sender));
         let elsewhere = elsewhere(&self.settings, &mut self.tables, id);
         // Why it was ignored, if it was, nobody needs to know.
         let _ = self
             .table
             .arp(id.0, packet.data(), &elsewhere, now_ns, &mut self.todo);
         drop(elsewhere);
-        let arp = packet.data().get(HEADER_LEN..).map(Arp::new_checked);
-        match arp {
-            Some(Ok(arp)) if arp.operation() == Operation::Request => {
-                out.drop_one(self.reasons.answered, packet);
-            }
-            _ => self.for_twin(id, packet, now_ns, out),
+        match is_request && !self.has_moved(id, sender, before) {
+            true => out.drop_one(self.reasons.answered, packet),
+            false => self.for_twin(id, packet, now_ns, out),
         }
+    }
+
+    /// Whether a neighbour, whose MAC address was `before`, has another one now.
+    fn has_moved(&self, id: InterfaceId, who: Option<IpAddr>, before: Option<MacAddr>) -> bool {
+        before.is_some() && who.and_then(|who| self.table.mac(id.0, who)) != before
     }
 
     /// Neighbor Discovery likewise.
     fn nd(&mut self, id: InterfaceId, packet: Packet, now_ns: u64, out: &mut Egress) {
         const ROUTER_SOLICITATION: u8 = 133;
         const NEIGHBOUR_SOLICITATION: u8 = 135;
+        let sender = source6(&packet);
+        let before = sender.and_then(|sender| self.table.mac(id.0, sender.into()));
         let elsewhere = elsewhere(&self.settings, &mut self.tables, id);
         let _ = self
             .table
@@ -250,7 +262,8 @@ impl Slow {
             Some(&ROUTER_SOLICITATION) => interface.is_some_and(|own| own.advertise.is_some()),
             // Whoever probes for an address may probe for the kernel's, too (RFC 4862 5.4.3).
             Some(&NEIGHBOUR_SOLICITATION) => {
-                source6(&packet).is_some_and(|from| !from.is_unspecified())
+                sender.is_some_and(|from| !from.is_unspecified())
+                    && !self.has_moved(id, sender.map(IpAddr::V6), before)
             }
             _ => false,
         };

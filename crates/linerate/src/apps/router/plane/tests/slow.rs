@@ -210,6 +210,18 @@ fn the_twin_gets_what_is_for_us_and_sends_what_it_likes() {
     );
     let left = lab.run_packets(&mut slow, SLOW, vec![request]);
     assert!(left.iter().all(|left| left.port == 0) && left.len() == 1);
+    // Unless they say that a neighbour has moved: the kernel would go on sending to where it was.
+    let mut moved = arp(1, [192, 0, 2, 9], [192, 0, 2, 1]);
+    for at in [6, 22] {
+        moved[at + 5] ^= 1;
+    }
+    lab.now += 1_000_000_000_000;
+    for expected in [1, 0] {
+        let request = punted(&mut lab, &moved, Reason::Arp);
+        let left = lab.run_packets(&mut slow, SLOW, vec![request]);
+        let to_twin = left.iter().filter(|left| left.port == 5).count();
+        assert_eq!((to_twin, left.len() - to_twin), (expected, 1), "{left:?}");
+    }
 }
 
 #[test]

@@ -38,6 +38,11 @@ impl Tcpdump {
         Self { running, file }
     }
 
+    /// What it has seen so far.
+    pub(crate) fn so_far(&self) -> Vec<Vec<u8>> {
+        parse(&std::fs::read(&self.file).unwrap())
+    }
+
     /// Waits until it has seen as many frames as are still to come, ends it, and returns them.
     #[track_caller]
     pub(crate) fn expect(mut self, count: impl Fn() -> u64) -> Vec<Vec<u8>> {

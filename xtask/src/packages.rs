@@ -1,6 +1,7 @@
 //! The Debian packages that tests and `compare` use, and how they are installed.
 
 use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::error::TaskError;
@@ -9,14 +10,19 @@ use crate::process;
 /// One package of Debian 12 (and Ubuntu), and what is skipped without it.
 pub(crate) struct Package {
     pub(crate) name: &'static str,
-    /// A program or pkg-config module that shows it is there, on any distribution.
+    /// A program, pkg-config module or file that shows it is there.
     probe: Probe,
     pub(crate) used_for: &'static str,
+    /// Only `cargo xtask test --all` needs it.
+    long: bool,
 }
 
 enum Probe {
     Program(&'static str),
     PkgConfig(&'static str),
+    File(&'static str),
+    /// Not installed, but unpacked into [`guest_dir`], where this file shows it.
+    Unpacked(&'static str),
 }
 
 const fn program(name: &'static str, program: &'static str, used_for: &'static str) -> Package {
@@ -24,7 +30,22 @@ const fn program(name: &'static str, program: &'static str, used_for: &'static s
         name,
         probe: Probe::Program(program),
         used_for,
+        long: false,
     }
+}
+
+const fn guest(name: &'static str, probe: Probe, used_for: &'static str) -> Package {
+    Package {
+        name,
+        probe,
+        used_for,
+        long: true,
+    }
+}
+
+/// Where the kernel of guests is, and what they start with; `tests/vm` looks here.
+fn guest_dir() -> PathBuf {
+    process::target_dir().join("guest")
 }
 
 /// The one table: a test that shells out to a new program adds its row here.
@@ -38,6 +59,7 @@ pub(crate) const PACKAGES: &[Package] = &[
     program("tshark",      "tshark",       "reading back the pcapng files and test frames we write"),
     program("frr",         "vtysh",        "BGP and OSPF through the router in the long scenarios"),
     program("python3-scapy","scapy",      "fragments of every shape through the router"),
+    Package { name: "python3-prometheus-client", probe: Probe::File("/usr/lib/python3/dist-packages/prometheus_client/openmetrics/parser.py"), used_for: "whether Prometheus reads the router's metrics", long: false },
     program("traceroute",  "traceroute",   "whether the router shows itself"),
     program("systemd",     "systemd-analyze", "whether the router's unit is right, and how little it may do"),
     program("tmux",        "tmux",         "the screen of pktgen in a real terminal"),
@@ -45,7 +67,10 @@ pub(crate) const PACKAGES: &[Package] = &[
     program("gcc",         "gcc",          "the C peers of `cargo xtask compare`"),
     program("pkg-config",  "pkg-config",   "finding DPDK"),
     program("dpdk",        "dpdk-testpmd", "interoperation with DPDK, and the forwarding peers of `compare`"),
-    Package { name: "libdpdk-dev", probe: Probe::PkgConfig("libdpdk"), used_for: "the ring and pool peers of `compare`" },
+    Package { name: "libdpdk-dev", probe: Probe::PkgConfig("libdpdk"), used_for: "the ring and pool peers of `compare`", long: false },
+    guest("qemu-system-x86",   Probe::Program("qemu-system-x86_64"), "guests whose kernel can what this one cannot, in the long scenarios"),
+    guest("linux-image-amd64", Probe::Unpacked("vmlinuz"), "the kernel of these guests; only unpacked, into target/guest"),
+    guest("busybox-static",    Probe::Unpacked("busybox"), "what these guests start with; only unpacked, into target/guest"),
 ];
 
 impl Package {
@@ -56,25 +81,42 @@ impl Package {
                 process::output(Command::new("pkg-config").args(["--exists", module]))
                     .is_ok_and(|output| output.status.success())
             }
+            Probe::File(path) => Path::new(path).is_file(),
+            Probe::Unpacked(file) => guest_dir().join(file).is_file(),
         }
+    }
+
+    fn is_unpacked(&self) -> bool {
+        matches!(self.probe, Probe::Unpacked(_))
     }
 }
 
-/// The packages this machine lacks.
-pub(crate) fn missing() -> Vec<&'static Package> {
+/// The packages this machine lacks, those for long scenarios only if `all` is wanted.
+pub(crate) fn missing(all: bool) -> Vec<&'static Package> {
     PACKAGES
         .iter()
-        .filter(|package| !package.is_installed())
+        .filter(|package| (all || !package.long) && !package.is_installed())
         .collect()
 }
 
 /// How to get `packages`, as a user would type it.
 pub(crate) fn install_command(packages: &[&Package]) -> String {
-    let names: Vec<&str> = packages.iter().map(|package| package.name).collect();
-    format!(
-        "apt-get install --no-install-recommends {}",
-        names.join(" ")
-    )
+    let (unpacked, installed): (Vec<&Package>, Vec<&Package>) =
+        packages.iter().partition(|package| package.is_unpacked());
+    let mut command = String::new();
+    if !installed.is_empty() {
+        let names: Vec<&str> = installed.iter().map(|package| package.name).collect();
+        command = format!(
+            "apt-get install --no-install-recommends {}",
+            names.join(" ")
+        );
+    }
+    if !unpacked.is_empty() {
+        let before = if command.is_empty() { "" } else { "; " };
+        command += before;
+        command += "cargo xtask test --all --yes";
+    }
+    command
 }
 
 /// Whether the user wants apt-get run: `Some` when decided by options, else the terminal is asked.
@@ -87,7 +129,7 @@ pub(crate) fn consent(packages: &[&Package], decided: Option<bool>) -> bool {
     }
     eprintln!("Some tests use Debian packages that are not here:");
     for package in packages {
-        eprintln!("  {:13} {}", package.name, package.used_for);
+        eprintln!("  {:17} {}", package.name, package.used_for);
     }
     eprint!("Install them now? ({}) [y/N] ", install_command(packages));
     let mut answer = String::new();
@@ -110,8 +152,65 @@ apt-get -q -o DPkg::Lock::Timeout=120 update
 apt-get -q -y -o DPkg::Lock::Timeout=120 install --no-install-recommends "$@"
 "#;
 
-/// Installs `packages` with apt-get; through sudo when we are not root.
+/// Unpacks packages into a folder: of a kernel what a guest on virtual wires needs, and all modules in
+/// one place. Replaces the folder when all is there.
+const UNPACK: &str = r#"
+set -e
+into=$1
+shift
+mkdir -p "$(dirname "$into")"
+work=$(mktemp -d "$into.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' INT TERM HUP
+chmod 755 "$work"
+cd "$work"
+for package in "$@"; do
+  # A kernel's own name has its version in it.
+  named=$(apt-cache depends "$package" | sed -n 's/^ *Depends: \(linux-image-.*\)$/\1/p' | head -n 1)
+  apt-get -q -o APT::Sandbox::User=root download "${named:-$package}"
+done
+for package in *.deb; do
+  # tar complains of what is in another of the packages; what is missing is seen below.
+  dpkg-deb --fsys-tarfile "$package" | tar -x --wildcards '*/busybox' '*/vmlinuz-*' '*/kernel/net/*' \
+    '*/kernel/fs/9p/*' '*/kernel/fs/netfs/*' '*/kernel/fs/fscache/*' '*/kernel/drivers/virtio/*' \
+    '*/kernel/drivers/net/tun.ko*' '*/kernel/drivers/net/veth.ko*' '*/kernel/drivers/net/vrf.ko*' \
+    2> /dev/null || true
+done
+mkdir modules
+find . -path ./modules -prune -o -name '*.ko*' -exec mv -t modules {} +
+for packed in modules/*.xz; do [ ! -e "$packed" ] || xz -d "$packed"; done
+for packed in modules/*.zst; do [ ! -e "$packed" ] || zstd -q -d --rm "$packed"; done
+find . -type f -name 'vmlinuz-*' -exec mv {} vmlinuz ';'
+find . -type f -path '*/bin/busybox' -exec mv {} busybox ';'
+chmod 644 vmlinuz
+find . -mindepth 1 -maxdepth 1 ! -name modules ! -name vmlinuz ! -name busybox -exec rm -rf {} +
+rm -rf "$into"
+mv "$work" "$into"
+trap - EXIT
+"#;
+
+/// Installs `packages` with apt-get, through sudo when we are not root, and unpacks those that are
+/// only unpacked.
 pub(crate) fn install(packages: &[&Package]) -> Result<(), TaskError> {
+    let (unpacked, installed): (Vec<&Package>, Vec<&Package>) =
+        packages.iter().partition(|package| package.is_unpacked());
+    if !installed.is_empty() {
+        install_all(&installed)?;
+    }
+    if unpacked.is_empty() {
+        return Ok(());
+    }
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", UNPACK, "unpack-packages"])
+        .arg(guest_dir());
+    // The folder is replaced as a whole.
+    let whole = PACKAGES.iter().filter(|package| package.is_unpacked());
+    command.args(whole.map(|package| package.name));
+    process::run(&mut command)
+}
+
+fn install_all(packages: &[&Package]) -> Result<(), TaskError> {
     if process::find_program("apt-get").is_none() {
         return Err(TaskError::Missing {
             what: "there is no apt-get here".into(),

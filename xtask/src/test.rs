@@ -84,7 +84,7 @@ pub(crate) fn tally(options: &Options) -> Result<Tally, TaskError> {
 
 /// Installs what is missing, if we may; what is missing afterwards is named, with what goes untested.
 fn provide_packages(options: &Options) -> Vec<String> {
-    let missing = packages::missing();
+    let missing = packages::missing(options.all);
     if missing.is_empty() {
         return Vec::new();
     }
@@ -99,7 +99,7 @@ fn provide_packages(options: &Options) -> Vec<String> {
     {
         println!("{error}");
     }
-    let missing = packages::missing();
+    let missing = packages::missing(options.all);
     let mut notes: Vec<String> = missing
         .iter()
         .map(|package| format!("without {}: no {}", package.name, package.used_for))

@@ -156,7 +156,6 @@ fn of_every_shape_with_reassembly() {
 }
 
 #[test]
-#[ignore = "open: fragments of one burst may leave in another order"]
 fn of_every_shape_without_reassembly() {
     every_shape(Way::Plain);
 }

@@ -13,6 +13,11 @@ pub(super) const UDP: u8 = 17;
 pub(super) const ICMP6: u8 = 58;
 pub(super) const BROADCAST: Mac = [0xff; 6];
 
+/// A MAC address as commands and configurations have it.
+pub(super) fn text(mac: Mac) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}
+
 /// An Ethernet frame, not padded.
 pub(super) fn ethernet(dst: Mac, src: Mac, ethertype: u16, payload: &[u8]) -> Vec<u8> {
     [&dst[..], &src, &ethertype.to_be_bytes(), payload].concat()

@@ -23,7 +23,7 @@ use std::process::Command;
 const DAEMONS: &str = "/usr/lib/frr";
 
 /// FRR in one namespace, in the foreground, its sockets in a directory of the test's.
-struct Frr {
+pub(super) struct Frr {
     daemons: Vec<Running>,
     directory: String,
 }
@@ -115,7 +115,23 @@ impl Plan {
 
 impl Frr {
     fn start(namespace: &Namespace, plan: &Plan, scratch: &Scratch) -> Self {
-        let directory = scratch.file(&format!("frr{}", plan.id));
+        let daemons = [
+            ("zebra", plan.zebra.0, plan.zebra.1.to_owned()),
+            ("bgpd", "--bgp_port 179", plan.bgpd()),
+            ("ospfd", "", plan.ospfd()),
+            ("ospf6d", "", plan.ospf6d()),
+        ];
+        Self::of(namespace, &format!("frr{}", plan.id), &daemons, scratch)
+    }
+
+    /// These daemons, zebra first, each with words for its command line and its configuration.
+    pub(super) fn of(
+        namespace: &Namespace,
+        name: &str,
+        daemons: &[(&str, &str, String)],
+        scratch: &Scratch,
+    ) -> Self {
+        let directory = scratch.file(name);
         std::fs::create_dir(&directory).unwrap();
         let open = std::fs::Permissions::from_mode(0o777);
         std::fs::set_permissions(&directory, open).unwrap();
@@ -123,14 +139,8 @@ impl Frr {
             daemons: Vec::new(),
             directory,
         };
-        let daemons = [
-            ("zebra", plan.zebra.0, plan.zebra.1.to_owned()),
-            ("bgpd", "", plan.bgpd()),
-            ("ospfd", "", plan.ospfd()),
-            ("ospf6d", "", plan.ospf6d()),
-        ];
         for (name, words, config) in daemons {
-            frr.daemon(namespace, name, words, &config);
+            frr.daemon(namespace, name, words, config);
         }
         frr
     }
@@ -142,10 +152,14 @@ impl Frr {
             format!("{directory}/zserv.api"),
         );
         std::fs::write(&file, format!("log stdout\n{config}")).unwrap();
-        let port = if name == "bgpd" { "--bgp_port 179" } else { "" };
+        // Besides those of all daemons, this one has a socket for the others.
+        let own = match name {
+            "bfdd" => format!("--bfdctl {directory}/bfdd.sock"),
+            _ => String::new(),
+        };
         let words = format!(
             "--config_file {file} --pid_file {directory}/{name}.pid \
-             --socket {socket} --vty_socket {directory} --vty_addr 127.0.0.1 --vty_port 0 {port} {words}"
+             --socket {socket} --vty_socket {directory} --vty_addr 127.0.0.1 --vty_port 0 {own} {words}"
         );
         let mut running = namespace.start(&format!("{DAEMONS}/{name}"), &words);
         running.wait(&format!("{name} to listen"), |_, _| {
@@ -156,7 +170,7 @@ impl Frr {
     }
 
     /// What `vtysh` says to some lines.
-    fn says(&self, lines: &str) -> String {
+    pub(super) fn says(&self, lines: &str) -> String {
         let commands = lines.lines().flat_map(|line| ["-c", line]);
         let output = Command::new("vtysh")
             .args(["--vty_socket", &self.directory])

@@ -161,8 +161,14 @@ impl Router {
 
     /// Ends it as a user would, and returns its last line.
     #[track_caller]
-    pub(super) fn stop(mut self) -> Value {
+    pub(super) fn stop(self) -> Value {
         self.running.signal(Signal::INT);
+        self.ended()
+    }
+
+    /// Waits for its end, and returns its last line.
+    #[track_caller]
+    pub(super) fn ended(mut self) -> Value {
         let status = self.running.end();
         let stderr = self.running.stderr.text();
         assert!(status.success(), "{status}: {stderr}");

@@ -2,15 +2,19 @@
 //! and the kernel's own forwarding.
 //!
 //! Read [`site`] for the hosts and wires, [`instance`] for how the router is run and asked, [`frame`]
-//! for packets made by hand. The other modules are the scenarios.
+//! for packets made by hand, [`compare`] for two routers and the same packets. The other modules are the
+//! scenarios.
 
+mod compare;
 mod frame;
 mod instance;
 mod mix;
 mod site;
 mod stream;
 
+mod asked;
 mod basic;
+mod bfd;
 mod fragments;
 mod frr;
 mod multipath;
@@ -19,3 +23,4 @@ mod oracle;
 mod policy;
 mod privileges;
 mod segments;
+mod trunk;

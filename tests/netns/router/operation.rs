@@ -1,5 +1,5 @@
 //! Running it: reload under traffic, twins that mirror and come back, what the kernel's tables teach,
-//! capture, metrics, mistakes in the file, and how it ends.
+//! capture, mistakes in the file, and how it ends.
 
 use super::instance::{Router, port, two_ports};
 use super::site::{FAR_GATE4, GATE4, GATE6, LEFT4, LEFT6, RIGHT4, RIGHT6, Site, reaches};
@@ -10,8 +10,6 @@ use crate::scratch::Scratch;
 use crate::traffic::ROUNDS;
 use crate::{capture, has, wait};
 use rustix::process::Signal;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::process::Command;
 
 /// Datagrams flow both ways and with both families while something is done: none is lost. Where the
@@ -243,39 +241,6 @@ fn capture_of_a_running_router() {
             .iter()
             .all(|frame| frame[12..14] == [8, 0] && frame[23] == 1)
     );
-    router.stop();
-}
-
-#[test]
-fn metrics_over_http() {
-    let Some(site) = Site::new() else { return };
-    let scratch = Scratch::new();
-    let config = "metrics = \"127.0.0.1:9108\"\n".to_owned() + &two_ports("af_packet", "", "");
-    let router = Router::start(&site.mid, &scratch, &config);
-    site.works();
-    let ask = |path: &str| {
-        let mut stream = site
-            .mid
-            .inside(|| TcpStream::connect("127.0.0.1:9108").unwrap());
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n"
-        )
-        .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    };
-    let page = ask("/metrics");
-    assert!(
-        page.starts_with("HTTP/1.") && page.contains(" 200 "),
-        "{page}"
-    );
-    assert!(
-        page.trim_end().ends_with("# EOF") && page.contains("linerate_"),
-        "{page}"
-    );
-    assert!(ask("/nothing").contains(" 404 "));
     router.stop();
 }
 

@@ -1,17 +1,15 @@
 //! Byte for byte as the kernel forwards: the same packets go through a twin namespace in which Linux
 //! routes, with the same addresses, routes and neighbours, and what comes out is compared.
 
-use super::frame::{IPV4, IPV6, Mac};
+use super::compare::{self, Output, disagreements, replay, untold};
+use super::frame::{Mac, text};
 use super::instance::{Router, port};
-use super::mix::{self, Case, Dice, Expect, FAR, HOST, MTU, ROUTER_A, ROUTER_B};
+use super::mix::{self, Dice, FAR, HOST, MTU, ROUTER_A, ROUTER_B};
 use crate::capture::{self, Tcpdump};
 use crate::has;
-use crate::linerate::binary;
 use crate::scratch::Scratch;
 use crate::stand::{Namespace, backlog_drops};
 use crate::traffic::ROUNDS;
-use std::collections::BTreeMap;
-use std::process::Command;
 
 /// `left: veth0 ---- a :mid: b ---- veth1 :right`, the hosts without addresses: they only look.
 struct Bench {
@@ -21,7 +19,7 @@ struct Bench {
 }
 
 /// Routes that both know, as prefix and what `ip route` says of it.
-const ROUTES: [(&str, &str); 12] = [
+pub(super) const ROUTES: [(&str, &str); 12] = [
     ("10.60.0.0/16", "via 10.1.0.2"),
     ("10.20.0.0/16", "via 10.2.0.2"),
     ("10.20.30.0/24", "blackhole"),
@@ -42,16 +40,6 @@ const NEIGHBOURS: [(&str, Mac, &str); 4] = [
     ("fd00:1::2", HOST, "a"),
     ("fd00:2::2", FAR, "b"),
 ];
-
-fn text(mac: Mac) -> String {
-    mac.map(|byte| format!("{byte:02x}")).join(":")
-}
-
-/// What came out: to the right host, and back to the left one.
-struct Output {
-    forwarded: Vec<Vec<u8>>,
-    returned: Vec<Vec<u8>>,
-}
 
 impl Bench {
     fn new() -> Option<Self> {
@@ -145,193 +133,6 @@ impl Bench {
     }
 }
 
-/// Sends a capture from an interface, no faster than a queue of arrivals can take.
-#[track_caller]
-fn replay(namespace: &Namespace, interface: &str, file: &str) {
-    // Late frames, on a busy machine, are sent all the same.
-    let commands = format!("set 0 give_up never\npcap load 0 {file}\npcap start 0\nwait\n");
-    let script = format!("{file}.commands");
-    std::fs::write(&script, commands).unwrap();
-    let mut command = namespace.command(binary());
-    command.args([
-        "pktgen",
-        "--headless",
-        "--json",
-        "-p",
-        &format!("af_packet:{interface}"),
-    ]);
-    let output = command.args(["-f", &script]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-}
-
-/// Frames by the number of the packet that they are of.
-type ByNumber<'a> = BTreeMap<u32, Vec<&'a [u8]>>;
-
-/// What is behind a packet's end is Ethernet's: we send no frame shorter than its 60 bytes, Linux
-/// leaves that to the device. It is not compared.
-fn by_number(frames: &[Vec<u8>]) -> ByNumber<'_> {
-    let mut sorted = ByNumber::new();
-    for frame in frames {
-        if let Some(number) = mix::number_of(frame) {
-            let word = |at| usize::from(u16::from_be_bytes([frame[at], frame[at + 1]]));
-            let end = match frame[14] >> 4 {
-                4 => 14 + word(16),
-                _ => 54 + word(18),
-            };
-            let frame = &frame[..end.min(frame.len())];
-            sorted.entry(number).or_default().push(frame);
-        }
-    }
-    sorted
-}
-
-/// Where forwarded frames are not as expected: the kind, and both outputs.
-fn disagreements(cases: &[Case], ours: &Output, theirs: &Output) -> Vec<String> {
-    let (ours, theirs) = (by_number(&ours.forwarded), by_number(&theirs.forwarded));
-    let mut found = Vec::new();
-    for (number, case) in (0..).zip(cases) {
-        let [ours, theirs] =
-            [&ours, &theirs].map(|all| all.get(&number).cloned().unwrap_or_default());
-        let agree = match case.kind.expect {
-            Expect::Same => ours == theirs,
-            Expect::KernelOnly(_) => ours.is_empty() && !theirs.is_empty(),
-            Expect::UsOnly(_) => !ours.is_empty() && theirs.is_empty(),
-            Expect::Otherwise(_) => ours.len() == theirs.len() && ours != theirs,
-        };
-        if !agree {
-            found.push(format!(
-                "{} (packet {number}, {:?})\n  in     {:02x?}\n  ours   {:02x?}\n  theirs {:02x?}",
-                case.kind.name,
-                case.kind.expect,
-                short(&case.frame),
-                ours.iter().map(|frame| short(frame)).collect::<Vec<_>>(),
-                theirs.iter().map(|frame| short(frame)).collect::<Vec<_>>()
-            ));
-        }
-    }
-    found
-}
-
-/// The headers of a frame, and its length.
-fn short(frame: &[u8]) -> (usize, &[u8]) {
-    (frame.len(), &frame[..frame.len().min(70)])
-}
-
-/// What an ICMP error says: everything but the outer header's fields that are each system's own
-/// (identification, TTL, class), and how much of the packet is quoted.
-#[derive(Debug)]
-struct Told {
-    addresses: Vec<u8>,
-    /// Type, code, and the four bytes behind the checksum.
-    head: Vec<u8>,
-    quoted: Vec<u8>,
-}
-
-impl PartialEq for Told {
-    fn eq(&self, other: &Self) -> bool {
-        let len = self.quoted.len().min(other.quoted.len());
-        self.addresses == other.addresses
-            && self.head == other.head
-            && len >= 28
-            && self.quoted[..len] == other.quoted[..len]
-    }
-}
-
-fn told(frame: &[u8]) -> Option<Told> {
-    let (addresses, message) = match u16::from_be_bytes(frame.get(12..14)?.try_into().ok()?) {
-        IPV4 if frame.get(23) == Some(&1) => (26..34, 34),
-        IPV6 if frame.get(20) == Some(&58) => (22..54, 54),
-        _ => return None,
-    };
-    let icmp = frame.get(message..)?;
-    Some(Told {
-        addresses: frame[addresses].to_vec(),
-        head: [&icmp[..2], icmp.get(4..8)?].concat(),
-        quoted: icmp[8..].to_vec(),
-    })
-}
-
-/// Kinds of which hosts are told something else than Linux tells them, and why.
-const TOLD_OTHERWISE: [(&str, &str); 3] = [
-    (
-        "IPv6 unreachable",
-        "RFC 4443 3.1 has code 6 for a route that rejects; Linux says no route",
-    ),
-    (
-        "option: longer than the header",
-        "RFC 792: the pointer is to the wrong octet, the length; Linux points to the kind",
-    ),
-    (
-        "option: loose source route",
-        "RFC 1812 5.2.7.1: source route failed; Linux says nothing",
-    ),
-];
-
-/// Where ICMP errors are not the same. Both systems limit their rate, so some may be missing of either;
-/// but not all of a kind.
-fn untold(cases: &[Case], ours: &Output, theirs: &Output) -> Vec<String> {
-    let (ours, theirs) = (by_number(&ours.returned), by_number(&theirs.returned));
-    let mut found = Vec::new();
-    let mut kinds: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
-    let alike = |case: &Case| {
-        case.kind.expect == Expect::Same
-            && TOLD_OTHERWISE
-                .iter()
-                .all(|(kind, _)| *kind != case.kind.name)
-    };
-    for (number, case) in (0..).zip(cases).filter(|(_, case)| alike(case)) {
-        let of = |all: &ByNumber<'_>| all.get(&number).and_then(|frames| told(frames.first()?));
-        let (ours, theirs) = (of(&ours), of(&theirs));
-        let counts = kinds.entry(case.kind.name).or_default();
-        counts[0] += usize::from(ours.is_some());
-        counts[1] += usize::from(theirs.is_some());
-        if ours.is_some() && theirs.is_some() && ours != theirs {
-            found.push(format!(
-                "{}: we told {ours:02x?}\n  the kernel {theirs:02x?}",
-                case.kind.name
-            ));
-        }
-    }
-    for (kind, [ours, theirs]) in kinds {
-        if ours > 0 && theirs == 0 {
-            found.push(format!("{kind}: we told {ours} times, the kernel never"));
-        }
-        if ours == 0 && theirs > 0 {
-            found.push(format!("{kind}: the kernel told {theirs} times, we never"));
-        }
-    }
-    found
-}
-
-/// tshark finds no wrong checksum of these protocols, each at its first place in the frame: what an
-/// ICMP error quotes is cut.
-#[track_caller]
-fn checksums_are_right(frames: &[Vec<u8>], protocols: &[&str], scratch: &Scratch) {
-    let file = scratch.file("ours.pcap");
-    std::fs::write(&file, capture::pcap(frames)).unwrap();
-    let mut command = Command::new("tshark");
-    command.args(["-n", "-r", &file]);
-    for protocol in ["ip", "udp", "tcp"] {
-        command.args(["-o", &format!("{protocol}.check_checksum:TRUE")]);
-    }
-    let bad = protocols
-        .iter()
-        .map(|protocol| format!("{protocol}.checksum.status#1 == 0"));
-    let bad: Vec<String> = bad.collect();
-    let output = command.args(["-Y", &bad.join(" || ")]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    assert!(
-        said.trim().is_empty(),
-        "tshark finds wrong checksums: {said}"
-    );
-}
-
 fn agrees(kind: &str, count: usize, seed: u64) {
     if !has(&["tcpdump", "tshark", "ethtool", "setpriv"]) {
         return;
@@ -347,32 +148,13 @@ fn agrees(kind: &str, count: usize, seed: u64) {
     };
     theirs.kernel();
     let router = ours.linerate(kind, &scratch);
-    for _ in 0..ROUNDS {
-        let before = backlog_drops();
-        let expected = theirs.through(&file, &scratch);
-        let output = ours.through(&file, &scratch);
-        let mut wrong = disagreements(&cases, &output, &expected);
-        wrong.extend(untold(&cases, &output, &expected));
-        if !wrong.is_empty() && backlog_drops() > before {
-            continue;
-        }
-        let total = wrong.len();
-        wrong.truncate(12);
-        assert!(
-            total == 0,
-            "{total} disagreements:\n{}\n{}",
-            wrong.join("\n"),
-            router.show("drops")
-        );
-        // A mix of which nothing arrives agrees with everything.
-        assert!(by_number(&output.forwarded).len() > count * 3 / 4);
-        let all = ["ip", "udp", "tcp", "icmp", "icmpv6"];
-        checksums_are_right(&output.forwarded, &all, &scratch);
-        checksums_are_right(&output.returned, &["ip", "icmp", "icmpv6"], &scratch);
-        router.stop();
-        return;
-    }
-    panic!("the kernel lost frames in each of {ROUNDS} rounds");
+    let through = |bench: &Bench| bench.through(&file, &scratch);
+    let output = compare::agree(&cases, || through(&theirs), || through(&ours), &router);
+    let all = ["ip", "udp", "tcp", "icmp", "icmpv6"];
+    compare::checksums_are_right(&output.forwarded, &all, &scratch);
+    compare::checksums_are_right(&output.returned, &["ip", "icmp", "icmpv6"], &scratch);
+    eprintln!("{count} packets, {} forwarded", compare::count(&output));
+    router.stop();
 }
 
 #[test]
@@ -420,7 +202,7 @@ fn the_kernel_agrees_with_itself() {
             "class E alone is a difference between us and the kernel"
         );
         assert!(untold(&cases, &one, &other).is_empty());
-        assert!(by_number(&one.forwarded).len() > cases.len() * 3 / 4);
+        assert!(compare::count(&one) > cases.len() * 3 / 4);
         return;
     }
     panic!("the kernel lost frames in each of {ROUNDS} rounds");

@@ -302,7 +302,6 @@ fn lies_about_neighbours() {
 /// Redirects: a packet that goes back to where it came from tells its sender of the better gateway
 /// (RFC 1812 5.2.7.2), unless that is off.
 #[test]
-#[ignore = "open: the redirect does not always come"]
 fn redirects_are_sent_where_they_are_wanted() {
     if !has(&["tcpdump"]) {
         return;

@@ -47,6 +47,25 @@ fn the_program_goes_when_the_process_is_killed() {
     wait_for("the program is gone", || !has_program(&veth.here));
 }
 
+/// The kernel's flags follow up to a second late.
+#[test]
+fn a_link_is_up_as_soon_as_its_wire_is() {
+    if !privileged() {
+        return;
+    }
+    let pools = pools(256);
+    for round in 0..3 {
+        let veth = Veth::pair("");
+        let mut port = open_port(&format!("af_xdp:{}", veth.here));
+        let queues = port.start(&PortConfig::default(), &pools).unwrap();
+        assert_eq!(port.link(), Link::Up, "round {round}");
+        must(&format!("ip link set {} down", veth.here));
+        assert!(matches!(port.link(), Link::Down(_)), "round {round}");
+        drop(queues);
+        port.stop().unwrap();
+    }
+}
+
 #[test]
 fn a_deleted_interface_takes_nothing_along_and_may_come_back() {
     if !privileged() {

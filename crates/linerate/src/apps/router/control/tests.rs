@@ -97,6 +97,8 @@ fn every_table_can_be_shown() {
     assert_eq!(rows("ports", "").len(), 2);
     assert_eq!(rows("interfaces", "lan.5")[0]["vrf"], "blue");
     let blue = rows("routes", "198.51.100.0/24");
+    // Network, own address, broadcast address.
+    assert_eq!(blue.len(), 3, "{blue:?}");
     assert!(blue.iter().all(|row| row["vrf"] == "blue"), "{blue:?}");
     assert_eq!(rows("neighbours", "wan")[0]["mac"], "02:00:00:00:00:09");
     assert_eq!(rows("lcores", "bg0").len(), 1);

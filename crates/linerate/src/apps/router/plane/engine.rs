@@ -452,7 +452,7 @@ impl Engine {
     }
 
     /// Sends every packet on its way: those that are `plain` in groups by where they leave, each in
-    /// order; the others one by one.
+    /// order; the others one by one. Where both kinds go on none overtakes another.
     #[inline(always)]
     fn emit(
         &mut self,
@@ -466,11 +466,36 @@ impl Engine {
         let mut exits = [ODD; Burst::CAPACITY];
         let ready = self.rewrite(view, id, plain, burst, &mut exits);
         let odd = burst.mask() & !ready;
+        if odd & live != 0 && ready != 0 {
+            return self.in_order(view, id, live, ready, &exits, burst, out);
+        }
         let divider = self.divider;
         divider.divide(burst, Mask::MAX, &exits, |exit, packets| match exit {
             ODD => self.part(view, id, live, odd, packets, out),
             exit => self.send(exit as usize, packets, out),
         });
+    }
+
+    /// Sends packets one by one, in order: those that are `ready` out of the interfaces `exits`. A flow
+    /// may have packets of both kinds: with options, longer than the next link takes, in fragments.
+    #[cold]
+    #[allow(clippy::too_many_arguments)]
+    fn in_order(
+        &mut self,
+        view: View<'_>,
+        id: InterfaceId,
+        live: Mask,
+        ready: Mask,
+        exits: &[u32; Burst::CAPACITY],
+        burst: &mut Burst,
+        out: &mut Egress,
+    ) {
+        for (index, packet) in burst.drain().enumerate() {
+            match ready >> index & 1 {
+                1 => self.queue(exits[index] as usize, packet, out),
+                _ => self.odd(view, id, live, index, packet, out),
+            }
+        }
     }
 
     /// Writes the headers of the packets of `plain` that go on by a hop that is ready, and the
@@ -560,7 +585,11 @@ impl Engine {
     /// Puts a frame, whose headers are written, into the lane of its hop's interface.
     pub(super) fn leave(&mut self, hop: &Hop, end: usize, mut packet: Packet, out: &mut Egress) {
         trim(&mut packet, end);
-        let at = hop.interface.number() as usize;
+        self.queue(hop.interface.number() as usize, packet, out);
+    }
+
+    /// Puts a frame that is ready into an interface's lane.
+    fn queue(&mut self, at: usize, packet: Packet, out: &mut Egress) {
         let Some(lane) = self.lanes.get_mut(at) else {
             return out.drop_one(self.reasons.no_interface, packet);
         };
@@ -632,18 +661,30 @@ impl Engine {
         out: &mut Egress,
     ) {
         for (index, packet) in ones(odd).zip(packets.drain()) {
-            if live >> index & 1 != 0 {
-                self.dispose(view, id, index, packet, out);
-                continue;
+            self.odd(view, id, live, index, packet, out);
+        }
+    }
+
+    /// One of them.
+    fn odd(
+        &mut self,
+        view: View<'_>,
+        id: InterfaceId,
+        live: Mask,
+        index: usize,
+        packet: Packet,
+        out: &mut Egress,
+    ) {
+        if live >> index & 1 != 0 {
+            return self.dispose(view, id, index, packet, out);
+        }
+        match self.fates[index] {
+            Fate::Drop(reason) => self.refuse(index, reason, packet, out),
+            Fate::Reject(reason) => {
+                self.complain(view, id, &packet, Complaint::Prohibited, out);
+                self.refuse(index, reason, packet, out);
             }
-            match self.fates[index] {
-                Fate::Drop(reason) => self.refuse(index, reason, packet, out),
-                Fate::Reject(reason) => {
-                    self.complain(view, id, &packet, Complaint::Prohibited, out);
-                    self.refuse(index, reason, packet, out);
-                }
-                Fate::Punt(reason) => self.punt(index, view, reason, id, 0, packet, out),
-            }
+            Fate::Punt(reason) => self.punt(index, view, reason, id, 0, packet, out),
         }
     }
 

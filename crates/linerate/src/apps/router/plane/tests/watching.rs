@@ -43,8 +43,8 @@ fn a_tap_sees_what_comes_and_what_goes() {
         [
             (Stage::Input, 0, good.clone()),
             (Stage::Input, 0, bad.clone()),
-            (Stage::Output, 1, out),
             (Stage::Drop, 0, bad),
+            (Stage::Output, 1, out),
         ]
     );
     for id in 0..5 {

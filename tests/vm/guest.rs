@@ -1,0 +1,102 @@
+//! The guest: QEMU emulates a processor, so neither KVM nor any privilege is needed.
+
+use super::initramfs;
+use crate::child::Running;
+use crate::has;
+use crate::linerate::binary;
+use crate::scratch::Scratch;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// How long a guest may take in all. Nothing is measured; emulation takes ten times as long as the
+/// machine itself, on a busy one longer.
+const PATIENCE: Duration = Duration::from_secs(15 * 60);
+
+/// Where `cargo xtask test --all` puts the kernel.
+fn folder() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    root.join(target).join("guest")
+}
+
+/// Runs the tests of this binary whose names begin so in a guest; they must pass there.
+#[track_caller]
+pub(super) fn runs(tests: &str) {
+    if !cfg!(target_arch = "x86_64") {
+        eprintln!("SKIP needs a machine of the guest's architecture, x86-64");
+        return;
+    }
+    if !has(&["qemu-system-x86_64", "setpriv"]) {
+        return;
+    }
+    let folder = folder();
+    if !folder.join("vmlinuz").is_file() || !folder.join("busybox").is_file() {
+        eprintln!("SKIP needs a kernel for guests in target/guest: cargo xtask test --all --yes");
+        return;
+    }
+    let scratch = Scratch::new();
+    let out = scratch.file("out");
+    std::fs::create_dir(&out).unwrap();
+    std::fs::write(scratch.file("initramfs"), initramfs::archive(&folder)).unwrap();
+    let script = format!(
+        "export PATH='{}' HOME=/ TMPDIR=/dev/shm LINERATE_BINARY='{}'\nip link set dev lo up\n\
+         exec '{}' {tests} --include-ignored --show-output --test-threads 1\n",
+        std::env::var("PATH").unwrap(),
+        binary(),
+        std::env::current_exe().unwrap().display(),
+    );
+    std::fs::write(format!("{out}/script"), script).unwrap();
+    let mut guest = boot(&folder, &scratch, &out);
+    let (start, read) = (Instant::now(), |file: &str| std::fs::read_to_string(file));
+    while guest.is_alive() {
+        assert!(
+            start.elapsed() < PATIENCE,
+            "the guest still runs:\n{}\n{}",
+            read(&scratch.file("console")).unwrap_or_default(),
+            read(&format!("{out}/output")).unwrap_or_default()
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    guest.end();
+    let said = read(&format!("{out}/output")).unwrap_or_default();
+    // Set off, so that nobody takes its counts for ours.
+    said.lines().for_each(|line| eprintln!("guest: {line}"));
+    let status = read(&format!("{out}/status"));
+    assert!(
+        status.as_deref().is_ok_and(|status| status.trim() == "0"),
+        "the guest ends with {status:?}\n{}\n{}",
+        read(&scratch.file("console")).unwrap_or_default(),
+        guest.stderr.text()
+    );
+    // What the guest lacks this machine lacks, too; but its kernel has it all.
+    if let Some(skipped) = said.lines().find(|line| line.starts_with("SKIP ")) {
+        assert!(!skipped.contains("kernel"), "{skipped}");
+        eprintln!("{skipped}");
+    }
+    assert!(
+        !said.contains("\nrunning 0 tests"),
+        "no test is called {tests}"
+    );
+}
+
+fn boot(folder: &Path, scratch: &Scratch, out: &str) -> Running {
+    let share = |path: &str, tag: &str, more: &str| {
+        format!("local,path={path},mount_tag={tag},security_model=none,multidevs=remap{more}")
+    };
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "qemu-system-x86_64"]);
+    command.args(["-machine", "q35", "-accel", "tcg,thread=multi"]);
+    command.args(["-cpu", "max", "-smp", "2", "-m", "1024"]);
+    command.args(["-nodefaults", "-display", "none", "-no-reboot"]);
+    command.args(["-serial", &format!("file:{}", scratch.file("console"))]);
+    command.arg("-kernel").arg(folder.join("vmlinuz"));
+    command.args(["-initrd", &scratch.file("initramfs")]);
+    command.args([
+        "-append",
+        "console=ttyS0 quiet panic=-1 tsc=reliable random.trust_cpu=on",
+    ]);
+    command.args(["-virtfs", &share("/", "root", ",readonly=on")]);
+    command.args(["-virtfs", &share(out, "out", "")]);
+    Running::start(&mut command)
+}

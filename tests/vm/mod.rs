@@ -1,0 +1,17 @@
+//! Scenarios for which this machine's kernel lacks something: they run in a guest.
+//!
+//! The guest is Debian's kernel under QEMU, without any privilege on this machine. Its root is this
+//! machine's own, read-only, so it has the same programs, this very test binary among them, which it
+//! runs with a filter. Read [`guest`] for the machine, [`initramfs`] for how it comes up.
+//!
+//! `cargo xtask test --all` provides QEMU, and the kernel and a static busybox in `target/guest`.
+
+mod guest;
+mod initramfs;
+
+/// VRF and VLAN devices of the kernel as the oracle.
+#[test]
+#[ignore = "long: boots a guest under emulation"]
+fn customers_on_a_trunk_as_the_kernel_of_a_guest_has_them() {
+    guest::runs("router::trunk::");
+}

@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use linerate_core::env::Clock;
 
@@ -13,6 +14,10 @@ use crate::apps::pktgen::session::{PortAsked, Session, SessionConfig};
 use crate::apps::pktgen::stream::StreamSpec;
 use crate::apps::pktgen::units::LEAST_FRAME;
 use crate::error::Error;
+
+/// How late a frame may be sent. A generator whose CPU was taken catches up, which is harder for the device
+/// than an even load; at the end of a trial nothing may be left.
+const GIVE_UP: Duration = Duration::from_millis(100);
 
 /// A device and the generator.
 pub(super) struct Stand {
@@ -73,6 +78,7 @@ impl Blueprint {
         let port = |side: &Side| PortAsked {
             spec: side.spec.clone(),
             speed_bps: self.asked.speed_bps,
+            give_up: Some(GIVE_UP),
             ..PortAsked::default()
         };
         let streams: Result<Vec<StreamSpec>, Error> = (0..setup.sides.len())

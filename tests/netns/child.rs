@@ -66,8 +66,12 @@ impl Running {
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(self.child.id().cast_signed()).unwrap();
-        kill_process(pid, signal).unwrap();
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// Its number.
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id().cast_signed()).unwrap()
     }
 
     /// Whether it still runs.

@@ -3,7 +3,9 @@
 //   xgen feed IFACE BYTES CPU   sends XDP frames of BYTES out of IFACE until it is ended
 //   xgen drop IFACE             drops whatever arrives at IFACE before a socket buffer is made
 //
-// The feeder is a BPF test run with live frames (Linux 5.18) whose program redirects each frame to IFACE;
+// The feeder is a BPF test run with live frames (Linux 5.18) whose program redirects each frame to IFACE. The
+// kernel uses the same pages over and over, and whoever forwards a frame has changed it by then: so the program
+// also writes its headers anew.
 // the dropper is an XDP program that goes away with this process. Raw bpf(2), no library.
 
 #define _GNU_SOURCE
@@ -11,6 +13,7 @@
 #include <net/if.h>
 #include <sched.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,22 +72,52 @@ static void write_frame(uint8_t *frame, unsigned bytes)
 	frame[25] = sum;
 }
 
-static int feed(unsigned ifindex, unsigned bytes)
+// Ethernet and IPv4 headers, in words of 4 bytes (the last one reaches into the UDP header).
+enum { HEADERS = 36 };
+
+// Writes the headers of `frame` into each frame and redirects it to the interface.
+static int load_feeder(unsigned ifindex, const uint8_t *frame)
 {
-	static uint8_t frame[2048];
-	const struct bpf_insn redirect[] = {
+	struct bpf_insn program[HEADERS / 4 + 12];
+	const struct bpf_insn begin[] = {
+		{ .code = BPF_LDX | BPF_MEM | BPF_W, .dst_reg = 2, .src_reg = 1, .off = offsetof(struct xdp_md, data) },
+		{ .code = BPF_LDX | BPF_MEM | BPF_W, .dst_reg = 3, .src_reg = 1, .off = offsetof(struct xdp_md, data_end) },
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_X, .dst_reg = 4, .src_reg = 2 },
+		{ .code = BPF_ALU64 | BPF_ADD | BPF_K, .dst_reg = 4, .imm = HEADERS },
+		// The verifier wants to see that there is room; there always is.
+		{ .code = BPF_JMP | BPF_JGT | BPF_X, .dst_reg = 4, .src_reg = 3, .off = HEADERS / 4 },
+	};
+	const struct bpf_insn end[] = {
 		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 1, .imm = (int)ifindex },
 		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 2, .imm = 0 },
 		{ .code = BPF_JMP | BPF_CALL, .imm = BPF_FUNC_redirect },
 		{ .code = BPF_JMP | BPF_EXIT },
 	};
+	struct bpf_insn *next = program;
+
+	for (size_t i = 0; i < sizeof(begin) / sizeof(*begin); i++)
+		*next++ = begin[i];
+	for (short at = 0; at < HEADERS; at += 4) {
+		int word;
+		memcpy(&word, frame + at, sizeof(word));
+		*next++ = (struct bpf_insn){ .code = BPF_ST | BPF_MEM | BPF_W, .dst_reg = 2, .off = at, .imm = word };
+	}
+	for (size_t i = 0; i < sizeof(end) / sizeof(*end); i++)
+		*next++ = end[i];
+	return load(program, (unsigned)(next - program));
+}
+
+static int feed(unsigned ifindex, unsigned bytes)
+{
+	static uint8_t frame[2048];
 	struct xdp_md context = { .data_end = bytes };
 	union bpf_attr attr;
-	int program = load(redirect, sizeof(redirect) / sizeof(*redirect));
+	int program;
 
-	if (program < 0)
-		return fail("the redirecting program is refused");
 	write_frame(frame, bytes);
+	program = load_feeder(ifindex, frame);
+	if (program < 0)
+		return fail("the feeding program is refused");
 	printf("feeding\n");
 	fflush(stdout);
 	for (;;) {

@@ -61,6 +61,7 @@ pub(crate) const PACKAGES: &[Package] = &[
     program("python3-scapy","scapy",      "fragments of every shape through the router"),
     Package { name: "python3-prometheus-client", probe: Probe::File("/usr/lib/python3/dist-packages/prometheus_client/openmetrics/parser.py"), used_for: "whether Prometheus reads the router's metrics", long: false },
     program("traceroute",  "traceroute",   "whether the router shows itself"),
+    program("systemd",     "systemd-analyze", "whether the router's unit is right, and how little it may do"),
     program("tmux",        "tmux",         "the screen of pktgen in a real terminal"),
     program("nftables",    "nft",          "the kernel's firewall as a device under test"),
     program("gcc",         "gcc",          "the C peers of `cargo xtask compare`"),

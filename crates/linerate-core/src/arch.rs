@@ -195,6 +195,19 @@ pub fn prefetch_read<T>(address: *const T) {
     let _ = address;
 }
 
+/// As [`prefetch_read`], for a line that is read once: it should push nothing else out of the larger caches.
+#[inline(always)]
+pub fn prefetch_once<T>(address: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch never faults, whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_NTA, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_NTA>(address.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    prefetch_read(address);
+}
+
 /// Tells the processor that the caller polls, so that it saves power and yields to a sibling.
 #[inline(always)]
 pub fn pause() {

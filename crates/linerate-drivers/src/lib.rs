@@ -30,6 +30,7 @@ mod counters;
 mod link;
 pub mod null;
 pub mod offload;
+mod opener;
 mod pace;
 pub mod pcap;
 pub mod ring;
@@ -38,9 +39,11 @@ mod vnet;
 mod wrap;
 
 pub use counters::Counters;
+pub use opener::{Opener, Own, TapChange, XdpProgram};
 pub use wrap::COMMON_OPTIONS;
 
 use linerate_core::port::{OptionHelp, Port, PortError, Spec};
+use std::sync::Arc;
 
 /// One kind of port, as `linerate ports` shows it.
 #[derive(Clone, Copy)]
@@ -71,15 +74,30 @@ pub const KINDS: &[Kind] = &[
 ];
 
 /// Opens ports by name, and knows the in-process rings among them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Drivers {
     pub(crate) rings: ring::Registry,
+    pub(crate) opener: Arc<dyn Opener>,
+}
+
+impl Default for Drivers {
+    fn default() -> Self {
+        Self::opened_by(Arc::new(Own))
+    }
 }
 
 impl Drivers {
     /// No port is open yet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same, with somebody else to open what takes privileges.
+    pub fn opened_by(opener: Arc<dyn Opener>) -> Self {
+        Self {
+            rings: ring::Registry::default(),
+            opener,
+        }
     }
 
     /// Every kind of port.

@@ -32,6 +32,9 @@ enum Command {
     Capture(capture::Args),
     /// Ask a running router, and have it reload, trace, drain or end
     Ctl(ctl::Args),
+    /// Open what takes privileges, for the router that starts this
+    #[command(hide = true)]
+    Keeper(router::keeper::Args),
     /// Forward packets between ports of this process and show how fast; needs no root
     Demo(demo::Args),
     /// Show what this machine can do, what is missing, and how to get it
@@ -57,6 +60,7 @@ fn run(command: Command) -> Result<(), Error> {
         Command::Ctl(args) => ctl::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Keeper(args) => router::keeper::run(&args),
         Command::L2fwd(args) => l2fwd::run(&args),
         Command::L3fwd(args) => l3fwd::run(&args),
         Command::Pktgen(args) => pktgen::run(&args),

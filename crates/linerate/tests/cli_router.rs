@@ -587,3 +587,51 @@ fn without_a_router_its_clients_say_how_to_start_one() {
         );
     }
 }
+
+/// The process that keeps privileges is of no use to anybody but a router.
+#[test]
+fn nobody_starts_a_keeper_by_hand() {
+    let scratch = Scratch::new("keeper");
+    let file = scratch.write("c.toml", "[[port]]\nspec = \"null\"\n");
+    let said = refused(&["keeper", &file]);
+    assert!(said.contains("linerate router CONF.toml"), "{said}");
+    assert!(!String::from_utf8_lossy(&linerate(&["--help"]).stdout).contains("keeper"));
+}
+
+/// The unit is one, and may do little: systemd's own opinion of it.
+#[test]
+fn the_unit_is_right_and_exposes_little() {
+    let unit = include_str!("../../../packaging/linerate-router.service");
+    let lists: Vec<&str> = unit
+        .lines()
+        .filter_map(|line| line.split_once('='))
+        .filter(|(key, _)| ["AmbientCapabilities", "CapabilityBoundingSet"].contains(key))
+        .map(|(_, list)| list)
+        .collect();
+    assert_eq!(lists, ["CAP_NET_ADMIN CAP_NET_RAW CAP_BPF"; 2]);
+    let scratch = Scratch::new("unit");
+    let unit = unit.replace("/usr/bin/linerate", env!("CARGO_BIN_EXE_linerate"));
+    let file = scratch.write("linerate-router.service", unit);
+    let analyze = |words: &[&str]| {
+        Command::new("systemd-analyze")
+            .args(words)
+            .arg(&file)
+            .output()
+    };
+    let Ok(verified) = analyze(&["verify", "--man=no"]) else {
+        eprintln!("SKIP needs the program systemd-analyze");
+        return;
+    };
+    let said = String::from_utf8_lossy(&verified.stderr);
+    assert!(!said.contains("linerate-router.service"), "{said}");
+    // At most 3.0 of 10: half of that is for the network, which a router is about.
+    let security =
+        analyze(&["security", "--offline=true", "--no-pager", "--threshold=30"]).unwrap();
+    let said =
+        String::from_utf8_lossy(&security.stdout) + String::from_utf8_lossy(&security.stderr);
+    if said.contains("unrecognized option") {
+        eprintln!("SKIP needs systemd 250 or later");
+        return;
+    }
+    assert!(security.status.success(), "{said}");
+}

@@ -65,6 +65,11 @@ fn hosts_in_different_networks(kind: &str) {
     for (address, from) in [(LEFT4, &site.right), (LEFT6, &site.right)] {
         http(&site.left, address, from);
     }
+    // What belongs to ordinary operation is no drop.
+    let drops = router.show("drops");
+    for reason in ["no_outlet", "answered"] {
+        assert_eq!(router.dropped(reason), 0, "{drops}");
+    }
     router.stop();
 }
 

@@ -9,7 +9,6 @@
 
 use super::frr::Frr;
 use super::instance::{Router, port};
-use super::site::hide;
 use crate::has;
 use crate::scratch::Scratch;
 use crate::stand::Namespace;
@@ -98,7 +97,6 @@ fn sessions_through_a_twin(kind: &str) {
     cable.ip("link set dev br0 up");
     cable.ip("link set dev c0 master br0");
     cable.ip("link set dev c1 master br0");
-    hide(&mid, "a");
     one.ip(&format!("addr add {}/24 dev veth0", ONE[0]));
     one.ip(&format!("addr add {}/64 dev veth0", ONE[1]));
     let config = port(kind, "a", &["10.1.0.1/24", "fd00:1::1/64"], "");

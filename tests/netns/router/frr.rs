@@ -8,7 +8,7 @@
 //! Each peer announces a network by BGP and one by OSPF; nothing has a default route.
 
 use super::instance::{Router, two_ports};
-use super::site::{hide, iperf3, unhide};
+use super::site::iperf3;
 use super::stream::Stream;
 use crate::child::Running;
 use crate::has;
@@ -232,7 +232,6 @@ impl Net {
             peer.wire(interface, &net.mid, port, "");
             peer.plain(interface);
             net.mid.plain(port);
-            hide(&net.mid, port);
             peer.ip(&format!("addr add 10.{at}.0.2/24 dev {interface}"));
             peer.ip(&format!("addr add fd00:{at}::2/64 dev {interface}"));
             // BGP's networks are behind lo, OSPF's on a wire that ends nowhere.
@@ -322,7 +321,6 @@ impl Net {
 fn the_peers_with_the_kernel_between_them() {
     let Some(net) = Net::new() else { return };
     for (port, at) in [("a", 1), ("b", 2)] {
-        unhide(&net.mid, port);
         net.mid.ip(&format!("addr add 10.{at}.0.1/24 dev {port}"));
         net.mid.ip(&format!("addr add fd00:{at}::1/64 dev {port}"));
     }

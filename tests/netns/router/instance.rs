@@ -21,23 +21,35 @@ impl Router {
     #[track_caller]
     pub(super) fn start(namespace: &Namespace, scratch: &Scratch, config: &str) -> Self {
         let mut router = Self::begin(namespace, scratch, config);
-        router.running.wait("the router to forward", |stdout, _| {
-            !stdout.all().is_empty()
-        });
+        router.forwards();
         router
     }
 
     /// Starts it, and waits for nothing.
     #[track_caller]
     pub(super) fn begin(namespace: &Namespace, scratch: &Scratch, config: &str) -> Self {
+        Self::begin_by(&mut namespace.command(binary()), scratch, config)
+    }
+
+    /// Starts it by a command that ends with the program.
+    #[track_caller]
+    pub(super) fn begin_by(command: &mut Command, scratch: &Scratch, config: &str) -> Self {
         let (file, socket) = (scratch.file("router.toml"), scratch.file("router.sock"));
         write(&file, &socket, config);
-        let running = namespace.start(binary(), &format!("router {file} --json"));
+        let running = Running::start(command.args(["router", &file, "--json"]));
         Self {
             running,
             socket,
             file,
         }
+    }
+
+    /// Waits until it forwards.
+    #[track_caller]
+    pub(super) fn forwards(&mut self) {
+        self.running.wait("the router to forward", |stdout, _| {
+            !stdout.all().is_empty()
+        });
     }
 
     /// What `linerate ctl` answers to these words.
@@ -87,6 +99,14 @@ impl Router {
         text
     }
 
+    /// Waits until it has said something on standard error.
+    #[track_caller]
+    pub(super) fn says(&mut self, words: &str) {
+        let what = format!("the router to say `{words}`");
+        self.running
+            .wait(&what, |_, stderr| stderr.text().contains(words));
+    }
+
     /// How many packets have been dropped for reasons whose names hold a word.
     #[track_caller]
     pub(super) fn dropped(&self, word: &str) -> u64 {
@@ -113,6 +133,16 @@ impl Router {
 
     pub(super) fn signal(&self, signal: Signal) {
         self.running.signal(signal);
+    }
+
+    /// What it has said on standard error.
+    pub(super) fn said(&self) -> String {
+        self.running.stderr.text()
+    }
+
+    /// The process itself.
+    pub(super) fn running(&mut self) -> &mut Running {
+        &mut self.running
     }
 
     pub(super) fn is_alive(&mut self) -> bool {

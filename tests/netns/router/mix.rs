@@ -252,11 +252,7 @@ const fn differs(name: &'static str, expect: Expect, make: fn(&mut Dice, u32) ->
 }
 
 const CLASS_E: &str = "Linux takes 240.0.0.0/4 for unicast; RFC 1812 5.3.7 and 4.2.2.11 do not";
-const OWN_SOURCE: &str =
-    "no clause asks for it: that is what `urpf` is for; Linux refuses its own addresses always";
-const ALERT: &str = "RFC 2113 2.1: given to the programs behind the twin, which may send it on";
-const TIMESTAMPS: &str =
-    "RFC 7126 4.7: we leave the option alone; Linux counts those that found no room";
+const CLOCK: &str = "RFC 1812 5.2.4.3: each writes when it was asked";
 const HOP_BY_HOP: &str =
     "RFC 8200 4: a router that is not told to does not look at hop-by-hop options";
 
@@ -376,7 +372,7 @@ pub(super) const KINDS: &[Kind] = &[
     same("from nobody", 2, |dice, number| four(dice, number, from4([0, 0, 0, 0]))),
     same("from multicast", 2, |dice, number| four(dice, number, from4([224, 1, 1, 1]))),
     same("from broadcast", 2, |dice, number| four(dice, number, from4([255; 4]))),
-    differs("from the router itself", Expect::UsOnly(OWN_SOURCE), |dice, number| four(dice, number, from4([10, 1, 0, 1]))),
+    same("from the router itself", 2, |dice, number| four(dice, number, from4([10, 1, 0, 1]))),
     same("to loopback", 2, |dice, number| four(dice, number, to4([127, 0, 0, 1]))),
     same("to multicast", 2, |dice, number| four(dice, number, to4([239, 1, 1, 1]))),
     same("to broadcast", 2, |dice, number| four(dice, number, to4([255; 4]))),
@@ -393,10 +389,13 @@ pub(super) const KINDS: &[Kind] = &[
     same("option: record route", 5, |dice, number| four(dice, number, option(&[7, 11, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0]))),
     same("option: record route, one recorded", 3, |dice, number| four(dice, number, option(&[7, 11, 8, 10, 9, 9, 9, 0, 0, 0, 0, 0]))),
     same("option: record route, full", 3, |dice, number| four(dice, number, option(&[7, 7, 8, 10, 9, 9, 9, 0]))),
-    differs("option: timestamps, full", Expect::Otherwise(TIMESTAMPS), |dice, number| {
+    differs("option: timestamps", Expect::Otherwise(CLOCK), |dice, number| {
+        four(dice, number, option(&[68, 12, 5, 1, 0, 0, 0, 0, 0, 0, 0, 0]))
+    }),
+    same("option: timestamps, full", 2, |dice, number| {
         four(dice, number, option(&[68, 8, 9, 0x10, 1, 2, 3, 4]))
     }),
-    differs("option: router alert", Expect::KernelOnly(ALERT), |dice, number| four(dice, number, option(&[148, 4, 0, 0]))),
+    same("option: router alert", 2, |dice, number| four(dice, number, option(&[148, 4, 0, 0]))),
     same("option: unknown", 3, |dice, number| four(dice, number, option(&[0x5e, 4, 7, 7]))),
     same("option: longer than the header", 2, |dice, number| four(dice, number, option(&[0x5e, 9, 7, 7]))),
     same("option: loose source route", 3, |dice, number| four(dice, number, option(&[131, 7, 4, 10, 2, 0, 2, 0]))),

@@ -21,5 +21,6 @@ mod multipath;
 mod operation;
 mod oracle;
 mod policy;
+mod privileges;
 mod segments;
 mod trunk;

@@ -2,7 +2,7 @@
 //! flows move.
 
 use super::instance::{Router, port};
-use super::site::{hide, host, reaches};
+use super::site::{host, reaches};
 use crate::capture::Tcpdump;
 use crate::has;
 use crate::scratch::Scratch;
@@ -45,14 +45,12 @@ impl Fan {
             "10.1.0.1",
             "fd00:1::1",
         );
-        hide(&fan.mid, "a");
         fan.left.plain("veth0");
         fan.mid.plain("a");
         for (at, (gateway, path)) in fan.gateways.iter().zip(PATHS).enumerate() {
             gateway.wire("veth1", &fan.mid, path, "");
             gateway.plain("veth1");
             fan.mid.plain(path);
-            hide(&fan.mid, path);
             let net = at + 11;
             host(
                 gateway,

@@ -28,8 +28,12 @@ fn none_lost(site: &Site, router: &Router, mut meanwhile: impl FnMut()) {
         streams.iter().for_each(|stream| stream.flows(50));
         let ends = streams.map(Stream::end);
         if kernel_drops() == drops {
-            for (sent, lost) in ends {
-                assert!(lost.is_empty(), "of {sent} were lost {lost:?}");
+            for (family, (sent, lost)) in ["IPv4", "IPv6"].iter().zip(ends) {
+                let dropped = router.ctl("show drops") + &router.said();
+                assert!(
+                    lost.is_empty(),
+                    "{family}: of {sent} were lost {lost:?}\n{dropped}"
+                );
             }
             return;
         }
@@ -182,7 +186,6 @@ fn a_port_deleted_under_us() {
     site.left.wire("veth0", &site.mid, "a", "");
     site.left.plain("veth0");
     site.mid.plain("a");
-    super::site::hide(&site.mid, "a");
     super::site::host(&site.left, "veth0", LEFT4, LEFT6, GATE4, GATE6);
     site.works();
     router.stop();
@@ -288,4 +291,31 @@ fn a_check_touches_nothing() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     assert!(!site.mid.has("lr-a"));
+}
+
+/// With af_packet the kernel sees all frames, too: it is told to keep silent while the router runs, and
+/// allowed to speak again when it ends, even if a run in between was killed.
+#[test]
+fn the_kernel_is_silent_on_the_ports_meanwhile() {
+    let Some(site) = Site::new() else { return };
+    let scratch = Scratch::new();
+    let settings = || {
+        [
+            "ipv4/conf/a/rp_filter",
+            "ipv4/conf/a/arp_ignore",
+            "ipv6/conf/a/disable_ipv6",
+        ]
+        .map(|key| {
+            let read = || std::fs::read_to_string(format!("/proc/sys/net/{key}"));
+            site.mid.inside(read).unwrap().trim().to_string()
+        })
+    };
+    let before = settings();
+    let config = two_ports("af_packet", "", "");
+    for ends in [Router::kill as fn(Router), |router| drop(router.stop())] {
+        let router = Router::start(&site.mid, &scratch, &config);
+        assert_eq!(settings(), ["1", "8", "1"]);
+        ends(router);
+    }
+    assert_eq!(settings(), before);
 }

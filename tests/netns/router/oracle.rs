@@ -5,7 +5,6 @@ use super::compare::{self, Output, disagreements, replay, untold};
 use super::frame::{Mac, text};
 use super::instance::{Router, port};
 use super::mix::{self, Dice, FAR, HOST, MTU, ROUTER_A, ROUTER_B};
-use super::site::hide;
 use crate::capture::{self, Tcpdump};
 use crate::has;
 use crate::scratch::Scratch;
@@ -118,8 +117,6 @@ impl Bench {
                 None => format!("{way} = true\n"),
             };
         }
-        hide(&self.mid, "a");
-        hide(&self.mid, "b");
         Router::start(&self.mid, scratch, &config)
     }
 

@@ -153,6 +153,55 @@ rules = [
     router.stop();
 }
 
+/// What an access list rejects is told to its sender, counted by rule, and told of where it asks for it.
+#[test]
+fn access_lists_reject_and_tell() {
+    let Some(site) = Site::new() else { return };
+    let scratch = Scratch::new();
+    let lists = r#"
+[[acl]]
+name = "edge"
+default = "permit"
+rules = [
+  { action = "reject", log = true, protocol = "tcp", destination_port = "22" },
+  { action = "deny", protocol = "tcp", destination_port = "23" },
+]
+"#;
+    let config = two_ports("af_packet", "acl_in = \"edge\"", "") + lists;
+    let mut router = Router::start(&site.mid, &scratch, &config);
+    site.works();
+    for address in [RIGHT4, RIGHT6] {
+        let at = |port: u16| match address.contains(':') {
+            true => format!("[{address}]:{port}").parse().unwrap(),
+            false => format!("{address}:{port}").parse().unwrap(),
+        };
+        // Not "connection refused", which is another host's word, and not after a second in vain.
+        let said = |port| {
+            let connect = || TcpStream::connect_timeout(&at(port), Duration::from_secs(1));
+            site.left.inside(connect).unwrap_err().kind()
+        };
+        use std::io::ErrorKind::{HostUnreachable, PermissionDenied, TimedOut};
+        assert!(
+            matches!(said(22), HostUnreachable | PermissionDenied),
+            "{address}: {}",
+            said(22)
+        );
+        assert_eq!(said(23), TimedOut, "{address}");
+    }
+    let rules = router.shows("acls", |text| text.contains("default"));
+    let count = |rule: &str| {
+        let row = rules.lines().find(|line| line.contains(rule));
+        let words = row.unwrap_or_else(|| panic!("{rules}")).split_whitespace();
+        words.into_iter().nth(3).unwrap().parse::<u64>().unwrap()
+    };
+    assert!(count("port 22") >= 2 && count("port 23") >= 2, "{rules}");
+    assert!(count("all others") >= 4, "{rules}");
+    let told = format!("acl edge rule 1: reject in by a: {LEFT4}:");
+    router.says(&told);
+    router.says(&format!("> [{RIGHT6}]:22 tcp"));
+    router.stop();
+}
+
 #[test]
 fn a_policer_lets_its_rate_through() {
     let Some(site) = Site::new() else { return };

@@ -52,7 +52,6 @@ impl Site {
         };
         for (host, interface, port) in [(&site.left, "veth0", "a"), (&site.right, "veth1", "b")] {
             host.wire(interface, &site.mid, port, "");
-            hide(&site.mid, port);
         }
         host(&site.left, "veth0", LEFT4, LEFT6, GATE4, GATE6);
         host(&site.right, "veth1", RIGHT4, RIGHT6, FAR_GATE4, FAR_GATE6);
@@ -62,7 +61,6 @@ impl Site {
     /// Linux as the router, to see that a test's own part is right.
     pub(super) fn kernel(&self) {
         for (port, at) in [("a", 1), ("b", 2)] {
-            unhide(&self.mid, port);
             self.mid.ip(&format!("addr add 10.{at}.0.1/24 dev {port}"));
             self.mid.ip(&format!("addr add fd00:{at}::1/64 dev {port}"));
         }
@@ -92,12 +90,11 @@ impl Site {
 }
 
 /// Joins a host's interface to a port of the router: nothing is segmented or left without a checksum
-/// on the wire, and the kernel keeps its hands off the port.
+/// on the wire.
 pub(super) fn link(host: &Namespace, interface: &str, router: &Namespace, port: &str) {
     host.wire(interface, router, port, "");
     host.plain(interface);
     router.plain(port);
-    hide(router, port);
 }
 
 /// Addresses of a host's interface, and its default routes.
@@ -113,22 +110,6 @@ pub(super) fn host(
     namespace.ip(&format!("addr add {v6}/64 dev {interface}"));
     namespace.ip(&format!("route add default via {gate4}"));
     namespace.ip(&format!("-6 route add default via {gate6}"));
-}
-
-/// Keeps the kernel of the router's namespace from answering on a port. Its twin has the addresses;
-/// but with af_packet the kernel has its copy of each frame that comes to the port, and takes any
-/// address of its own for its own on any interface.
-pub(super) fn hide(router: &Namespace, port: &str) {
-    router.sysctl(&format!("ipv6/conf/{port}/disable_ipv6"), "1");
-    router.sysctl(&format!("ipv4/conf/{port}/arp_ignore"), "8");
-    router.sysctl(&format!("ipv4/conf/{port}/rp_filter"), "1");
-}
-
-/// Undoes [`hide`].
-pub(super) fn unhide(router: &Namespace, port: &str) {
-    router.sysctl(&format!("ipv6/conf/{port}/disable_ipv6"), "0");
-    router.sysctl(&format!("ipv4/conf/{port}/arp_ignore"), "0");
-    router.sysctl(&format!("ipv4/conf/{port}/rp_filter"), "0");
 }
 
 /// A ping comes back before long.

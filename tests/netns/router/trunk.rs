@@ -15,7 +15,6 @@ use super::frame::{Mac, tagged, text};
 use super::instance::Router;
 use super::mix::{self, Dice, FAR, HOST, MTU, ROUTER_A};
 use super::oracle::ROUTES;
-use super::site::hide;
 use crate::capture::{self, Tcpdump};
 use crate::has;
 use crate::scratch::Scratch;
@@ -181,7 +180,6 @@ impl Trunk {
                 config += &format!("\n[[route]]\nprefix = \"{prefix}\"\nvrf = \"{name}\"\n{way}\n");
             }
         }
-        hide(&self.mid, "a");
         let router = Router::start(&self.mid, scratch, &config);
         // The kernel's own VRF devices keep the twins apart.
         for Customer {

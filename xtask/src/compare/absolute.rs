@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::full_table::frr;
 use super::machine::Cpus;
 use super::ours::Linerate;
 use super::sample::Sample;
@@ -12,7 +13,8 @@ use crate::process;
 pub(super) struct Absolute {
     pub(super) name: &'static str,
     pub(super) unit: &'static str,
-    pub(super) limit: f64,
+    /// None: it is only shown.
+    pub(super) limit: Option<f64>,
     /// Long ones run only when `--only` names them.
     pub(super) on_request: bool,
     pub(super) measure: fn(Option<&Linerate>, &Cpus) -> Result<f64, TaskError>,
@@ -20,12 +22,15 @@ pub(super) struct Absolute {
 
 #[rustfmt::skip]
 pub(super) const ABSOLUTES: &[Absolute] = &[
-    Absolute { name: "mem.pool.overhead_percent",  unit: "%",      limit: 3.0,   on_request: false, measure: pool_overhead },
-    Absolute { name: "pktgen.pace.1mpps",          unit: "ns",     limit: 2000.0, on_request: false, measure: pace },
-    Absolute { name: "pktgen.clock",               unit: "ppm",    limit: 10.0,  on_request: false, measure: clock },
-    Absolute { name: "router.fpm.1m",              unit: "s",      limit: 3.0,   on_request: false, measure: full_table },
-    Absolute { name: "build.release.cold_seconds", unit: "s",      limit: 120.0, on_request: true,  measure: cold_build },
-    Absolute { name: "build.c_dependencies",       unit: "crates", limit: 0.0,   on_request: true,  measure: c_dependencies },
+    Absolute { name: "mem.pool.overhead_percent",  unit: "%",      limit: Some(3.0),   on_request: false, measure: pool_overhead },
+    Absolute { name: "pktgen.pace.1mpps",          unit: "ns",     limit: Some(2000.0), on_request: false, measure: pace },
+    Absolute { name: "pktgen.clock",               unit: "ppm",    limit: Some(10.0),  on_request: false, measure: clock },
+    Absolute { name: "router.fpm.1m",              unit: "s",      limit: Some(3.0),   on_request: false, measure: full_table },
+    Absolute { name: "router.updates",             unit: "%",      limit: Some(5.0),   on_request: false, measure: updates },
+    Absolute { name: "router.reload",              unit: "packets", limit: Some(0.0),  on_request: false, measure: reload },
+    Absolute { name: "router.frr.1m",              unit: "s",      limit: None,  on_request: true,  measure: frr },
+    Absolute { name: "build.release.cold_seconds", unit: "s",      limit: Some(120.0), on_request: true,  measure: cold_build },
+    Absolute { name: "build.c_dependencies",       unit: "crates", limit: Some(0.0),   on_request: true,  measure: c_dependencies },
 ];
 
 /// What a pool costs over slots x slot size.
@@ -36,13 +41,13 @@ fn pool_overhead(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskEr
 /// 99 % of the times between frames at 1 Mpps are at most so far off the schedule, in ns.
 fn pace(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
     let sample = micro(linerate, "pktgen.pace.1mpps", 5.0, cpus)?;
-    let detail = |key: &str| sample.detail.get(key).and_then(serde_json::Value::as_f64);
+    let detail = numbers(&sample);
     eprintln!(
         "pktgen.pace.1mpps: median {} ns, most {} ns; {} frames judged, {} left out while the CPU was stolen",
-        detail("p50_ns").unwrap_or(f64::NAN),
-        detail("max_ns").unwrap_or(f64::NAN),
-        detail("frames").unwrap_or(f64::NAN),
-        detail("left_out").unwrap_or(f64::NAN),
+        detail("p50_ns"),
+        detail("max_ns"),
+        detail("frames"),
+        detail("left_out"),
     );
     Ok(sample.value)
 }
@@ -55,16 +60,77 @@ fn clock(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
 /// How long a full table from FRR takes until packets follow all of it, in s.
 fn full_table(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
     let sample = micro(linerate, "router.fpm.1m", 1.0, cpus)?;
-    let detail = |key: &str| sample.detail.get(key).and_then(serde_json::Value::as_f64);
-    let change_us = detail("change_us").unwrap_or(f64::NAN);
+    let detail = numbers(&sample);
+    let change_us = detail("change_us");
     eprintln!(
         "router.fpm.1m: {} of {} routes followed, {:.0} MB; a change takes {change_us:.1} us, so 10 K a second {:.1} % of a core",
-        detail("followed").unwrap_or(f64::NAN),
-        detail("routes").unwrap_or(f64::NAN),
-        detail("memory_bytes").unwrap_or(f64::NAN) / 1e6,
+        detail("followed"),
+        detail("routes"),
+        detail("memory_bytes") / 1e6,
         change_us,
     );
     Ok(sample.value)
+}
+
+/// What 10,000 route changes a second cost forwarding, in %.
+fn updates(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    let sample = on_two(linerate, "router.updates", 3.0, cpus)?;
+    let detail = numbers(&sample);
+    eprintln!(
+        "router.updates: {:.2} Mpps with {:.0} changes a second, {:.2} without ({:.1} % in all, below 0: faster)",
+        detail("with_mpps"),
+        detail("updates_per_s"),
+        detail("without_mpps"),
+        detail("cost_percent"),
+    );
+    Ok(sample.value)
+}
+
+/// Packets lost in reloads at half the load.
+fn reload(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    let sample = on_two(linerate, "router.reload", 2.0, cpus)?;
+    let detail = numbers(&sample);
+    eprintln!(
+        "router.reload: {} reloads of {:.0} ms, {} routes and {} rules, {:.0} frames at {:.2} Mpps (offered {:.0} % of \
+         the time); lost without a reload {}; {} stretches disturbed and done again",
+        detail("reloads"),
+        detail("reload_ms"),
+        detail("routes"),
+        detail("rules"),
+        detail("frames"),
+        detail("offered_mpps"),
+        detail("offered_percent"),
+        detail("lost_without_reload"),
+        detail("disturbed"),
+    );
+    Ok(sample.value)
+}
+
+/// What a side has printed besides its value, by name.
+fn numbers(sample: &Sample) -> impl Fn(&str) -> f64 {
+    |key| {
+        sample
+            .detail
+            .get(key)
+            .and_then(serde_json::Value::as_f64)
+            .unwrap_or(f64::NAN)
+    }
+}
+
+/// A row of ours that needs both CPUs.
+fn on_two(
+    linerate: Option<&Linerate>,
+    row: &str,
+    seconds: f64,
+    cpus: &Cpus,
+) -> Result<Sample, TaskError> {
+    if cpus.other.is_none() {
+        return Err(TaskError::Missing {
+            what: "the worker would share its only CPU with what it is measured against".into(),
+            fix: "run it on a machine with two CPUs".into(),
+        });
+    }
+    measured(linerate, row, seconds, &cpus.list(true))
 }
 
 fn micro(
@@ -73,11 +139,20 @@ fn micro(
     seconds: f64,
     cpus: &Cpus,
 ) -> Result<Sample, TaskError> {
+    measured(linerate, row, seconds, &cpus.list(false))
+}
+
+fn measured(
+    linerate: Option<&Linerate>,
+    row: &str,
+    seconds: f64,
+    cpus: &str,
+) -> Result<Sample, TaskError> {
     let linerate = linerate.ok_or_else(|| TaskError::Missing {
         what: "this row has no peer side".into(),
         fix: "leave out --peer-only".into(),
     })?;
-    linerate.micro(row, seconds, &cpus.list(false))
+    linerate.micro(row, linerate.shortened(seconds), cpus)
 }
 
 /// A release build into an empty folder, everything downloaded before.

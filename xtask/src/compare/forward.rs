@@ -62,9 +62,11 @@ impl Setting<'_> {
                 self.testpmd(&[vdev], mode, "", counter)
             }
             Peer::L3fwd { lookup } => self.l3fwd(lookup),
-            Peer::OneCore | Peer::OneCoreInput { .. } | Peer::TwoCores | Peer::Own { .. } => {
-                unreachable!("peer::micro and linerate itself run these")
-            }
+            Peer::OneCore
+            | Peer::OneCoreInput { .. }
+            | Peer::TwoCores
+            | Peer::Own { .. }
+            | Peer::Linux => unreachable!("peer::micro, linerate and the kernel run these"),
         }
     }
 

@@ -129,7 +129,7 @@ pub(super) fn weigh_session(undo: &mut Undo) -> Result<String, TaskError> {
     if let Err(error) = std::fs::write(knob, "-20") {
         return Ok(format!("nice 0 (autogroup -20 refused: {error})"));
     }
-    for pid in softirq_threads() {
+    for pid in kernel_threads("ksoftirqd/") {
         let before = rustix::process::getpriority_process(Some(pid)).unwrap_or(0);
         undo.add(&format!("renice -n {before} -p {}", pid.as_raw_pid()))?;
         if let Err(error) = rustix::process::setpriority_process(Some(pid), -20) {
@@ -141,18 +141,19 @@ pub(super) fn weigh_session(undo: &mut Undo) -> Result<String, TaskError> {
     Ok("session and softirqs at nice -20".into())
 }
 
-fn softirq_threads() -> Vec<Pid> {
+/// Processes whose names begin so: threads of the kernel have names of their own.
+pub(super) fn kernel_threads(name: &str) -> Vec<Pid> {
     let Ok(processes) = std::fs::read_dir("/proc") else {
         return Vec::new();
     };
     let pids = processes
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let is_softirq = |pid: &i32| {
+    let is_one = |pid: &i32| {
         std::fs::read_to_string(format!("/proc/{pid}/comm"))
-            .is_ok_and(|comm| comm.starts_with("ksoftirqd/"))
+            .is_ok_and(|comm| comm.starts_with(name))
     };
-    pids.filter(is_softirq).filter_map(Pid::from_raw).collect()
+    pids.filter(is_one).filter_map(Pid::from_raw).collect()
 }
 
 #[cfg(test)]

@@ -2,11 +2,14 @@
 //!
 //! Read [`rows`] first: the table. Both sides of a row are processes that print one figure; they run ours,
 //! peer, ours, peer, for at least five rounds, one at a time, and the medians are compared. [`ours`] runs
-//! `linerate bench micro`, [`peer`] our C programs that drive DPDK, [`forward`] DPDK's own applications.
+//! `linerate bench micro`, [`peer`] our C programs that drive DPDK, [`forward`] DPDK's own applications,
+//! [`crossing`] the kernel as a router.
 //! What is changed on the machine for it (huge pages, namespaces, the session's weight) is undone at the end.
 
 mod absolute;
+mod crossing;
 mod forward;
+mod full_table;
 mod hugepages;
 mod machine;
 mod near;
@@ -27,6 +30,7 @@ use clap::Args;
 use serde_json::json;
 
 use absolute::{ABSOLUTES, Absolute};
+use crossing::Crossing;
 use forward::Setting;
 use hugepages::Hugepages;
 use machine::Cpus;
@@ -64,9 +68,31 @@ pub(crate) struct Options {
     /// Run DPDK's side alone: what this machine's DPDK does
     #[arg(long)]
     peer_only: bool,
+    /// One short round over small tables: whether rows run at all. The figures say nothing, and no target is
+    /// judged
+    #[arg(long, conflicts_with_all = ["rounds", "strict"])]
+    quick: bool,
     /// Exit with 3 when a target is missed or a row is unmeasured
     #[arg(long)]
     strict: bool,
+}
+
+/// What each side measures in each round of a quick run, in s.
+const QUICK_SECONDS: f64 = 0.1;
+
+impl Options {
+    fn rounds(&self) -> usize {
+        if self.quick { 1 } else { self.rounds.into() }
+    }
+
+    fn seconds(&self, by_default: f64) -> f64 {
+        let by_default = if self.quick {
+            QUICK_SECONDS
+        } else {
+            by_default
+        };
+        self.seconds.unwrap_or(by_default)
+    }
 }
 
 /// Runs the selected rows and prints what came out.
@@ -76,7 +102,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, TaskError> {
     let _alone = wait_until_alone()?;
     let mut undo = Undo::new()?;
     let bench = Bench::prepare(options, &rows, &mut undo)?;
-    let mut patience = Patience::new(near::PATIENCE, started + WAITING_ENDS);
+    let waiting = if options.quick {
+        Duration::ZERO
+    } else {
+        near::PATIENCE
+    };
+    let mut patience = Patience::new(waiting, started + WAITING_ENDS);
 
     let weight = machine::weigh_session(&mut undo)?;
     let pages = bench.pages.describe();
@@ -90,7 +121,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, TaskError> {
     let stolen_before = machine::stolen_ticks();
     let (mut documents, mut statuses) = (Vec::new(), Vec::new());
     for row in &rows {
-        let line = bench.measure(row, &mut patience);
+        let mut line = bench.measure(row, &mut patience);
+        line.status = line.status.judged(!options.quick);
         if !options.json {
             println!("{}", line.text());
         }
@@ -101,7 +133,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, TaskError> {
         progress(row.name);
         let value =
             (row.measure)(bench.linerate.as_ref(), &bench.cpus).map_err(|error| error.to_string());
-        let line = Limited::new(row, value);
+        let line = Limited::new(row, value, !options.quick);
         if !options.json {
             println!("{}", line.text());
         }
@@ -230,7 +262,8 @@ impl<'a> Bench<'a> {
     ) -> Result<Bench<'a>, TaskError> {
         let cpus = Cpus::choose()?;
         let is_own = |row: &Row| matches!(row.peer, Peer::Own { .. });
-        let dpdk = (!rows.iter().all(is_own))
+        let needs_no_dpdk = |row: &Row| matches!(row.peer, Peer::Own { .. } | Peer::Linux);
+        let dpdk = (!rows.iter().all(needs_no_dpdk))
             .then(|| Dpdk::find(options.dpdk.as_deref()))
             .transpose()?;
         let is_micro = |row: &Row| {
@@ -243,13 +276,15 @@ impl<'a> Bench<'a> {
             Some(dpdk) if rows.iter().any(is_micro) => Some(dpdk.build_micro()?),
             _ => None,
         };
-        let on_veth = rows.iter().any(|row| matches!(row.peer, Peer::Veth { .. }));
+        let on_veth = rows
+            .iter()
+            .any(|row| matches!(row.peer, Peer::Veth { .. } | Peer::Linux));
         let xgen = on_veth.then(peer::build_xgen).transpose()?;
         let has_input = rows.iter().any(|row| has_input(row.peer));
         let linerate = (!options.peer_only || has_input || rows.iter().any(is_own))
-            .then(Linerate::build)
+            .then(|| Linerate::build(options.quick))
             .transpose()?;
-        let pages = if rows.is_empty() {
+        let pages = if rows.iter().all(needs_no_dpdk) {
             Hugepages::Absent("no huge pages needed".into())
         } else {
             let files = testpmd::runtime_folder(&peer::file_prefix());
@@ -269,9 +304,10 @@ impl<'a> Bench<'a> {
 
     /// All rounds of one row. What goes wrong is part of the line.
     fn measure(&self, row: &Row, patience: &mut Patience) -> Line {
-        let wanted = usize::from(self.options.rounds);
+        let wanted = self.options.rounds();
         let mut data = Rounds::default();
-        if self.cpus.other.is_none() && matches!(row.peer, Peer::TwoCores | Peer::Veth { .. }) {
+        let two = matches!(row.peer, Peer::TwoCores | Peer::Veth { .. } | Peer::Linux);
+        if self.cpus.other.is_none() && two {
             data.note = Some("needs two CPUs".into());
         } else if let Err(error) = self.rounds(row, wanted, patience, &mut data) {
             data.note = Some(error.to_string());
@@ -288,6 +324,9 @@ impl<'a> Bench<'a> {
         data: &mut Rounds,
     ) -> Result<(), TaskError> {
         let mut undo = Undo::new()?;
+        if row.peer == Peer::Linux {
+            return self.crossing(row, wanted, &mut undo, data);
+        }
         let veth = match row.peer {
             Peer::Veth { tx, .. } => {
                 let xgen = self.xgen.clone().expect("built in prepare for these rows");
@@ -324,6 +363,29 @@ impl<'a> Bench<'a> {
             };
             data.ours.extend(ours);
             data.peer.push(peer);
+        }
+        Ok(())
+    }
+
+    /// The rounds of a row whose peer is the kernel.
+    fn crossing(
+        &self,
+        row: &Row,
+        wanted: usize,
+        undo: &mut Undo,
+        data: &mut Rounds,
+    ) -> Result<(), TaskError> {
+        let xgen = self.xgen.clone().expect("built in prepare for these rows");
+        let linerate = self.linerate.as_ref().filter(|_| !self.options.peer_only);
+        let seconds = self.seconds(row);
+        let mut crossing = Crossing::create(undo, xgen, &self.cpus)?;
+        crossing.choose(linerate, seconds)?;
+        for round in 1..=wanted {
+            progress(&format!("{} round {round} of {wanted}", row.name));
+            if let Some(linerate) = linerate {
+                data.ours.push(crossing.ours(linerate, seconds)?);
+            }
+            data.peer.push(crossing.peer(seconds)?);
         }
         Ok(())
     }
@@ -421,6 +483,6 @@ impl<'a> Bench<'a> {
             Peer::OneCore | Peer::OneCoreInput { .. } | Peer::TwoCores => 0.5,
             _ => 1.0,
         };
-        self.options.seconds.unwrap_or(by_default)
+        self.options.seconds(by_default)
     }
 }

@@ -26,15 +26,35 @@ const GRACE_SECONDS: f64 = 60.0;
 /// The release build of the `linerate` binary.
 pub(super) struct Linerate {
     program: PathBuf,
+    quick: bool,
 }
 
 impl Linerate {
-    pub(super) fn build() -> Result<Linerate, TaskError> {
+    /// `quick`: its rows take small tables.
+    pub(super) fn build(quick: bool) -> Result<Linerate, TaskError> {
         let mut cargo = process::cargo(&["build", "--release", "--package", "linerate"]);
         process::run(cargo.stdout(Stdio::null()))?;
         Ok(Linerate {
             program: process::target_dir().join("release/linerate"),
+            quick,
         })
+    }
+
+    pub(super) fn program(&self) -> &std::path::Path {
+        &self.program
+    }
+
+    pub(super) fn is_quick(&self) -> bool {
+        self.quick
+    }
+
+    /// `seconds`, or less in a quick run.
+    pub(super) fn shortened(&self, seconds: f64) -> f64 {
+        if self.quick {
+            seconds.min(super::QUICK_SECONDS)
+        } else {
+            seconds
+        }
     }
 
     /// The arguments after the name of a program that starts others (`timeout`, `ip netns exec NS timeout`).
@@ -54,6 +74,7 @@ impl Linerate {
             "--json",
         ];
         arguments.extend(own.map(OsString::from));
+        arguments.extend(self.quick.then(|| "--quick".into()));
         arguments
     }
 

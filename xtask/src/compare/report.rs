@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::absolute::Absolute;
+use super::crossing;
 use super::rows::Row;
 use super::sample::Sample;
 use super::stats::{median, spread};
@@ -23,6 +24,14 @@ pub(super) enum Status {
 }
 
 impl Status {
+    /// The same, or where targets are not judged whether it ran.
+    pub(super) fn judged(self, is_judged: bool) -> Status {
+        match self {
+            Status::Passed | Status::Missed if !is_judged => Status::Shown,
+            status => status,
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Status::Passed => "passed",
@@ -116,6 +125,12 @@ impl Line {
         self.data.note.as_deref().or_else(remark)
     }
 
+    /// Who was the limit, where a null-forwarding run stands beside ours.
+    fn bottleneck(&self) -> Option<String> {
+        let null = beside(&self.data.ours)?[crossing::NULL].as_f64()?;
+        Some(crossing::bottleneck(self.ours?, null))
+    }
+
     pub(super) fn json(&self) -> Value {
         let mut line = json!({
             "name": self.row.name,
@@ -137,6 +152,7 @@ impl Line {
             ("shown_beside_ours", beside(&self.data.ours)),
             ("core2core_ns", median(&self.data.trips_ns).map(Value::from)),
             ("note", self.note().map(Value::from)),
+            ("bottleneck", self.bottleneck().map(Value::from)),
         ] {
             if let Some(value) = value {
                 line[key] = value;
@@ -184,8 +200,9 @@ impl Line {
                 ours.pages, peer.pages
             ));
         }
-        if let Some(note) = self.note() {
-            text.push_str(&format!("\n{:24} {note}", ""));
+        let lines = [self.note().map(str::to_owned), self.bottleneck()];
+        for line in lines.into_iter().flatten() {
+            text.push_str(&format!("\n{:24} {line}", ""));
         }
         text
     }
@@ -222,19 +239,30 @@ fn beside(samples: &[Sample]) -> Option<Value> {
 pub(super) struct Limited {
     row: &'static Absolute,
     value: Result<f64, String>,
+    is_judged: bool,
 }
 
 impl Limited {
-    pub(super) fn new(row: &'static Absolute, value: Result<f64, String>) -> Limited {
-        Limited { row, value }
+    pub(super) fn new(
+        row: &'static Absolute,
+        value: Result<f64, String>,
+        is_judged: bool,
+    ) -> Limited {
+        Limited {
+            row,
+            value,
+            is_judged,
+        }
     }
 
     pub(super) fn status(&self) -> Status {
-        match self.value {
-            Ok(value) if value <= self.row.limit => Status::Passed,
-            Ok(_) => Status::Missed,
-            Err(_) => Status::Failed,
-        }
+        let status = match (&self.value, self.row.limit) {
+            (Ok(_), None) => Status::Shown,
+            (Ok(value), Some(limit)) if *value <= limit => Status::Passed,
+            (Ok(_), Some(_)) => Status::Missed,
+            (Err(_), _) => Status::Failed,
+        };
+        status.judged(self.is_judged)
     }
 
     pub(super) fn json(&self) -> Value {
@@ -256,11 +284,14 @@ impl Limited {
             Ok(value) => (format!("{value:.2}"), String::new()),
             Err(error) => ("-".into(), format!("\n{:24} {error}", "")),
         };
+        let limit = self
+            .row
+            .limit
+            .map_or_else(|| "no limit".to_owned(), |limit| format!("limit {limit}"));
         format!(
-            "{:30} {value} {} (limit {})  {}{note}",
+            "{:30} {value} {} ({limit})  {}{note}",
             self.row.name,
             self.row.unit,
-            self.row.limit,
             self.status().mark()
         )
     }
@@ -308,6 +339,21 @@ mod tests {
         );
         assert_eq!(json["shown_beside"]["x"], 2.0);
         assert_eq!(line(&[1.0], &[1.9], 1).status, Status::Missed);
+    }
+
+    #[test]
+    fn a_null_forwarding_run_names_the_bottleneck_and_quick_runs_judge_nothing() {
+        let mut line = line(&[1.0, 1.0], &[2.0, 2.0], 2);
+        assert_eq!(line.bottleneck(), None);
+        for sample in &mut line.data.ours {
+            sample
+                .detail
+                .insert(super::crossing::NULL.into(), 2.0.into());
+        }
+        assert!(line.text().contains("they take 50%"), "{}", line.text());
+        assert_eq!(Status::Missed.judged(false), Status::Shown);
+        assert_eq!(Status::Failed.judged(false), Status::Failed);
+        assert_eq!(Status::Missed.judged(true), Status::Missed);
     }
 
     #[test]

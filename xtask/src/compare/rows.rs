@@ -51,6 +51,8 @@ pub(super) enum Peer {
     L3fwd { lookup: &'static str },
     /// dpdk-testpmd on one end of a veth pair.
     Veth { driver: Driver, tx: bool },
+    /// The kernel's own forwarding between two veth pairs.
+    Linux,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,6 +158,7 @@ pub(super) const ROWS: &[Row] = &[
     forward("l3fwd.lpm.1m", 1.3, Peer::OneCoreInput { once: false }),
     forward("l3fwd.em.1k",  1.5, Peer::L3fwd { lookup: "em" }),
     forward("l3fwd.em.4m",  1.3, Peer::OneCoreInput { once: false }),
+    forward("router.veth.64", 1.0, Peer::Linux),
     one_core("parse.burst64",           Some(1.5)),
     one_core("parse.checksum.1500",     None),
     one_core("parse.crc32c.1500",       None),

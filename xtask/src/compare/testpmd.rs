@@ -191,6 +191,15 @@ pub(super) fn rate(
     mut count: impl FnMut() -> Result<u64, TaskError>,
     seconds: f64,
 ) -> Result<f64, TaskError> {
+    moving(&mut count)?;
+    let (began, before) = (Instant::now(), count()?);
+    std::thread::sleep(Duration::from_secs_f64(seconds));
+    let (ended, after) = (Instant::now(), count()?);
+    Ok((after - before) as f64 / (ended - began).as_secs_f64() / 1e6)
+}
+
+/// Waits until `count` moves, and lets things settle.
+pub(super) fn moving(mut count: impl FnMut() -> Result<u64, TaskError>) -> Result<(), TaskError> {
     let first = count()?;
     let deadline = Instant::now() + START;
     while count()? == first {
@@ -203,10 +212,7 @@ pub(super) fn rate(
         std::thread::sleep(Duration::from_millis(20));
     }
     std::thread::sleep(SETTLE);
-    let (began, before) = (Instant::now(), count()?);
-    std::thread::sleep(Duration::from_secs_f64(seconds));
-    let (ended, after) = (Instant::now(), count()?);
-    Ok((after - before) as f64 / (ended - began).as_secs_f64() / 1e6)
+    Ok(())
 }
 
 /// Where DPDK keeps its run-time files: root's, or the user's.

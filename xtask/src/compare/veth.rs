@@ -1,7 +1,7 @@
 //! A veth pair between two namespaces: `d0` for the side under test, `g0` with an in-kernel feeder or sink.
 
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
@@ -30,12 +30,6 @@ impl Veth {
         xgen: PathBuf,
         feed_on: Option<usize>,
     ) -> Result<Veth, TaskError> {
-        if !process::is_root() {
-            return Err(TaskError::Missing {
-                what: "network namespaces and XDP programs need root".into(),
-                fix: "run `cargo xtask compare` as root for the veth rows".into(),
-            });
-        }
         let id = std::process::id();
         let veth = Veth {
             dut: format!("lrdut{id}"),
@@ -44,13 +38,7 @@ impl Veth {
             feed_on,
         };
         for namespace in [&veth.dut, &veth.generator] {
-            undo.add(&format!("ip netns del {namespace}"))?;
-            ip(&["netns", "add", namespace])?;
-            // No router solicitations among the frames that are counted.
-            let quiet = "net.ipv6.conf.default.disable_ipv6=1";
-            process::read(
-                Command::new("ip").args(["netns", "exec", namespace, "sysctl", "-qw", quiet]),
-            )?;
+            quiet_namespace(undo, namespace)?;
         }
         ip(&[
             "link",
@@ -75,21 +63,45 @@ impl Veth {
 
     /// `program` in the namespace of the side under test.
     pub(super) fn inside(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.dut]).arg(program);
-        command
+        inside(&self.dut, program)
     }
 
     /// Starts the feeder (60-byte frames: 64 on a wire) or the sink.
     pub(super) fn far_end(&self) -> Result<FarEnd, TaskError> {
-        let mut command = Command::new("ip");
-        command
-            .args(["netns", "exec", &self.generator])
-            .arg(&self.xgen);
-        match self.feed_on {
-            Some(cpu) => command.args(["feed", GENERATOR, "60", &cpu.to_string()]),
-            None => command.args(["drop", GENERATOR]),
-        };
+        let cpu = self.feed_on.map(|cpu| cpu.to_string());
+        match &cpu {
+            Some(cpu) => {
+                FarEnd::start(&self.generator, &self.xgen, &["feed", GENERATOR, "60", cpu])
+            }
+            None => FarEnd::start(&self.generator, &self.xgen, &["drop", GENERATOR]),
+        }
+    }
+
+    /// Frames that have arrived at the sink since the pair was made: the same judge for both sides.
+    pub(super) fn sunk(&self) -> Result<u64, TaskError> {
+        let text = ip(&["-n", &self.generator, "-s", "-j", "link", "show", GENERATOR])?;
+        let parsed: Option<Value> = serde_json::from_str(&text).ok();
+        let packets = parsed
+            .as_ref()
+            .and_then(|v| v[0]["stats64"]["rx"]["packets"].as_u64());
+        packets.ok_or_else(|| TaskError::Unexpected {
+            who: "ip -s -j link".into(),
+            text,
+            expected: "stats64.rx.packets",
+        })
+    }
+}
+
+/// The running feeder or sink; ends when dropped.
+pub(super) struct FarEnd {
+    child: Child,
+}
+
+impl FarEnd {
+    /// Starts `xgen` with these words in a namespace, and waits until it is at work.
+    pub(super) fn start(namespace: &str, xgen: &Path, words: &[&str]) -> Result<FarEnd, TaskError> {
+        let mut command = inside(namespace, xgen);
+        command.args(words);
         let name = process::spelled(&command);
         let mut child = command
             .stdin(Stdio::null())
@@ -114,25 +126,6 @@ impl Veth {
         }
         Ok(end)
     }
-
-    /// Frames that have arrived at the sink since the pair was made: the same judge for both sides.
-    pub(super) fn sunk(&self) -> Result<u64, TaskError> {
-        let text = ip(&["-n", &self.generator, "-s", "-j", "link", "show", GENERATOR])?;
-        let parsed: Option<Value> = serde_json::from_str(&text).ok();
-        let packets = parsed
-            .as_ref()
-            .and_then(|v| v[0]["stats64"]["rx"]["packets"].as_u64());
-        packets.ok_or_else(|| TaskError::Unexpected {
-            who: "ip -s -j link".into(),
-            text,
-            expected: "stats64.rx.packets",
-        })
-    }
-}
-
-/// The running feeder or sink; ends when dropped.
-pub(super) struct FarEnd {
-    child: Child,
 }
 
 impl Drop for FarEnd {
@@ -142,6 +135,28 @@ impl Drop for FarEnd {
     }
 }
 
-fn ip(args: &[&str]) -> Result<String, TaskError> {
+/// Makes a namespace in which the kernel itself says nothing.
+pub(super) fn quiet_namespace(undo: &mut Undo, name: &str) -> Result<(), TaskError> {
+    if !process::is_root() {
+        return Err(TaskError::Missing {
+            what: "network namespaces and XDP programs need root".into(),
+            fix: "run `cargo xtask compare` as root for the veth rows".into(),
+        });
+    }
+    undo.add(&format!("ip netns del {name}"))?;
+    ip(&["netns", "add", name])?;
+    // No router solicitations among the frames that are counted.
+    let quiet = "net.ipv6.conf.default.disable_ipv6=1";
+    process::read(inside(name, "sysctl").args(["-qw", quiet])).map(drop)
+}
+
+/// `program` in a namespace.
+pub(super) fn inside(namespace: &str, program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", namespace]).arg(program);
+    command
+}
+
+pub(super) fn ip(args: &[&str]) -> Result<String, TaskError> {
     process::read(Command::new("ip").args(args))
 }

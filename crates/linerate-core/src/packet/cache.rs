@@ -114,6 +114,41 @@ impl PoolCache {
         })
     }
 
+    /// As [`PoolCache::fill_with`], with packets that `write` makes: it gets the number of each,
+    /// from 0, and the room behind the headroom, whatever that holds, and says how long the packet
+    /// is, in bytes, and when it was received. Once over each slot, which is then in the cache.
+    ///
+    /// # Panics
+    /// If a length exceeds the room.
+    #[inline(always)]
+    pub fn fill_each(
+        &mut self,
+        pool: &Pool,
+        burst: &mut Burst,
+        count: usize,
+        template: RxTemplate,
+        mut write: impl FnMut(usize, &mut [u8]) -> (u32, u64),
+    ) -> usize {
+        let (base, room_bytes) = (base(), pool.room_bytes());
+        let mut number = 0;
+        self.draw(pool, burst, count, |handle| {
+            let meta = meta_at(base, handle);
+            // SAFETY: the line is mapped, and in this cache's hands alone.
+            let slot = unsafe { (*meta).slot };
+            // SAFETY: a slot is the headroom and the room.
+            let start = unsafe { slot.add(HEADROOM_BYTES) };
+            // SAFETY: likewise; slots are zeroed memory, and this one is in the cache's hands alone.
+            let room = unsafe { std::slice::from_raw_parts_mut(start, room_bytes) };
+            let (len, timestamp) = write(number, room);
+            assert!(len as usize <= room_bytes, "a packet longer than its slot");
+            number += 1;
+            // SAFETY: the slot is free and in this cache's hands alone.
+            unsafe { reset(meta, Fresh::word(RxTemplate { len, ..template })) };
+            // SAFETY: as above.
+            unsafe { (*meta).timestamp = timestamp };
+        })
+    }
+
     /// As [`PoolCache::fill`], but leaves the metadata of each packet as the slot's last owner
     /// left it: for receivers that set all of it, or lend the slots to a device.
     #[inline]
@@ -127,7 +162,7 @@ impl PoolCache {
         pool: &Pool,
         burst: &mut Burst,
         count: usize,
-        set_up: impl Fn(u32),
+        mut set_up: impl FnMut(u32),
     ) -> usize {
         let bin = self.bin(pool);
         let wanted = count.min(burst.room());

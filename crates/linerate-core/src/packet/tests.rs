@@ -97,6 +97,32 @@ fn a_fresh_packet_shows_nothing_of_the_last_one() {
 }
 
 #[test]
+fn a_receiver_makes_packets_in_their_slots() {
+    let pool = pool(3);
+    let mut cache = PoolCache::new(std::slice::from_ref(&pool));
+    let (mut burst, template) = (
+        Burst::new(),
+        RxTemplate {
+            port: 9,
+            ..RxTemplate::default()
+        },
+    );
+    let made = cache.fill_each(&pool, &mut burst, 4, template, |number, room| {
+        assert_eq!(room.len(), pool.room_bytes());
+        room[..3].fill(number as u8);
+        (number as u32, 70 + number as u64)
+    });
+    assert_eq!((made, burst.len()), (3, 3), "as many as there are");
+    for (number, packet) in burst.iter().enumerate() {
+        assert_eq!(packet.data(), vec![number as u8; number]);
+        let meta = packet.meta();
+        assert_eq!((meta.port, meta.timestamp), (9, 70 + number as u64));
+        assert_eq!(packet.headroom(), pool.headroom_bytes());
+    }
+    cache.free(&mut burst);
+}
+
+#[test]
 fn bursts_keep_order() {
     let pool = pool(64);
     let mut cache = PoolCache::new(std::slice::from_ref(&pool));

@@ -174,6 +174,21 @@ impl Egress {
         self.cache.free_one(packet);
     }
 
+    /// Takes a packet that has done all that it came for: it is neither sent nor dropped.
+    #[inline]
+    pub fn consume_one(&mut self, packet: Packet) {
+        self.taken += 1;
+        self.cache.free_one(packet);
+    }
+
+    /// Counts packets as dropped whose slots a stage has freed itself, such as fragments of a datagram
+    /// that it gave up.
+    #[inline]
+    pub fn count_drops(&mut self, reason: DropId, packets: u64) {
+        self.taken += packets;
+        self.drops[reason.0].add(packets);
+    }
+
     /// Ends the round: what is pending goes or is dropped, devices are kicked, lcores woken.
     #[inline]
     pub fn flush(&mut self) {

@@ -29,6 +29,11 @@ pub trait Stage: Send {
     fn points(&mut self, visit: &mut dyn FnMut(&mut Point)) {
         let _ = visit;
     }
+
+    /// Packets that are kept here between two bursts, for the [ledger](super::ledger).
+    fn held(&self) -> u64 {
+        0
+    }
 }
 
 impl<F: FnMut(&mut Burst, &mut Egress) + Send> Stage for F {
@@ -96,6 +101,10 @@ impl<S: Stage> Stage for Named<S> {
         visit(&mut self.point);
         self.stage.points(visit);
     }
+
+    fn held(&self) -> u64 {
+        self.stage.held()
+    }
 }
 
 /// Joins stages.
@@ -158,6 +167,10 @@ impl<A: Stage, B: Stage> Stage for Then<A, B> {
         self.first.points(visit);
         self.second.points(visit);
     }
+
+    fn held(&self) -> u64 {
+        self.first.held() + self.second.held()
+    }
 }
 
 /// A fork: one sub-burst per exit.
@@ -175,6 +188,8 @@ pub trait Exits: Send {
     fn run(&mut self, exit: usize, burst: &mut Burst, out: &mut Egress);
     /// Shows the points of all exits.
     fn points(&mut self, visit: &mut dyn FnMut(&mut Point));
+    /// Packets that all exits keep between two bursts.
+    fn held(&self) -> u64;
 }
 
 impl<A: Stage, B: Stage> Exits for (A, B) {
@@ -191,6 +206,10 @@ impl<A: Stage, B: Stage> Exits for (A, B) {
     fn points(&mut self, visit: &mut dyn FnMut(&mut Point)) {
         self.0.points(visit);
         self.1.points(visit);
+    }
+
+    fn held(&self) -> u64 {
+        self.0.held() + self.1.held()
     }
 }
 
@@ -210,6 +229,10 @@ impl<A: Stage, B: Stage, C: Stage> Exits for (A, B, C) {
         self.0.points(visit);
         self.1.points(visit);
         self.2.points(visit);
+    }
+
+    fn held(&self) -> u64 {
+        self.0.held() + self.1.held() + self.2.held()
     }
 }
 
@@ -231,6 +254,10 @@ impl<A: Stage, B: Stage, C: Stage, D: Stage> Exits for (A, B, C, D) {
         self.1.points(visit);
         self.2.points(visit);
         self.3.points(visit);
+    }
+
+    fn held(&self) -> u64 {
+        self.0.held() + self.1.held() + self.2.held() + self.3.held()
     }
 }
 
@@ -270,6 +297,10 @@ impl<V: FnMut(&mut Packet) -> usize + Send, E: Exits> Stage for Branch<V, E> {
 
     fn points(&mut self, visit: &mut dyn FnMut(&mut Point)) {
         self.exits.points(visit);
+    }
+
+    fn held(&self) -> u64 {
+        self.exits.held()
     }
 }
 

@@ -408,7 +408,7 @@ impl<S: Stage> Worker<S> {
     }
 
     /// What this worker holds, for the [ledger](super::ledger): free slots, what its inlets and
-    /// outlets took and gave, and what its stages lost.
+    /// outlets took and gave, and what its stages keep and have lost.
     pub fn accounts(&mut self) -> Vec<Account> {
         let name = &self.name;
         let mut accounts = vec![Account::cache(
@@ -425,6 +425,10 @@ impl<S: Stage> Worker<S> {
                 inlet.held(),
             )
         }));
+        accounts.push(Account::holds(
+            format!("{name}: stages"),
+            self.stage.held() as i64,
+        ));
         self.stage.points(&mut |point: &mut Point| {
             accounts.push(Account::lost(
                 format!("{name}: stage `{}`", point.name),

@@ -46,7 +46,7 @@ mod sys;
 mod tx;
 
 use crate::link::{self, Interface};
-use crate::{Counters, Kind};
+use crate::{Counters, Kind, Opener};
 use linerate_core::packet::{Burst, Pools};
 use linerate_core::port::{
     Link, OptionHelp, Port, PortConfig, PortError, PortInfo, PortStats, Queues, Spec,
@@ -64,7 +64,7 @@ pub const KIND: Kind = Kind {
     summary: "an interface of the Linux kernel, through packet sockets",
     example: "af_packet:eth0,queues=2",
     options: OPTIONS,
-    open: |spec, _| Ok(Box::new(open(spec)?)),
+    open: |spec, drivers| Ok(Box::new(open(spec, &drivers.opener)?)),
 };
 
 /// The options of [`open`].
@@ -117,8 +117,8 @@ const BUFFER_BYTES: usize = 4 << 20;
 /// # Errors
 /// [`PortError::BadValue`], [`PortError::NoInterface`], or [`PortError::Unsupported`] where it is
 /// no Ethernet device.
-pub fn open(spec: &Spec) -> Result<AfPacket, PortError> {
-    let interface = Interface::named_by(spec)?;
+pub fn open(spec: &Spec, opener: &Arc<dyn Opener>) -> Result<AfPacket, PortError> {
+    let interface = Interface::named_by(spec, opener)?;
     let block_kib = spec.number("block_kib", 128_usize, 4..=4096)?;
     if !block_kib.is_power_of_two() {
         return Err(spec.bad("block_kib", "a power of two from 4 to 4096"));
@@ -163,6 +163,18 @@ pub fn open(spec: &Spec) -> Result<AfPacket, PortError> {
         queues: spec.number("queues", 1_u16, 1..=64)?,
         counters: Counters::default(),
     })
+}
+
+/// Opens a packet socket, with room for frames to be sent and for those too long for a receive ring.
+pub(crate) fn open_socket() -> io::Result<OwnedFd> {
+    let socket = sys::socket()?;
+    if sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER_BYTES).is_err() {
+        let _ = sockopt::set_socket_recv_buffer_size(&socket, BUFFER_BYTES);
+    }
+    if sockopt::set_socket_send_buffer_size_force(&socket, BUFFER_BYTES).is_err() {
+        let _ = sockopt::set_socket_send_buffer_size(&socket, BUFFER_BYTES);
+    }
+    Ok(socket)
 }
 
 /// An interface of the kernel.
@@ -330,11 +342,16 @@ impl AfPacket {
 struct Refused(&'static str, io::Error);
 
 impl Shared {
+    fn socket(&self) -> Result<OwnedFd, Refused> {
+        let opened = self.interface.opener().packet_socket(self.interface.name());
+        opened.map_err(|error| Refused("open a packet socket", error))
+    }
+
     /// Opens a receive queue and joins it to its fan-out group.
     fn open_rx(&self, of: u16) -> Result<ring::RxRing, Refused> {
         let step = |action| move |error| Refused(action, error);
         let index = self.interface.index().map_err(step("find the interface"))?;
-        let socket = sys::socket().map_err(step("open a packet socket"))?;
+        let socket = self.socket()?;
         sys::set_number(&socket, libc::PACKET_VNET_HDR, 1)
             .map_err(step("ask for offload headers"))?;
         // Kernels before 4.20 do not know it; what we send comes back there.
@@ -342,13 +359,6 @@ impl Shared {
         let mtu = self.interface.mtu().map_err(step("read the MTU"))?;
         let ring = ring::RxRing::new(socket, self.shape, mtu as usize)
             .map_err(step("set up a receive ring"))?;
-        if self.shape.hand_over == HandOver::Frame {
-            // Holds the frames that are too long for the ring.
-            let socket = ring.socket();
-            if sockopt::set_socket_recv_buffer_size_force(socket, BUFFER_BYTES).is_err() {
-                let _ = sockopt::set_socket_recv_buffer_size(socket, BUFFER_BYTES);
-            }
-        }
         if self.promiscuous {
             sys::set_promiscuous(ring.socket(), index).map_err(step("listen promiscuously"))?;
         }
@@ -388,7 +398,7 @@ impl Shared {
 
     fn open_tx_socket(&self, index: i32, offloads: bool) -> Result<OwnedFd, Refused> {
         let step = |action| move |error| Refused(action, error);
-        let socket = sys::socket().map_err(step("open a packet socket"))?;
+        let socket = self.socket()?;
         if offloads {
             sys::set_number(&socket, libc::PACKET_VNET_HDR, 1)
                 .map_err(step("ask for offload headers"))?;
@@ -398,9 +408,6 @@ impl Shared {
         let bypass = self.qdisc_bypass && !offloads;
         sys::set_number(&socket, libc::PACKET_QDISC_BYPASS, bypass.into())
             .map_err(step("bypass traffic control"))?;
-        if sockopt::set_socket_send_buffer_size_force(&socket, BUFFER_BYTES).is_err() {
-            let _ = sockopt::set_socket_send_buffer_size(&socket, BUFFER_BYTES);
-        }
         sys::bind(&socket, index, 0).map_err(step("bind to the interface"))?;
         Ok(socket)
     }

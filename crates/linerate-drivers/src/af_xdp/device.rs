@@ -6,14 +6,12 @@ use super::options::{Mode, Options};
 use super::program::{self, Verdict};
 use super::sys;
 use crate::link::{Interface, is_gone};
+use crate::{Opener, XdpProgram};
 use linerate_core::port::{Link, PortError, Spec};
 use linerate_wire::MacAddr;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Most queues that the map of sockets has room for.
-const MAX_QUEUES: u32 = 256;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The interface as it was at one moment.
 #[derive(Clone, Debug)]
@@ -39,8 +37,7 @@ pub(super) struct Device {
 
 /// A loaded program, and where it is attached now.
 struct Attachment {
-    map: OwnedFd,
-    program: OwnedFd,
+    loaded: XdpProgram,
     /// Closing it detaches the program, also when the process is killed.
     link: Option<OwnedFd>,
     ifindex: u32,
@@ -50,12 +47,17 @@ struct Attachment {
 }
 
 impl Device {
-    pub(super) fn new(spec: &Spec) -> Result<Self, PortError> {
+    pub(super) fn new(spec: &Spec, opener: &Arc<dyn Opener>) -> Result<Self, PortError> {
         Ok(Self {
-            interface: Interface::named_by(spec)?,
+            interface: Interface::named_by(spec, opener)?,
             options: Options::parse(spec)?,
             attachment: Mutex::new(None),
         })
+    }
+
+    /// Who opens what takes privileges.
+    pub(super) fn opener(&self) -> &dyn Opener {
+        self.interface.opener()
     }
 
     /// The interface as it is now.
@@ -120,7 +122,7 @@ impl Device {
         let attachment = guard.as_mut().expect("just loaded");
         if attachment.link.is_none() || attachment.ifindex != interface.index {
             attachment.link = None;
-            let attached = self.attach_best(attachment.program.as_fd(), interface);
+            let attached = self.attach_best(attachment.loaded.program.as_fd(), interface);
             if attached.is_err() && attachment.ifindex == 0 {
                 *guard = None;
                 return attached.map(|_| false);
@@ -146,21 +148,14 @@ impl Device {
                 "the kernel needs CONFIG_BPF_SYSCALL and CONFIG_XDP_SOCKETS",
             ),
         };
-        let map = sys::socket_map(MAX_QUEUES).map_err(explain)?;
-        let insns = program::assemble(
-            &options.filter,
-            Verdict::ToSocket {
-                map: map.as_raw_fd(),
-            },
-        )
-        .map_err(|reason| PortError::Unsupported {
-            port: options.port.clone(),
-            reason: format!("the filter cannot be run in the kernel: {reason}"),
+        // Whoever opens would say less well what cannot be done.
+        program::assemble(&options.filter, Verdict::ToSocket { map: 0 }).map_err(|reason| {
+            options.unsupported(format!("the filter cannot be run in the kernel: {reason}"))
         })?;
-        let program = sys::load_program(&insns).map_err(explain)?;
+        let filter = options.filter_text.as_deref().unwrap_or("");
+        let loaded = self.opener().xdp_program(self.interface.name(), filter);
         Ok(Attachment {
-            map,
-            program,
+            loaded: loaded.map_err(explain)?,
             link: None,
             ifindex: 0,
             native: false,
@@ -175,21 +170,22 @@ impl Device {
         interface: &Found,
     ) -> Result<(OwnedFd, bool, Option<String>), PortError> {
         let mode = self.options.mode;
+        let attach = |native| (self.opener()).xdp_attach(self.interface.name(), program, native);
         if mode != Mode::Generic {
-            match sys::attach(program, interface.index, true) {
+            match attach(true) {
                 Ok(link) => return Ok((link, true, None)),
                 Err(error) if mode == Mode::Native || is_final(&error) => {
                     return Err(self.explain_attach(error, interface, "native"));
                 }
                 Err(error) => {
-                    let generic = sys::attach(program, interface.index, false);
+                    let generic = attach(false);
                     let link = generic
                         .map_err(|error| self.explain_attach(error, interface, "generic"))?;
                     return Ok((link, false, Some(refusal(&error, interface))));
                 }
             }
         }
-        let link = sys::attach(program, interface.index, false);
+        let link = attach(false);
         Ok((
             link.map_err(|error| self.explain_attach(error, interface, "generic"))?,
             false,
@@ -221,10 +217,16 @@ impl Device {
         }
     }
 
+    fn map(&self, to: &Attachment, queue: u32, socket: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        let map = to.loaded.map.as_fd();
+        self.opener()
+            .xdp_map(self.interface.name(), map, queue, socket)
+    }
+
     /// Sends a queue's frames to a socket.
     pub(super) fn map_queue(&self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
         match &*self.lock() {
-            Some(attachment) => sys::map_queue(attachment.map.as_fd(), queue, socket),
+            Some(attachment) => self.map(attachment, queue, Some(socket)),
             None => Err(io::Error::from_raw_os_error(libc::ENODEV)),
         }
     }
@@ -232,7 +234,7 @@ impl Device {
     /// Leaves a queue's frames to the kernel. No harm where they are already.
     pub(super) fn unmap_queue(&self, queue: u32) {
         if let Some(attachment) = &*self.lock() {
-            let _ = sys::unmap_queue(attachment.map.as_fd(), queue);
+            let _ = self.map(attachment, queue, None);
         }
     }
 

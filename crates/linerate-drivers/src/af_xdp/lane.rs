@@ -19,7 +19,6 @@ use rustix::net::xdp::{
     SocketAddrXdp, SocketAddrXdpFlags, XdpDesc, XdpOptionsFlags, XdpStatistics, XdpUmemReg,
     XdpUmemRegFlags,
 };
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,9 +30,6 @@ const RETRY: Duration = Duration::from_millis(100);
 /// `XDP_MAX_TX_SKB_BUDGET`: frames that one call may send in copy mode (Linux 6.17).
 const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
 const SOL_XDP: i32 = 283;
-/// `SO_PREFER_BUSY_POLL` and `SO_BUSY_POLL_BUDGET` (Linux 5.11).
-const SO_PREFER_BUSY_POLL: i32 = 69;
-const SO_BUSY_POLL_BUDGET: i32 = 70;
 
 /// What does not change while a lane lives.
 pub(super) struct Shape {
@@ -365,17 +361,16 @@ impl Lane {
 
     fn new_socket(&self) -> Result<OwnedFd, PortError> {
         let options = &self.device.options;
-        rustix::net::socket_with(
-            AddressFamily::XDP,
-            SocketType::RAW,
-            SocketFlags::CLOEXEC,
-            None,
-        )
-        .map_err(|error| match error {
-            rustix::io::Errno::PERM => options.permission("open an AF_XDP socket", "CAP_NET_RAW"),
-            error => options.system(
+        let (name, busy_poll_us) = (&options.interface, options.busy_poll_us);
+        let opened = self.device.opener().xdp_socket(name, busy_poll_us);
+        opened.map_err(|error| match error.raw_os_error() {
+            Some(libc::EPERM) => options.permission(
                 "open an AF_XDP socket",
-                error.into(),
+                "CAP_NET_RAW (and CAP_NET_ADMIN for busy polling)",
+            ),
+            _ => options.system(
+                "open an AF_XDP socket",
+                error,
                 "the kernel needs CONFIG_XDP_SOCKETS",
             ),
         })
@@ -420,8 +415,6 @@ impl Lane {
         native: bool,
     ) -> io::Result<bool> {
         let options = &self.device.options;
-        // In copy mode each frame under way is charged to the socket until its receiver has it.
-        let _ = sockopt::set_socket_send_buffer_size_force(socket, 64 << 20);
         // One call sends 32 frames, or more where it can be asked for.
         let _ = sys::set_option(
             socket,
@@ -429,21 +422,6 @@ impl Lane {
             XDP_MAX_TX_SKB_BUDGET,
             self.shape.ring.min(256),
         );
-        if options.busy_poll_us > 0 {
-            sys::set_option(socket, libc::SOL_SOCKET, SO_PREFER_BUSY_POLL, 1)?;
-            sys::set_option(
-                socket,
-                libc::SOL_SOCKET,
-                libc::SO_BUSY_POLL,
-                options.busy_poll_us,
-            )?;
-            sys::set_option(
-                socket,
-                libc::SOL_SOCKET,
-                SO_BUSY_POLL_BUDGET,
-                Burst::CAPACITY as u32,
-            )?;
-        }
         let wakeup = if options.wakeup {
             SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP
         } else {
@@ -483,7 +461,6 @@ impl Lane {
                 "the interface has no such queue, or the driver refuses the pool's slots"
             }
             Some(libc::EOPNOTSUPP) => "the driver has no zero-copy: use `copy=auto`",
-            Some(libc::EPERM) => return options.permission("use busy polling", "CAP_NET_ADMIN"),
             _ => "see `ip link`",
         };
         options.system(&format!("bind to queue {queue} of `{name}`"), error, fix)

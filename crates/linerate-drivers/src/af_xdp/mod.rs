@@ -19,11 +19,13 @@
 //! | needs | CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF; the pool in locked memory: CAP_IPC_LOCK or `ulimit -l`; Linux 5.10 |
 //!
 //! Read `queue` (the hot path), `lane` (a queue's socket, how it dies and comes back), `ring` (what
-//! is shared with the kernel, and which slots it has), `device` and `program` (XDP), `sys`.
+//! is shared with the kernel, and which slots it has), `device` and `program` (XDP), `privileged` (what takes
+//! privileges), `sys`.
 
 mod device;
 mod lane;
 mod options;
+pub(crate) mod privileged;
 mod program;
 mod queue;
 mod ring;
@@ -33,7 +35,7 @@ mod tests;
 
 pub use options::OPTIONS;
 
-use crate::{Counters, Kind};
+use crate::{Counters, Kind, Opener};
 use device::{Device, Found};
 use lane::{Lane, Shape};
 use linerate_core::packet::{Pool, Pools};
@@ -50,7 +52,7 @@ pub const KIND: Kind = Kind {
     summary: "a Linux interface past the network stack, by XDP: all frames or chosen flows",
     example: "af_xdp:eth0,queues=2",
     options: OPTIONS,
-    open: |spec, _| Ok(Box::new(open(spec)?)),
+    open: |spec, drivers| Ok(Box::new(open(spec, &drivers.opener)?)),
 };
 
 /// Entries of a ring where the pool is large enough.
@@ -62,8 +64,8 @@ const MIN_RING: u32 = 64;
 ///
 /// # Errors
 /// [`PortError`] names a wrong option, or why the interface is not to be had.
-pub fn open(spec: &Spec) -> Result<AfXdpPort, PortError> {
-    let device = Device::new(spec)?;
+pub fn open(spec: &Spec, opener: &Arc<dyn Opener>) -> Result<AfXdpPort, PortError> {
+    let device = Device::new(spec, opener)?;
     let found = device.find()?;
     let port = AfXdpPort {
         device: Arc::new(device),

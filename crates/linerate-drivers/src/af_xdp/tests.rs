@@ -33,6 +33,11 @@ fn privileged() -> bool {
     able
 }
 
+/// This process opens for itself.
+fn own() -> Arc<dyn Opener> {
+    Arc::new(crate::Own)
+}
+
 /// Runs a command and says whether it went well.
 fn run(command: &str) -> bool {
     let words: Vec<&str> = command.split_whitespace().collect();
@@ -118,11 +123,13 @@ fn pools(slots: u32) -> Pools {
 }
 
 fn open_port(spec: &str) -> AfXdpPort {
-    open(&spec.parse().unwrap()).unwrap()
+    open(&spec.parse().unwrap(), &own()).unwrap()
 }
 
 fn error(spec: &str, config: &PortConfig, pools: &Pools) -> String {
-    match open(&spec.parse().unwrap()).and_then(|mut port| port.start(config, pools).map(drop)) {
+    match open(&spec.parse().unwrap(), &own())
+        .and_then(|mut port| port.start(config, pools).map(drop))
+    {
         Ok(()) => panic!("`{spec}` starts"),
         Err(error) => error.to_string(),
     }

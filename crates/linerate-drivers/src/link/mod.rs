@@ -7,26 +7,24 @@
 
 pub(crate) mod sys;
 
+use crate::opener::{Opener, TapChange};
 use linerate_core::port::{Link, PortError, Spec};
 use linerate_wire::ethernet::MacAddr;
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 /// Longest interface name, in bytes.
 pub(crate) const NAME_MAX: usize = libc::IFNAMSIZ - 1;
-
-/// Where `ip netns` keeps its names.
-const NETNS_DIR: &str = "/run/netns";
 
 /// An interface by name, in the network name space of the thread that made this value, or in another.
 #[derive(Debug)]
 pub(crate) struct Interface {
     name: String,
     socket: OwnedFd,
-    /// The other name space.
-    space: Option<File>,
+    /// The other name space, as `ip netns` calls it.
+    netns: Option<String>,
+    opener: Arc<dyn Opener>,
 }
 
 impl Interface {
@@ -34,7 +32,7 @@ impl Interface {
     ///
     /// # Errors
     /// [`PortError::BadValue`] where no interface can have that name.
-    pub(crate) fn named_by(spec: &Spec) -> Result<Self, PortError> {
+    pub(crate) fn named_by(spec: &Spec, opener: &Arc<dyn Opener>) -> Result<Self, PortError> {
         let expected =
             format!("the name of an interface, 1 to {NAME_MAX} bytes without `/`, `:` or spaces");
         let name = spec.required_target(&expected)?;
@@ -42,39 +40,68 @@ impl Interface {
         if name.len() > NAME_MAX || name.bytes().any(forbidden) || name == "." || name == ".." {
             return Err(spec.bad("target", expected));
         }
-        let system = |action: String, fix: &str| {
-            let (port, fix) = (spec.name(), fix.into());
-            move |source| PortError::System {
-                port,
+        let netns = spec.text("netns");
+        let socket = match netns {
+            None => sys::control_socket(),
+            Some(netns) => opener.control_socket(netns),
+        };
+        let socket = socket.map_err(|source| {
+            let (action, fix) = match netns {
+                Some(netns) if source.kind() == io::ErrorKind::NotFound => (
+                    format!("open network name space `{netns}`"),
+                    "`ip netns` lists those there are, `ip netns add` makes one",
+                ),
+                _ => (
+                    "open a socket".into(),
+                    "raise the limit of open files with `ulimit -n`; other name spaces need CAP_SYS_ADMIN",
+                ),
+            };
+            PortError::System {
+                port: spec.name(),
                 action,
                 source,
-                fix,
+                fix: fix.into(),
             }
-        };
-        let space = spec.text("netns").map(|space| {
-            File::open(std::path::Path::new(NETNS_DIR).join(space)).map_err(system(
-                format!("open network name space `{space}`"),
-                "`ip netns` lists those there are, `ip netns add` makes one",
-            ))
-        });
-        let space = space.transpose()?;
-        let socket = within(space.as_ref(), sys::control_socket).map_err(system(
-            "open a socket".into(),
-            "raise the limit of open files with `ulimit -n`; other name spaces need CAP_SYS_ADMIN",
-        ))?;
+        })?;
         Ok(Self {
             name: name.into(),
             socket,
-            space,
+            netns: netns.map(Into::into),
+            opener: opener.clone(),
         })
     }
 
-    /// Does `work` in the interface's name space.
-    pub(crate) fn within<T: Send>(
-        &self,
-        work: impl FnOnce() -> io::Result<T> + Send,
-    ) -> io::Result<T> {
-        within(self.space.as_ref(), work)
+    /// Who opens what about it takes privileges.
+    pub(crate) fn opener(&self) -> &dyn Opener {
+        &*self.opener
+    }
+
+    /// A queue of the TAP of this name.
+    pub(crate) fn open_tap(&self, several: bool) -> io::Result<OwnedFd> {
+        self.opener.tap(self.netns.as_deref(), &self.name, several)
+    }
+
+    /// Changes the kernel's end of the TAP of this name.
+    pub(crate) fn change_tap(&self, change: TapChange) -> io::Result<()> {
+        self.opener
+            .change_tap(self.netns.as_deref(), &self.name, change)
+    }
+
+    /// Changes an interface in the name space of a socket.
+    pub(crate) fn change(socket: &OwnedFd, name: &str, change: TapChange) -> io::Result<()> {
+        match change {
+            TapChange::Mac(mac) => sys::set_mac(socket, name, mac.0),
+            TapChange::Mtu(mtu) => sys::set_mtu(socket, name, mtu.cast_signed()),
+            TapChange::Up(up) => {
+                let flags = sys::flags(socket, name)?;
+                let flags = if up {
+                    flags | libc::IFF_UP
+                } else {
+                    flags & !libc::IFF_UP
+                };
+                sys::set_flags(socket, name, flags)
+            }
+        }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -90,10 +117,6 @@ impl Interface {
         sys::mtu(&self.socket, &self.name).map(i32::cast_unsigned)
     }
 
-    pub(crate) fn set_mtu(&self, mtu: u32) -> io::Result<()> {
-        sys::set_mtu(&self.socket, &self.name, mtu.cast_signed())
-    }
-
     /// Its address; `None` where it is no Ethernet device.
     pub(crate) fn mac(&self) -> io::Result<Option<MacAddr>> {
         let (kind, mac) = sys::hardware(&self.socket, &self.name)?;
@@ -101,22 +124,8 @@ impl Interface {
         Ok(ethernet.then_some(MacAddr(mac)))
     }
 
-    pub(crate) fn set_mac(&self, mac: MacAddr) -> io::Result<()> {
-        sys::set_mac(&self.socket, &self.name, mac.0)
-    }
-
     pub(crate) fn is_up(&self) -> io::Result<bool> {
         Ok(sys::flags(&self.socket, &self.name)? & libc::IFF_UP != 0)
-    }
-
-    pub(crate) fn set_up(&self, up: bool) -> io::Result<()> {
-        let flags = sys::flags(&self.socket, &self.name)?;
-        let flags = if up {
-            flags | libc::IFF_UP
-        } else {
-            flags & !libc::IFF_UP
-        };
-        sys::set_flags(&self.socket, &self.name, flags)
     }
 
     /// The driver's name, and whether the device is on no bus: a veth or the like.
@@ -173,18 +182,19 @@ impl Interface {
             Ok(flags) if flags & libc::IFF_UP == 0 => Link::Down(format!(
                 "interface `{name}` is down; `ip link set {name} up`"
             )),
-            Ok(flags) if flags & libc::IFF_RUNNING == 0 && !self.has_carrier() => {
+            Ok(flags) if !self.has_carrier(flags) => {
                 Link::Down(format!("interface `{name}` has no carrier"))
             }
             Ok(_) => Link::Up,
         }
     }
 
-    /// Whether there is a carrier at this moment. The interface's flags say so up to a second late: the
-    /// kernel lets its news of links gather (net/core/link_watch.c).
-    fn has_carrier(&self) -> bool {
-        const ETHTOOL_GLINK: u32 = 0xa;
-        sys::ethtool_value(&self.socket, &self.name, ETHTOOL_GLINK).is_ok_and(|up| up != 0)
+    /// Whether the wire is there, by the driver; where that does not say, by the interface's flags,
+    /// which the kernel brings up to date once a second when there is much to do.
+    fn has_carrier(&self, flags: i32) -> bool {
+        const ETHTOOL_GLINK: u32 = 0x0a;
+        let carrier = sys::ethtool_value(&self.socket, &self.name, ETHTOOL_GLINK);
+        carrier.map_or(flags & libc::IFF_RUNNING != 0, |carrier| carrier != 0)
     }
 
     /// The error for a port whose interface does not exist.
@@ -215,25 +225,6 @@ impl Interface {
             fix: format!("see `ip -d link show {}` for what it allows", self.name),
         }
     }
-}
-
-/// Does `work` in a name space: on a thread of its own, since a thread cannot always come back.
-fn within<T: Send>(
-    space: Option<&File>,
-    work: impl FnOnce() -> io::Result<T> + Send,
-) -> io::Result<T> {
-    let Some(space) = space else {
-        return work();
-    };
-    std::thread::scope(|scope| {
-        let inside = std::thread::Builder::new().spawn_scoped(scope, || {
-            move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network))?;
-            work()
-        })?;
-        inside
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
 }
 
 /// Whether an error says that the interface does not exist (any more).

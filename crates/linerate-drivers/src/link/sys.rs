@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// A socket whose only use is that ioctls go to its network name space.
-pub(super) fn control_socket() -> io::Result<OwnedFd> {
+pub(crate) fn control_socket() -> io::Result<OwnedFd> {
     // SAFETY: no pointers are passed.
     let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
     if fd < 0 {
@@ -40,7 +40,7 @@ fn ioctl(socket: &OwnedFd, operation: c_ulong, request: &mut libc::ifreq) -> io:
     }
 }
 
-pub(super) fn index(socket: &OwnedFd, name: &str) -> io::Result<i32> {
+pub(crate) fn index(socket: &OwnedFd, name: &str) -> io::Result<i32> {
     let mut request = request(name);
     ioctl(socket, libc::SIOCGIFINDEX as c_ulong, &mut request)?;
     // SAFETY: SIOCGIFINDEX filled in this member.

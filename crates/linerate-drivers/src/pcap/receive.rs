@@ -1,9 +1,10 @@
 //! The two receive queues: from memory ([`Replay`]) and from a file ([`Stream`]).
 
-use super::frames::{Entry, Frames};
+use super::frames::Frames;
 use super::pace::{Pace, Timing};
 use super::reader::Reader;
 use super::{Input, Status};
+use linerate_core::arch::prefetch_once;
 use linerate_core::packet::{Burst, Offload, Pool, PoolCache, Pools, RxTemplate};
 use linerate_core::port::{DropReason, PortError, QueueStats, RxQueue, SleepOn};
 use std::io;
@@ -19,8 +20,9 @@ const POLL_BYTES: usize = 12 << 10;
 /// Plays loaded frames for ever: each is copied into a fresh slot.
 pub(super) struct Replay {
     frames: Arc<Frames>,
-    /// Index of the next frame.
+    /// Index of the next frame, and of its first line.
     next: usize,
+    line: usize,
     pace: Pace,
     /// Most frames per poll.
     most: usize,
@@ -43,9 +45,8 @@ impl Replay {
             .for_frame(frames.longest())
             .unwrap_or(pools.primary())
             .clone();
-        // The whole room at first, so that frames can be copied in whole lines; each is cut then.
         let template = RxTemplate {
-            len: pool.room_bytes() as u32,
+            len: 0, // each has its own
             port,
             offload: Offload::NONE,
         };
@@ -54,6 +55,7 @@ impl Replay {
         Self {
             frames,
             next: 0,
+            line: 0,
             pace: Pace::new(timing),
             most,
             pool,
@@ -66,33 +68,35 @@ impl Replay {
     #[inline]
     fn due(&mut self, most: usize) -> usize {
         let entries = &self.frames.entries()[self.next..];
-        let horizon = self.pace.horizon(entries[0].timestamp_ns);
+        let timestamp_ns = |entry| self.frames.timestamp_ns(entry);
+        let horizon = self.pace.horizon(timestamp_ns(entries[0]));
         let entries = &entries[..most.min(entries.len())];
         if horizon == u64::MAX {
             return entries.len();
         }
         entries
             .iter()
-            .take_while(|entry| entry.timestamp_ns <= horizon)
+            .take_while(|&&entry| timestamp_ns(entry) <= horizon)
             .count()
     }
 
     /// Receives up to `count` frames that lie one behind the other; returns how many, and their bytes.
     #[inline]
     fn run(&mut self, count: usize, burst: &mut Burst, cache: &mut PoolCache) -> (usize, u64) {
-        let before = burst.len();
-        let count = cache.fill_with(&self.pool, burst, count, self.template);
-        let entries: &[Entry] = &self.frames.entries()[self.next..self.next + count];
-        let mut bytes = 0;
-        for (packet, entry) in burst.as_packets_mut()[before..].iter_mut().zip(entries) {
-            self.frames.copy(*entry, packet.data_mut());
-            packet.truncate(entry.len as usize);
-            packet.meta_mut().timestamp = entry.timestamp_ns;
-            bytes += u64::from(entry.len);
-        }
+        let (frames, mut line, mut bytes) = (&self.frames, self.line, 0);
+        let entries = &frames.entries()[self.next..][..count];
+        let count = cache.fill_each(&self.pool, burst, count, self.template, |number, room| {
+            let entry = entries[number];
+            prefetch_once(entries.as_ptr().wrapping_add(number + Burst::CAPACITY));
+            frames.copy(line, entry, room);
+            line += entry.lines();
+            bytes += entry.len() as u64;
+            (entry.len() as u32, frames.timestamp_ns(entry))
+        });
         self.next += count;
+        self.line = line;
         if self.next == self.frames.len() {
-            self.next = 0;
+            (self.next, self.line) = (0, 0);
             self.pace.restart();
         }
         (count, bytes)

@@ -3,6 +3,7 @@
 //! It dies with the TAP. Whoever notices asks for a new one; the first to ask opens it.
 
 use super::sys;
+use crate::TapChange;
 use crate::link::Interface;
 use linerate_wire::ethernet::{self, MacAddr};
 use std::io;
@@ -22,9 +23,12 @@ pub(super) struct Wishes {
 impl Wishes {
     /// Grants as much as the kernel lets us.
     fn renew(self, interface: &Interface) {
-        let _ = self.mac.map(|mac| interface.set_mac(mac));
-        let _ = self.mtu.map(|mtu| interface.set_mtu(mtu));
-        let _ = self.up.then(|| interface.set_up(true));
+        let mac = self.mac.map(TapChange::Mac);
+        let mtu = self.mtu.map(TapChange::Mtu);
+        let up = self.up.then_some(TapChange::Up(true));
+        for change in [mac, mtu, up].into_iter().flatten() {
+            let _ = interface.change_tap(change);
+        }
     }
 }
 
@@ -41,9 +45,7 @@ pub(super) struct Channel {
 
 /// Which step the kernel refused.
 pub(super) enum Refused {
-    /// Opening the device.
-    Device(io::Error),
-    /// Making or attaching the TAP.
+    /// Opening the device, making or attaching the TAP.
     Attach(io::Error),
     /// Choosing offloads.
     Offload(io::Error),
@@ -127,8 +129,7 @@ fn attach(
 ) -> Result<(OwnedFd, &'static str), Refused> {
     const TCP: u32 = libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
     const UDP: u32 = libc::TUN_F_USO4 | libc::TUN_F_USO6;
-    let fd = interface.within(sys::device).map_err(Refused::Device)?;
-    sys::attach(&fd, interface.name(), several).map_err(Refused::Attach)?;
+    let fd = interface.open_tap(several).map_err(Refused::Attach)?;
     let wish = |more| sys::set_offload(&fd, libc::TUN_F_CSUM | more);
     let offloads = if !large {
         wish(0).map(|()| "checksums (no pool of large slots)")

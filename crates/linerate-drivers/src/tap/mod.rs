@@ -33,7 +33,7 @@ mod queue;
 mod sys;
 
 use crate::link::{self, Interface, NAME_MAX};
-use crate::{Counters, Kind};
+use crate::{Counters, Kind, Opener, TapChange};
 use channel::{Channel, Wishes};
 use linerate_core::packet::{Pool, Pools};
 use linerate_core::port::{
@@ -41,6 +41,7 @@ use linerate_core::port::{
 };
 use linerate_wire::{MacAddr, ethernet, vlan};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// The row in the drivers' table.
@@ -49,7 +50,7 @@ pub const KIND: Kind = Kind {
     summary: "an interface of the Linux kernel whose other end is this port",
     example: "tap:t0,queues=2",
     options: OPTIONS,
-    open: |spec, _| Ok(Box::new(open(spec)?)),
+    open: |spec, drivers| Ok(Box::new(open(spec, &drivers.opener)?)),
 };
 
 /// The options of [`open`].
@@ -100,7 +101,7 @@ const LARGEST_FRAME_BYTES: usize = 65_535 + ethernet::HEADER_LEN + vlan::TAG_LEN
 ///
 /// # Errors
 /// [`PortError::BadValue`].
-pub fn open(spec: &Spec) -> Result<Tap, PortError> {
+pub fn open(spec: &Spec, opener: &Arc<dyn Opener>) -> Result<Tap, PortError> {
     let mac = spec.parsed::<MacAddr>("mac", "an address such as 02:00:00:00:00:01")?;
     if mac.is_some_and(|mac| mac.0[0] & 1 == 1) {
         return Err(spec.bad("mac", "an address of one station: the first byte even"));
@@ -116,7 +117,7 @@ pub fn open(spec: &Spec) -> Result<Tap, PortError> {
     let queues = spec.number("queues", 1_u16, 1..=64)?;
     Ok(Tap {
         port: spec.name(),
-        interface: Arc::new(Interface::named_by(spec)?),
+        interface: Arc::new(Interface::named_by(spec, opener)?),
         queues,
         wishes: Wishes {
             mac,
@@ -129,6 +130,13 @@ pub fn open(spec: &Spec) -> Result<Tap, PortError> {
         channels: Vec::new(),
         counters: Counters::default(),
     })
+}
+
+/// Opens a queue of a TAP, in the name space of the calling thread.
+pub(crate) fn open_queue(name: &str, several: bool) -> io::Result<OwnedFd> {
+    let fd = sys::device()?;
+    sys::attach(&fd, name, several)?;
+    Ok(fd)
 }
 
 /// A TAP.
@@ -263,10 +271,16 @@ impl Tap {
         } = self;
         let failed = |action| move |error| interface.failed(port, action, error);
         if let Some(mac) = self.wishes.mac {
-            interface.set_mac(mac).map_err(failed("set the address"))?;
+            let change = TapChange::Mac(mac);
+            interface
+                .change_tap(change)
+                .map_err(failed("set the address"))?;
         }
         if let Some(mtu) = self.wishes.mtu {
-            interface.set_mtu(mtu).map_err(failed("set the MTU"))?;
+            let change = TapChange::Mtu(mtu);
+            interface
+                .change_tap(change)
+                .map_err(failed("set the MTU"))?;
         }
         let mtu = interface.mtu().map_err(failed("read the MTU"))?;
         let room = pools.iter().map(Pool::room_bytes).max().unwrap_or(0);
@@ -288,7 +302,7 @@ impl Tap {
         }
         if self.wishes.up {
             interface
-                .set_up(true)
+                .change_tap(TapChange::Up(true))
                 .map_err(failed("bring up the link"))?;
         }
         Ok(())
@@ -298,20 +312,14 @@ impl Tap {
     fn refused(&self, error: channel::Refused, existed: bool) -> PortError {
         let (port, name) = (self.port.clone(), self.interface.name());
         let (action, source, fix) = match error {
-            channel::Refused::Device(source) => {
-                if source.kind() == io::ErrorKind::PermissionDenied {
-                    return link::no_permission(
-                        &port,
-                        format!("open {}", sys::DEVICE),
-                        "CAP_NET_ADMIN",
-                    );
-                }
-                let fix =
-                    "load the driver with `modprobe tun` (in a container: `--device /dev/net/tun`)"
-                        .into();
-                (format!("open {}", sys::DEVICE), source, fix)
-            }
             channel::Refused::Attach(source) => match source.raw_os_error() {
+                // Naming a TAP is never answered so: it was the device.
+                Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => (
+                    format!("open {}", sys::DEVICE),
+                    source,
+                    "load the driver with `modprobe tun` (in a container: `--device /dev/net/tun`)"
+                        .into(),
+                ),
                 Some(libc::EPERM | libc::EACCES) => {
                     return link::no_permission(
                         &port,

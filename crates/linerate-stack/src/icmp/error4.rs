@@ -88,18 +88,25 @@ impl Error4 {
     }
 }
 
+/// Whether RFC 1812 4.3.2.7 allows this error about `packet`: if so, [`error4`] writes it where there is
+/// room. Ask before a [`Limiter`](super::Limiter), which counts what it allows.
+pub fn may_answer4(packet: &[u8], error: Error4) -> bool {
+    Ipv4::new_checked(packet).is_ok_and(|ip| {
+        // RFC 1812 5.2.7.2: what is source-routed is not redirected.
+        let is_routed = matches!(error, Error4::Redirect { .. }) && has_source_route(ip.options());
+        deserves_error(&ip) && !is_routed
+    })
+}
+
 /// Writes the error for `packet` (as it was received, from its IP header on) into `out`, sent from
 /// `src`, with as much of the packet as fits [`MAX_ERROR4_LEN`] and `out`. Says how long the error
 /// is; `None`, and nothing of use in `out`, where RFC 1812 4.3.2.7 forbids it, where the packet's
 /// header is broken, or where `out` has no room for header and 8 bytes (RFC 792).
 pub fn error4(packet: &[u8], error: Error4, src: Ipv4Addr, out: &mut [u8]) -> Option<usize> {
-    let ip = Ipv4::new_checked(packet).ok()?;
-    if !deserves_error(&ip) {
+    if !may_answer4(packet, error) {
         return None;
     }
-    if matches!(error, Error4::Redirect { .. }) && has_source_route(ip.options()) {
-        return None; // RFC 1812 5.2.7.2: what is source-routed is not redirected
-    }
+    let ip = Ipv4::new_checked(packet).ok()?;
     const START: usize = ipv4::HEADER_LEN + icmp::HEADER_LEN;
     let room = out.len().min(MAX_ERROR4_LEN).checked_sub(START)?;
     let quote = &packet[..ip.total_len().min(room)];

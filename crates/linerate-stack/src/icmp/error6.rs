@@ -52,6 +52,8 @@ pub enum Error6 {
         /// Its offset in bytes.
         pointer: u32,
     },
+    /// A first fragment without the whole header chain (4, 3; RFC 7112 5).
+    IncompleteHeaderChain,
 }
 
 impl Error6 {
@@ -71,6 +73,7 @@ impl Error6 {
             Error6::ErroneousHeader { pointer } => (v6::PARAMETER_PROBLEM, 0, pointer),
             Error6::UnknownNextHeader { pointer } => (v6::PARAMETER_PROBLEM, 1, pointer),
             Error6::UnknownOption { pointer } => (v6::PARAMETER_PROBLEM, 2, pointer),
+            Error6::IncompleteHeaderChain => (v6::PARAMETER_PROBLEM, 3, 0),
         }
     }
 
@@ -88,16 +91,24 @@ impl Error6 {
     }
 }
 
+/// Whether RFC 4443 2.4(e) allows this error about `packet`: if so, [`error6`] writes it where there is
+/// room. Ask before a [`Limiter`](super::Limiter), which counts what it allows.
+pub fn may_answer6(packet: &[u8], error: Error6) -> bool {
+    Ipv6::new_checked(packet).is_ok_and(|ip| {
+        let is_group = ip.dst().is_multicast();
+        deserves_error(&ip) && (!is_group || error.answers_multicast(packet))
+    })
+}
+
 /// Writes the error for `packet` (as it was received, from its IPv6 header on) into `out`, sent
 /// from `src`, with as much of the packet as fits [`MAX_ERROR6_LEN`] and `out`. Says how long the
 /// error is; `None`, and nothing of use in `out`, where RFC 4443 2.4(e) forbids it, where the
 /// packet has no whole header, or where `out` has no room for that header.
 pub fn error6(packet: &[u8], error: Error6, src: Ipv6Addr, out: &mut [u8]) -> Option<usize> {
-    let ip = Ipv6::new_checked(packet).ok()?;
-    let is_group = ip.dst().is_multicast();
-    if !deserves_error(&ip) || (is_group && !error.answers_multicast(packet)) {
+    if !may_answer6(packet, error) {
         return None;
     }
+    let ip = Ipv6::new_checked(packet).ok()?;
     const START: usize = ipv6::HEADER_LEN + icmp::HEADER_LEN;
     let room = out.len().min(MAX_ERROR6_LEN).checked_sub(START)?;
     let quote = &packet[..ip.total_len().min(room)];
@@ -133,14 +144,10 @@ pub fn redirect6(
     src: Ipv6Addr,
     out: &mut [u8],
 ) -> Option<usize> {
-    let ip = Ipv6::new_checked(packet).ok()?;
-    let is_routed = ip.upper_layer().is_ok_and(|upper| upper.is_routed);
-    // RFC 4861 8.2: explicitly routed and multicast packets are not redirected; 4.5: the target is
-    // a router's link-local address, or the destination.
-    let suits = target.is_unicast_link_local() || target == ip.dst();
-    if !deserves_error(&ip) || ip.dst().is_multicast() || is_routed || !suits {
+    if !may_redirect6(packet, target) {
         return None;
     }
+    let ip = Ipv6::new_checked(packet).ok()?;
     let message = ndp::Message::Redirect {
         target,
         destination: ip.dst(),
@@ -152,6 +159,17 @@ pub fn redirect6(
     let bytes = ipv6::header(protocol::ICMPV6, ndp::HOP_LIMIT, src, ip.src(), len as u16);
     header.copy_from_slice(&bytes);
     Some(ipv6::HEADER_LEN + len)
+}
+
+/// Whether `packet` may be answered with a redirect to `target`, as [`may_answer6`].
+pub fn may_redirect6(packet: &[u8], target: Ipv6Addr) -> bool {
+    Ipv6::new_checked(packet).is_ok_and(|ip| {
+        let is_routed = ip.upper_layer().is_ok_and(|upper| upper.is_routed);
+        // RFC 4861 8.2: explicitly routed and multicast packets are not redirected; 4.5: the target
+        // is a router's link-local address, or the destination.
+        let suits = target.is_unicast_link_local() || target == ip.dst();
+        deserves_error(&ip) && !ip.dst().is_multicast() && !is_routed && suits
+    })
 }
 
 /// RFC 4443 2.4(e) 1, 2 and 6, as far as the packet shows them.

@@ -1,8 +1,8 @@
 //! ICMP and ICMPv6 messages that a router sends, and how often (RFC 792, RFC 1812 4.3, RFC 4443).
 //!
 //! [`error4()`] and [`error6()`] write the packet that tells a sender why its own went no further, or
-//! `None` where the RFCs forbid that one is sent. Whether it *may* be sent now is the [`Limiter`]'s
-//! to say. [`echo4`] and [`echo6`] turn an echo request into its reply, in place.
+//! `None` where the RFCs forbid that one is sent ([`may_answer4`] and [`may_answer6`] say so without
+//! writing). Whether it *may* be sent now is the [`Limiter`]'s to say. [`echo4`] and [`echo6`] turn an echo request into its reply, in place.
 //!
 //! Packets begin at their IP header. The frame around them, the route they take and the address
 //! that they are sent from are the caller's. So are the two rules that a packet does not show (RFC
@@ -10,14 +10,15 @@
 //! multicast, nor for what was for a directed broadcast address. RFC 1812 5.3.4 drops those unseen.
 //!
 //! ```
-//! use linerate_stack::icmp::{Error4, Limiter, Limits, error4};
+//! use linerate_stack::icmp::{Error4, Limiter, Limits, error4, may_answer4};
 //! use std::net::Ipv4Addr;
 //! # let offending = [0x45, 0, 0, 28, 0, 0, 0, 0, 1, 17, 0, 0, 10, 0, 0, 1, 10, 1, 0, 1, 4, 0, 0, 53, 0, 8, 0, 0];
 //! let mut limiter = Limiter::new(Limits::default(), 1);
 //! let source = Ipv4Addr::new(10, 0, 0, 1); // of the offending packet, where the error goes
-//! if limiter.allow(source.into(), 0) {
+//! let error = Error4::TtlExceeded;
+//! if may_answer4(&offending, error) && limiter.allow(source.into(), 0) {
 //!     let mut packet = [0; 576];
-//!     let len = error4(&offending, Error4::TtlExceeded, Ipv4Addr::new(10, 0, 0, 254), &mut packet);
+//!     let len = error4(&offending, error, Ipv4Addr::new(10, 0, 0, 254), &mut packet);
 //!     assert_eq!(len, Some(56));
 //! }
 //! ```
@@ -30,8 +31,8 @@ mod limiter;
 mod tests;
 
 pub use echo::{echo4, echo6};
-pub use error4::{Error4, MAX_ERROR4_LEN, error4};
-pub use error6::{Error6, MAX_ERROR6_LEN, error6, redirect6};
+pub use error4::{Error4, MAX_ERROR4_LEN, error4, may_answer4};
+pub use error6::{Error6, MAX_ERROR6_LEN, error6, may_answer6, may_redirect6, redirect6};
 pub use limiter::{Limiter, Limits};
 
 /// TTL and hop limit of what we send (RFC 1812 4.2.2.9; IANA "IP Time to Live Parameter").

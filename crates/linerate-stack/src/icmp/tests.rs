@@ -280,6 +280,7 @@ fn rfc_4443_3_types_codes_and_the_word_behind() {
         (Error6::ErroneousHeader { pointer: 4 }, [4, 0, 4]),
         (Error6::UnknownNextHeader { pointer: 6 }, [4, 1, 6]),
         (Error6::UnknownOption { pointer: 42 }, [4, 2, 42]),
+        (Error6::IncompleteHeaderChain, [4, 3, 0]),
     ] {
         let error = error_v6(&udp6(8), kind).unwrap();
         assert_eq!([error[40], error[41], error[47]], wanted, "{kind:?}");
@@ -512,6 +513,8 @@ proptest! {
             bytes[at..at + 2].copy_from_slice(&len.to_be_bytes());
         }
         let mut out = vec![0; room];
+        let whole = error4(&bytes, Error4::HostUnreachable, ROUTER, &mut [0; MAX_ERROR4_LEN]);
+        prop_assert_eq!(may_answer4(&bytes, Error4::HostUnreachable), whole.is_some());
         if let Some(len) = error4(&bytes, Error4::HostUnreachable, ROUTER, &mut out) {
             let ip = Ipv4::new_checked(&out[..len]).unwrap();
             prop_assert!(len <= MAX_ERROR4_LEN && ip.verify());
@@ -519,6 +522,8 @@ proptest! {
             prop_assert_eq!(error4(&out[..len], Error4::HostUnreachable, ROUTER, &mut [0; 576]), None);
         }
         let router = v6("2001:db8::1");
+        let whole = error6(&bytes, Error6::NoRoute, router, &mut [0; MAX_ERROR6_LEN]);
+        prop_assert_eq!(may_answer6(&bytes, Error6::NoRoute), whole.is_some());
         if let Some(len) = error6(&bytes, Error6::NoRoute, router, &mut out) {
             prop_assert!(len <= MAX_ERROR6_LEN);
             let ip = Ipv6::new_checked(&out[..len]).unwrap();

@@ -180,6 +180,13 @@ impl Piece {
     }
 }
 
+/// Where the fragment header of an IPv6 packet is, and where the packet ends.
+pub(super) fn fragment_header(packet: &[u8]) -> Option<(usize, usize)> {
+    let end = Ipv6::new_checked(packet).ok()?.total_len();
+    let (_, at) = find_fragment_header(&packet[..end]).ok()??;
+    Some((at, end))
+}
+
 /// RFC 791 3.2, RFC 8200 4.5: all but the last are multiples of 8 bytes. None is empty.
 #[inline]
 fn check_length(len: usize, more: bool) -> Result<(), Refusal> {

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use super::piece;
+use crate::icmp::Error6;
+
 /// A reason, and the index of its counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -52,6 +55,28 @@ impl Refusal {
         Self::Evicted,
         Self::TimedOut,
     ];
+
+    /// What the sender of an IPv6 fragment is told that was refused for this reason (RFC 8200 4.5).
+    /// `packet` is the fragment as it came, from its IPv6 header on. `None`: nothing.
+    pub fn error6(self, packet: &[u8]) -> Option<Error6> {
+        const PAYLOAD_LENGTH: u32 = 4;
+        match self {
+            // One without any payload is refused, too, but a multiple of 8 all the same.
+            Self::Length => {
+                let (at, end) = piece::fragment_header(packet)?;
+                let is_odd = !(end - at).is_multiple_of(8);
+                let pointer = PAYLOAD_LENGTH;
+                is_odd.then_some(Error6::ErroneousHeader { pointer })
+            }
+            Self::TooLong => {
+                // RFC 8200 4.5: the offset is the third byte of the header.
+                let pointer = piece::fragment_header(packet)?.0 as u32 + 2;
+                Some(Error6::ErroneousHeader { pointer })
+            }
+            Self::HeaderChain => Some(Error6::IncompleteHeaderChain),
+            _ => None,
+        }
+    }
 
     /// The name of its counter.
     pub const fn name(self) -> &'static str {

@@ -6,13 +6,15 @@ use linerate_core::packet::Packet;
 use linerate_wire::checksum::{add, fold, sum};
 use linerate_wire::{EtherType, protocol};
 
-use super::one::judge;
+use super::one::{is_to, judge};
 use super::{Check, Mask, Parsed};
 
 /// As [`Kernel`](crate::simd::parse::Kernel) says.
 pub(crate) fn burst(packets: &mut [Packet], parsed: &mut Parsed, check: Check) -> Mask {
     for packet in &*packets {
         linerate_core::arch::prefetch_read(packet.data().as_ptr());
+        parsed.offloads = parsed.offloads | packet.meta().offload;
+        parsed.bytes += packet.len() as u64;
     }
     let mut done = 0;
     for (index, packet) in packets.iter_mut().enumerate() {
@@ -55,8 +57,10 @@ fn common(packet: &mut Packet, index: usize, parsed: &mut Parsed, check: Check) 
         let key = &mut parsed.keys4[index].0;
         key[..8].copy_from_slice(&header[12..]);
         key[8..].copy_from_slice(&tail(&upper));
-        let dst = [header[16], header[17], header[18], header[19]];
-        parsed.dst4[index] = u32::from_be_bytes(dst);
+        let address = |at: usize| {
+            u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+        };
+        (parsed.src4[index], parsed.dst4[index]) = (address(12), address(16));
         if !matches!(check, Check::Nothing) {
             parsed.checks.ip_bad |= Mask::from(sum(header) != 0xffff) << index;
         }
@@ -97,6 +101,7 @@ fn common(packet: &mut Packet, index: usize, parsed: &mut Parsed, check: Check) 
         protocol::ICMPV6
     };
     let is_group = frame[0] & 1 != 0;
+    let is_ours = matches!(check, Check::Network(_, station) if is_to(station, frame));
     let class = &mut parsed.class;
     for (mask, is) in [
         (&mut class.v4, is_v4),
@@ -106,6 +111,7 @@ fn common(packet: &mut Packet, index: usize, parsed: &mut Parsed, check: Check) 
         (&mut class.icmp, upper.protocol == icmp),
         (&mut class.vlan, is_tagged),
         (&mut class.group, is_group),
+        (&mut class.ours, is_ours),
     ] {
         *mask |= Mask::from(is) << index;
     }

@@ -23,8 +23,8 @@ mod tests;
 pub use checksum::{Checksums, Crc32c};
 
 use linerate_core::env::Isa;
-use linerate_core::packet::Burst;
-use linerate_wire::{FlowKey4, FlowKey6, Layer, Malformed};
+use linerate_core::packet::{Burst, Offload};
+use linerate_wire::{FlowKey4, FlowKey6, Layer, MacAddr, Malformed};
 
 use crate::simd;
 
@@ -54,6 +54,8 @@ pub struct Classes {
     pub other: Mask,
     /// Frames to a group of stations: multicast or broadcast, of the link layer.
     pub group: Mask,
+    /// IP packets in frames to the station that [`Parser::parse_for`] was told; none otherwise.
+    pub ours: Mask,
     /// Frames that are not what they claim to be: [`Parsed::reason`] tells why.
     pub malformed: Mask,
 }
@@ -100,6 +102,8 @@ pub struct Parsed {
     pub keys4: [FlowKey4; Burst::CAPACITY],
     /// Flow keys of IPv6 packets, the user's bytes zero.
     pub keys6: [FlowKey6; Burst::CAPACITY],
+    /// Source addresses of IPv4 packets, in host order.
+    pub src4: [u32; Burst::CAPACITY],
     /// Destination addresses of IPv4 packets, in host order, as an LPM takes them.
     pub dst4: [u32; Burst::CAPACITY],
     /// Where the network packet ends, in bytes from the start of the data: padding lies beyond. The
@@ -111,6 +115,10 @@ pub struct Parsed {
     pub class: Classes,
     /// What the checksums say: all zero after [`Parser::parse`].
     pub checks: Checks,
+    /// All flags that any packet of the burst has.
+    pub offloads: Offload,
+    /// Bytes of all frames.
+    pub bytes: u64,
     reasons: [Malformed; Burst::CAPACITY],
 }
 
@@ -120,6 +128,7 @@ impl Parsed {
         Self {
             keys4: [FlowKey4([0; 16]); Burst::CAPACITY],
             keys6: [FlowKey6([0; 40]); Burst::CAPACITY],
+            src4: [0; Burst::CAPACITY],
             dst4: [0; Burst::CAPACITY],
             end: [0; Burst::CAPACITY],
             vlan_tci: [0; Burst::CAPACITY],
@@ -134,6 +143,7 @@ impl Parsed {
                 vlan: 0,
                 other: 0,
                 group: 0,
+                ours: 0,
                 malformed: 0,
             },
             checks: Checks {
@@ -143,6 +153,8 @@ impl Parsed {
                 l4_bad: 0,
                 l4_unchecked: 0,
             },
+            offloads: Offload::NONE,
+            bytes: 0,
             reasons: [Malformed::Truncated(Layer::Ethernet); Burst::CAPACITY],
         }
     }
@@ -174,8 +186,10 @@ impl Default for Parsed {
 #[derive(Clone, Copy)]
 pub(crate) enum Check {
     Nothing,
-    /// The header of IPv4, and lives; nothing of what is behind the network header.
-    Network(simd::checksum::Sum),
+    /// The header of IPv4, and lives; nothing of what is behind the network header. Also which frames
+    /// are to a station, whose address is the lowest 48 bits as they lie in memory; no frame is to one
+    /// of more bits.
+    Network(simd::checksum::Sum, u64),
     /// IPv4, TCP and UDP, and lives.
     All(simd::checksum::Sum),
 }
@@ -242,13 +256,23 @@ impl Parser {
     /// [`l4_offset`]: linerate_core::packet::Meta::l4_offset
     #[inline]
     pub fn parse_network(&self, burst: &mut Burst, parsed: &mut Parsed) {
-        self.run(burst, parsed, Check::Network(self.sum));
+        self.run(burst, parsed, Check::Network(self.sum, u64::MAX));
+    }
+
+    /// As [`parse_network`](Self::parse_network), and finds the packets that were sent to `station`:
+    /// [`Classes::ours`].
+    #[inline]
+    pub fn parse_for(&self, burst: &mut Burst, parsed: &mut Parsed, station: MacAddr) {
+        let MacAddr([a, b, c, d, e, f]) = station;
+        let station = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
+        self.run(burst, parsed, Check::Network(self.sum, station));
     }
 
     #[inline(always)]
     fn run(&self, burst: &mut Burst, parsed: &mut Parsed, check: Check) {
         parsed.class = Classes::default();
         parsed.checks = Checks::default();
+        (parsed.offloads, parsed.bytes) = (Offload::NONE, 0);
         let all = Mask::MAX
             .checked_shr(Mask::BITS - burst.len() as u32)
             .unwrap_or(0);

@@ -20,7 +20,7 @@ pub(super) fn one(packet: &mut Packet, index: usize, parsed: &mut Parsed, check:
     let mut l4_is_right = None;
     let (mut l3, mut l4) = (0, 0);
     let found = match (parse(frame), check) {
-        (Err(reason), Check::Network(_)) => network(frame).ok_or(reason),
+        (Err(reason), Check::Network(..)) => network(frame).ok_or(reason),
         (found, _) => found,
     };
     match found {
@@ -31,7 +31,11 @@ pub(super) fn one(packet: &mut Packet, index: usize, parsed: &mut Parsed, check:
         Ok(headers) => {
             classify(frame, &headers, index, parsed);
             (l3, l4) = (headers.l3, headers.l4.unwrap_or(0));
-            if let Check::Network(sum) | Check::All(sum) = check {
+            if let Check::Network(_, station) = check {
+                let is_ip = (parsed.class.v4 | parsed.class.v6) & bit;
+                parsed.class.ours |= is_ip & u64::from(is_to(station, frame)) << index;
+            }
+            if let Check::Network(sum, _) | Check::All(sum) = check {
                 parsed.checks.ip_bad |= u64::from(!ip_is_good(frame, &headers, sum)) << index;
                 parsed.checks.expired |= u64::from(is_expired(frame, &headers)) << index;
             }
@@ -77,6 +81,14 @@ fn network(frame: &[u8]) -> Option<Headers> {
     })
 }
 
+/// Whether a frame is to a station: see [`Check::Network`].
+#[inline(always)]
+pub(super) fn is_to(station: u64, frame: &[u8]) -> bool {
+    let front = frame.first_chunk::<8>();
+    front.is_some_and(|&front| u64::from_le_bytes(front) << 16 == station << 16)
+        && station >> 48 == 0
+}
+
 /// Whether the packet may go no further; frames that are not IP may go as far as they like.
 fn is_expired(frame: &[u8], headers: &Headers) -> bool {
     let life = match headers.ethertype {
@@ -97,6 +109,7 @@ fn classify(frame: &[u8], headers: &Headers, index: usize, parsed: &mut Parsed) 
     match headers.flow_key(frame) {
         Some(FlowKey::V4(key)) => {
             parsed.keys4[index] = key;
+            parsed.src4[index] = key.src().to_bits();
             parsed.dst4[index] = key.dst().to_bits();
             set(&mut class.v4, true);
             set(&mut class.icmp, key.protocol() == protocol::ICMP);

@@ -274,15 +274,27 @@ impl Frames {
 
     /// Parses on every level and compares each packet with what the wire crate says of it.
     fn check(&mut self, frames: &[(Vec<u8>, Offload)]) {
+        // That of the last frame that has one.
+        let mut stations = frames.iter().filter_map(|(frame, _)| frame.first_chunk());
+        let station = stations
+            .next_back()
+            .map_or(MacAddr([0; 6]), |&six| MacAddr(six));
+        let asks = [
+            Asked::Nothing,
+            Asked::Network,
+            Asked::Station(station),
+            Asked::All,
+        ];
         for level in Isa::detect().levels() {
             let parser = Parser::new(level);
-            for asked in [Asked::Nothing, Asked::Network, Asked::All] {
+            for asked in asks {
                 let mut burst = self.burst(frames);
                 let mut parsed = Parsed::new();
                 parsed.class.other = Mask::MAX; // of the burst before
                 match asked {
                     Asked::Nothing => parser.parse(&mut burst, &mut parsed),
                     Asked::Network => parser.parse_network(&mut burst, &mut parsed),
+                    Asked::Station(station) => parser.parse_for(&mut burst, &mut parsed, station),
                     Asked::All => parser.parse_checked(&mut burst, &mut parsed),
                 }
                 for (index, packet) in burst.iter().enumerate() {
@@ -290,6 +302,10 @@ impl Frames {
                         panic!("{level}, {asked:?}: {what} of {:02x?}", packet.data())
                     });
                 }
+                let bytes = frames.iter().map(|(frame, _)| frame.len() as u64).sum();
+                let flags = frames.iter().map(|(_, offload)| *offload);
+                let flags = flags.reduce(|all, one| all | one).unwrap_or_default();
+                assert_eq!((parsed.bytes, parsed.offloads), (bytes, flags), "{level}");
                 let beyond = Mask::MAX.checked_shl(frames.len() as u32).unwrap_or(0);
                 let Checks {
                     ip_bad,
@@ -304,11 +320,12 @@ impl Frames {
                     v6,
                     other,
                     group,
+                    ours,
                     malformed,
                     ..
                 } = parsed.class;
                 assert_eq!(
-                    (v4 | v6 | other | group | malformed | checked) & beyond,
+                    (v4 | v6 | other | group | ours | malformed | checked) & beyond,
                     0,
                     "{level}"
                 );
@@ -323,6 +340,7 @@ impl Frames {
 enum Asked {
     Nothing,
     Network,
+    Station(MacAddr),
     All,
 }
 
@@ -330,7 +348,7 @@ enum Asked {
 /// malformed although their network header is sound.
 fn headers_for(frame: &[u8], asked: Asked) -> Result<Headers, Malformed> {
     let reason = match linerate_wire::parse(frame) {
-        Err(reason) if asked == Asked::Network => reason,
+        Err(reason) if matches!(asked, Asked::Network | Asked::Station(_)) => reason,
         found => return found,
     };
     let at = linerate_wire::vlan::untagged(frame).map_err(|_| reason)?;
@@ -403,8 +421,9 @@ fn compare(packet: &Packet, i: usize, parsed: &Parsed, asked: Asked) -> Result<(
         same("fragment", is(class.fragment) == headers.is_fragment)?;
         same("group", is(class.group) == (frame[0] & 1 == 1))?;
         if is(class.v4) {
-            let dst = Ipv4::new_checked(&frame[headers.l3..]).unwrap().dst();
-            same("destination", parsed.dst4[i] == u32::from(dst))?;
+            let ip = Ipv4::new_checked(&frame[headers.l3..]).unwrap();
+            same("source", parsed.src4[i] == u32::from(ip.src()))?;
+            same("destination", parsed.dst4[i] == u32::from(ip.dst()))?;
             same(
                 "key's bytes",
                 parsed.keys4_bytes(i + 1)[i] == parsed.keys4[i].0,
@@ -420,6 +439,12 @@ fn compare(packet: &Packet, i: usize, parsed: &Parsed, asked: Asked) -> Result<(
             _ => false,
         };
         same("options", is(class.options) == options)?;
+        let station = match asked {
+            Asked::Station(station) if key.is_some() => Some(station.0),
+            _ => None,
+        };
+        let is_ours = station.is_some_and(|station| frame[..6] == station);
+        same("ours", is(class.ours) == is_ours)?;
     } else {
         let Classes {
             v4,
@@ -432,9 +457,10 @@ fn compare(packet: &Packet, i: usize, parsed: &Parsed, asked: Asked) -> Result<(
             vlan,
             other,
             group,
+            ours,
             ..
         } = *class;
-        let any = v4 | v6 | tcp | udp | icmp | fragment | options | vlan | other | group;
+        let any = v4 | v6 | tcp | udp | icmp | fragment | options | vlan | other | group | ours;
         same("classes", !is(any) && (l3, l4) == (0, 0))?;
     }
     let Checks {

@@ -109,12 +109,13 @@ fn write_life<const MIXED: bool>(packet: &mut Packet, is_v6: bool) {
     }
 }
 
-/// TTL, protocol and checksum, read as little endian, with one less to live.
+/// The four bytes of an IPv4 header from the time to live on (TTL, protocol and checksum), read as little
+/// endian, with one less to live; there is one left.
 ///
 /// RFC 1624 equation 3, HC' = ~(~HC + ~m + m'), where m' is m less 0x100: ~HC + 0xfeff in ones'
 /// complement. In the order of memory that adds 1 to HC, or 2 where HC is one of the last two numbers.
 #[inline(always)]
-fn one_less4(word: u32) -> u32 {
+pub fn one_less4(word: u32) -> u32 {
     let wraps = u32::from(word >= 0xfffe_0000);
     // One off the lowest byte, which is not 0, and one onto the upper half.
     word.wrapping_add(0xffff).wrapping_add(wraps << 16)

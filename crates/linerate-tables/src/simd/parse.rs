@@ -36,11 +36,13 @@ pub(crate) fn pick(isa: Isa) -> Kernel {
 fn avx512(packets: &mut [Packet], parsed: &mut Parsed, check: Check) -> Mask {
     match check {
         // SAFETY: reached through `pick` alone, and so on CPUs with these parts of AVX-512 alone.
-        Check::Nothing => unsafe { x86::burst::<{ x86::NOTHING }>(packets, parsed) },
+        Check::Nothing => unsafe { x86::burst::<{ x86::NOTHING }>(packets, parsed, u64::MAX) },
         // SAFETY: as above.
-        Check::Network(_) => unsafe { x86::burst::<{ x86::NETWORK }>(packets, parsed) },
+        Check::Network(_, station) => unsafe {
+            x86::burst::<{ x86::NETWORK }>(packets, parsed, station)
+        },
         // SAFETY: as above.
-        Check::All(_) => unsafe { x86::burst::<{ x86::ALL }>(packets, parsed) },
+        Check::All(_) => unsafe { x86::burst::<{ x86::ALL }>(packets, parsed, u64::MAX) },
     }
 }
 
@@ -81,7 +83,11 @@ mod x86 {
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,bmi1,bmi2,popcnt")]
-    pub(super) fn burst<const CHECK: u8>(packets: &mut [Packet], parsed: &mut Parsed) -> Mask {
+    pub(super) fn burst<const CHECK: u8>(
+        packets: &mut [Packet],
+        parsed: &mut Parsed,
+        station: u64,
+    ) -> Mask {
         assert!(packets.len() <= Burst::CAPACITY, "a burst is 64 packets");
         let mut lines = Lines {
             len: [0; _],
@@ -90,19 +96,23 @@ mod x86 {
             l3: [0; _],
             l4: [0; _],
         };
+        let (mut offloads, mut bytes_in_all) = (Offload::NONE, 0);
         for (i, packet) in packets.iter().enumerate() {
             let frame = packet.data();
             prefetch_read(frame.as_ptr());
             let bytes = _bzhi_u64(u64::MAX, frame.len().min(FRONT) as u32);
             lines.front[i] = (frame.as_ptr(), bytes);
             lines.len[i] = frame.len() as u32;
+            offloads = offloads | packet.meta().offload;
+            bytes_in_all += frame.len() as u64;
             if CHECK == ALL {
                 lines.offload[i] = packet.meta().offload.bits().into();
             }
         }
+        (parsed.offloads, parsed.bytes) = (offloads, bytes_in_all);
         let mut done = 0;
         for (group, packets) in packets.chunks(LANES).enumerate() {
-            done |= step::<CHECK>(packets, group * LANES, &mut lines, parsed);
+            done |= step::<CHECK>(packets, group * LANES, &mut lines, parsed, station);
         }
         for (i, packet) in packets.iter_mut().enumerate() {
             let meta = packet.meta_mut();
@@ -119,6 +129,7 @@ mod x86 {
         first: usize,
         lines: &mut Lines,
         parsed: &mut Parsed,
+        station: u64,
     ) -> Mask {
         let fronts = lines.front[first..].first_chunk::<LANES>();
         let fronts = fronts.expect("sixteen are left");
@@ -192,6 +203,7 @@ mod x86 {
             // SAFETY: four keys of 16 bytes each, which any bytes make.
             unsafe { _mm512_storeu_si512(key.as_mut_ptr().cast(), four) };
         }
+        store(reversed(w[3]), &mut parsed.src4, first);
         store(reversed(w[4]), &mut parsed.dst4, first);
         store_tags(be16::<2>(front[3]), &mut parsed.vlan_tci, first);
 
@@ -217,6 +229,9 @@ mod x86 {
         let ip_bad = done & v4 & !sums_to_ones(header, 5);
         parsed.checks.ip_bad |= at(ip_bad);
         if CHECK == NETWORK {
+            let high = _mm512_and_si512(front[1], all(0xffff));
+            let ours = is(front[0], station as u32) & is(high, (station >> 32) as u32);
+            parsed.class.ours |= at(done & ours);
             return at(done);
         }
 

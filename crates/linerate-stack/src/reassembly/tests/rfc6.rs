@@ -3,6 +3,7 @@
 use linerate_wire::protocol;
 
 use super::*;
+use crate::icmp::Error6;
 
 #[test]
 fn rfc_8200_4_5_the_packet_is_the_first_fragments_without_its_fragment_header() {
@@ -85,6 +86,30 @@ fn rfc_8200_4_5_no_payload_exceeds_65535_bytes() {
     v6.before = vec![(protocol::DEST_OPTIONS, vec![0, 0, 1, 4, 0, 0, 0, 0])];
     let first = v6.frame(0, true, &payload[..1400]);
     assert_eq!(rig.push(&first), Seen::Dropped(Refusal::TooLong));
+}
+
+#[test]
+fn rfc_8200_4_5_the_sender_of_a_wrong_fragment_is_told_where_it_is_wrong() {
+    let told = |refusal: Refusal, frame: &[u8]| refusal.error6(&frame[L3..]);
+    let at = |pointer| Some(Error6::ErroneousHeader { pointer });
+    let mut v6 = V6::new(1);
+    let mut odd = v6.frame(0, true, &payload(31));
+    odd.extend([0; 3]); // padding of the link
+    assert_eq!(told(Refusal::Length, &odd), at(4));
+    // No payload at all is refused, and no length that is to be told of.
+    let empty = v6.frame(8, false, &[]);
+    assert_eq!(told(Refusal::Length, &empty), None);
+    let beyond = v6.frame(65_528, false, &payload(8));
+    assert_eq!(told(Refusal::TooLong, &beyond), at(40 + 2));
+    v6.before = vec![(protocol::DEST_OPTIONS, vec![0, 0, 1, 4, 0, 0, 0, 0])];
+    let beyond = v6.frame(65_528, false, &payload(8));
+    assert_eq!(told(Refusal::TooLong, &beyond), at(48 + 2));
+    // RFC 7112 5.
+    let first = v6.frame(0, true, &payload(8));
+    let chain = Some(Error6::IncompleteHeaderChain);
+    assert_eq!(told(Refusal::HeaderChain, &first), chain);
+    // RFC 5722 4: overlaps are not told of.
+    assert_eq!(told(Refusal::Overlap, &first), None);
 }
 
 #[test]

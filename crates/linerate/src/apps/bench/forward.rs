@@ -7,7 +7,7 @@ use linerate_core::env::Clock;
 use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools, SlotClass};
 use linerate_core::port::pcapng::{Direction, PcapngWriter, Record};
 use linerate_core::port::{Port, PortConfig, PortError};
-use linerate_core::run::{Egress, Inlet, Stage, Way, Worker};
+use linerate_core::run::{Egress, Inlet, Stage, Way, Worker, WorkerHandle};
 use linerate_drivers::Drivers;
 use linerate_wire::ethernet::MacAddr;
 use std::path::PathBuf;
@@ -147,7 +147,7 @@ fn forward<const MAC: bool>(
     let mut ports = open(&mut drivers, &specs)?;
     let pools = Pools::new(vec![pool]);
     let mpps = run.pinned(move |run| -> Result<f64, PortError> {
-        let mut worker = connect(&mut ports, &pools, stage, egress, fill)?;
+        let mut worker = connect(&mut ports, &pools, stage, egress, fill)?.0;
         let mut poll = || worker.round() as u64;
         rate(run.duration / 10, &mut poll);
         Ok(rate(run.duration, &mut poll))
@@ -163,7 +163,7 @@ fn receive(row: &'static str, run: Run) -> Result<Sample, Error> {
         let mut egress = Egress::new(PoolCache::new(pools.as_slice()));
         let counted = egress.reason("counted");
         let stage = move |burst: &mut Burst, out: &mut Egress| out.drop_burst(counted, burst);
-        let mut worker = connect(&mut ports, &pools, stage, egress, 0)?;
+        let mut worker = connect(&mut ports, &pools, stage, egress, 0)?.0;
         let mut poll = || worker.round() as u64;
         rate(run.duration / 5, &mut poll);
         Ok((rate(run.duration, &mut poll), facts(&ports)))
@@ -222,7 +222,7 @@ pub(super) fn between<S: Stage + 'static>(
 ) -> Result<f64, Error> {
     let mut ports = open(&mut Drivers::new(), specs)?;
     let pools = Pools::new(vec![pool]);
-    let mut worker = connect(&mut ports, &pools, stage, egress, 0)?;
+    let mut worker = connect(&mut ports, &pools, stage, egress, 0)?.0;
     let mut poll = || worker.round() as u64;
     rate(run.duration / 10, &mut poll);
     Ok(rate(run.duration, &mut poll))
@@ -250,20 +250,20 @@ fn one_port(row: &'static str, run: &Run) -> Result<Opened, Error> {
     Ok((ports, Pools::new(vec![small, Pool::new(&large)?])))
 }
 
-fn open(drivers: &mut Drivers, specs: &[String]) -> Result<Vec<Box<dyn Port>>, Error> {
+pub(super) fn open(drivers: &mut Drivers, specs: &[String]) -> Result<Vec<Box<dyn Port>>, Error> {
     specs.iter().map(|spec| Ok(drivers.open(spec)?)).collect()
 }
 
-/// Starts the ports and hands their queues to one worker.
-fn connect<S: Stage + 'static>(
+/// Starts the ports and hands their queues to one worker, which is reached by the handle.
+pub(super) fn connect<S: Stage + 'static>(
     ports: &mut [Box<dyn Port>],
     pools: &Pools,
     stage: S,
     egress: Egress,
     fill: usize,
-) -> Result<Worker<S>, PortError> {
+) -> Result<(Worker<S>, WorkerHandle<S>), PortError> {
     let made = Worker::new("bench", stage, egress, Clock::calibrate());
-    let (mut worker, _) = made.map_err(|source| PortError::System {
+    let (mut worker, handle) = made.map_err(|source| PortError::System {
         port: "bench".into(),
         action: "make a doorbell".into(),
         source,
@@ -291,5 +291,5 @@ fn connect<S: Stage + 'static>(
             worker.set_outlet(index, Some(Way::Queue(tx)));
         }
     }
-    Ok(worker)
+    Ok((worker, handle))
 }

@@ -97,7 +97,7 @@ const MANY: Flows = Flows {
 
 /// A routing table, and who is asked for.
 pub(super) struct Routes {
-    routes: usize,
+    pub(super) routes: usize,
     pub(super) next_hops: u32,
     pub(super) pattern: Pattern,
     pub(super) frames: usize,
@@ -229,7 +229,7 @@ fn write(
 }
 
 /// The captures of both ports, gone with this value.
-pub(super) struct Captures(pub(super) [PathBuf; 2]);
+pub(super) struct Captures([PathBuf; 2]);
 
 impl Captures {
     /// Writes them next to `path`.
@@ -259,6 +259,13 @@ impl Captures {
     pub(super) fn temporary(frames: impl Iterator<Item = Frame>) -> Result<Self, Error> {
         let name = format!("linerate-bench-{}-l3fwd", std::process::id());
         Self::write(&std::env::temp_dir().join(name), frames)
+    }
+
+    /// Ports that play them over and over.
+    pub(super) fn specs(&self) -> [String; 2] {
+        self.0
+            .each_ref()
+            .map(|path| format!("pcap:rx={},loop=on,preload=256", path.display()))
     }
 }
 
@@ -314,10 +321,7 @@ fn measure(
     let ways: Vec<Way> = (0..ways).map(next_hop).collect();
     let stage = L3fwd::new(lookup, &ways, &mut egress);
     let drops = egress.drop_counts();
-    let specs = captures
-        .0
-        .each_ref()
-        .map(|path| format!("pcap:rx={},loop=on,preload=256", path.display()));
+    let specs = captures.specs();
     let mpps = run.pinned(move |run| between(run, &specs, pool, stage, egress))??;
     drop(captures);
     let drops = drops

@@ -30,9 +30,12 @@ mod reassembly;
 mod ring;
 mod router;
 mod router_fpm;
+mod router_reload;
+mod router_updates;
 mod rss;
 mod suite;
 mod timers;
+mod zebra;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -101,6 +104,9 @@ struct MicroArgs {
     /// The port of a `veth.` row
     #[arg(long, value_name = "SPEC")]
     port: Option<String>,
+    /// Small tables and a moment, where a row has large ones: whether it works, not how fast it is
+    #[arg(long)]
+    quick: bool,
     /// One JSON object per row
     #[arg(long)]
     json: bool,
@@ -144,6 +150,8 @@ pub(crate) struct Run {
     /// The CPUs of the first and the second lcore.
     cpus: [u32; 2],
     port: Option<String>,
+    /// Whether small tables will do: the figure says nothing then.
+    quick: bool,
 }
 
 impl Run {
@@ -214,6 +222,8 @@ fn rows() -> impl Iterator<Item = &'static Row> {
         pktgen::ROWS,
         pktgen_rx::ROWS,
         router_fpm::ROWS,
+        router_updates::ROWS,
+        router_reload::ROWS,
     ];
     rooms.into_iter().flatten()
 }
@@ -282,6 +292,7 @@ fn micro(args: &MicroArgs) -> Result<(), Error> {
                 duration,
                 cpus,
                 port: args.port.clone(),
+                quick: args.quick,
             },
         )?;
         let line = match args.json {

@@ -8,11 +8,11 @@ use linerate_core::packet::{Pool, PoolCache, PoolConfig};
 use linerate_core::publish::Publisher;
 use linerate_core::run::Egress;
 use linerate_tables::lpm::synth::destinations;
-use linerate_tables::lpm::{Lpm4, Lpm4Config, Lpm6Config, SharedLpm6};
+use linerate_tables::lpm::{Lpm4, Lpm4Config, Lpm6Config, Prefix4, SharedLpm6};
 use linerate_wire::{FlowKey4, MacAddr};
 
 use super::forward::between;
-use super::l3fwd::{Captures, FULL, Frame, frame};
+use super::l3fwd::{Captures, FULL, Frame, Routes, frame};
 use super::random::mixed;
 use super::{Row, Run, Sample};
 use crate::apps::router::model::{Cidr, InterfaceId};
@@ -51,15 +51,13 @@ fn route(row: &'static str, run: Run) -> Result<Sample, Error> {
         fib6: fib6.reader(),
         hops: hops.reader(),
     };
-    let addresses = destinations(&routes, FULL.pattern, FULL.frames, 2);
-    let captures =
-        Captures::temporary((0..).zip(addresses).map(|(number, dst)| asks(number, dst)))?;
+    let captures = captures(&FULL, &routes)?;
     let pool = Pool::new(&PoolConfig::new("bench", 8192))?;
     let pages = pool.page_kind();
     let mut egress = Egress::new(PoolCache::new(std::slice::from_ref(&pool)));
     let clock = Clock::calibrate();
     let setup = Setup {
-        settings: Arc::new(settings()),
+        settings: Arc::new(settings([[192, 0, 2, 1], [192, 0, 3, 1]], 24)),
         tables,
         clock,
         isa: Isa::detect(),
@@ -68,10 +66,7 @@ fn route(row: &'static str, run: Run) -> Result<Sample, Error> {
     };
     let stage = Fast::new(setup, &mut egress);
     let drops = egress.drop_counts();
-    let specs = captures
-        .0
-        .each_ref()
-        .map(|path| format!("pcap:rx={},loop=on,preload=256", path.display()));
+    let specs = captures.specs();
     let mpps = run.pinned(move |run| between(run, &specs, pool, stage, egress))??;
     drop(captures);
     let drops = drops.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,8 +93,14 @@ fn next_hop(number: u32) -> Hop {
     }
 }
 
+/// The captures that both ports play.
+pub(super) fn captures(what: &Routes, routes: &[(Prefix4, u32)]) -> Result<Captures, Error> {
+    let addresses = destinations(routes, what.pattern, what.frames, 2);
+    Captures::temporary((0..).zip(addresses).map(|(number, dst)| asks(number, dst)))
+}
+
 /// The `number`-th frame, from an address of 11.0.0.0 to 74.255.255.255, where nothing is martian.
-fn asks(number: u64, dst: u32) -> Frame {
+pub(super) fn asks(number: u64, dst: u32) -> Frame {
     let (src, ports) = (0x0b00_0000 + (mixed(number) as u32 >> 2), mixed(!number));
     frame(&FlowKey4::new(
         src.to_be_bytes(),
@@ -110,17 +111,18 @@ fn asks(number: u64, dst: u32) -> Frame {
     ))
 }
 
-fn settings() -> Settings {
-    let interface = |name: &str, port: u16| Interface {
-        name: name.into(),
+/// Two plain interfaces, each on the port of its number, with an address each.
+pub(super) fn settings(addresses: [[u8; 4]; 2], len: u8) -> Settings {
+    let interface = |port: u16| Interface {
+        name: ["a", "b"][usize::from(port)].into(),
         port,
         vlan: None,
         vrf: 0,
         mac: OURS,
         mtu: 1500,
         addresses: vec![Cidr {
-            address: [192, 0, 2 + port as u8, 1].into(),
-            len: 24,
+            address: addresses[usize::from(port)].into(),
+            len,
         }],
         twin: None,
         urpf: Urpf::Off,
@@ -137,7 +139,7 @@ fn settings() -> Settings {
         vlans: Vec::new(),
     };
     Settings {
-        interfaces: vec![interface("a", 0), interface("b", 1)],
+        interfaces: vec![interface(0), interface(1)],
         ports: vec![untagged(0), untagged(1)],
         acls: Vec::new(),
     }

@@ -66,6 +66,7 @@ pub(crate) enum What {
     Neighbours,
     Drops,
     Lcores,
+    Acls,
 }
 
 impl What {
@@ -77,6 +78,7 @@ impl What {
             Self::Neighbours => "neighbours",
             Self::Drops => "drops",
             Self::Lcores => "lcores",
+            Self::Acls => "acls",
         }
     }
 }

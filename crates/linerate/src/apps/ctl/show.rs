@@ -66,6 +66,14 @@ const LCORES: &[Shown] = &[
     ("does", "does", false),
 ];
 
+const ACLS: &[Shown] = &[
+    ("acl", "acl", false),
+    ("rule", "rule", false),
+    ("action", "action", false),
+    ("packets", "packets", true),
+    ("matches", "matches", false),
+];
+
 /// The rows of an answer as a table, and what was left out.
 pub(super) fn text(what: What, answer: &Value, colour: bool) -> String {
     let shown = match what {
@@ -75,6 +83,7 @@ pub(super) fn text(what: What, answer: &Value, colour: bool) -> String {
         What::Neighbours => NEIGHBOURS,
         What::Drops => DROPS,
         What::Lcores => LCORES,
+        What::Acls => ACLS,
     };
     let mut table = Table::new(shown.iter().map(|&(_, heading, number)| match number {
         true => Column::number(heading),

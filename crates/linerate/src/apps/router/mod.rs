@@ -6,6 +6,7 @@
 //! | [`control`] | the control thread: start, reload, questions, metrics, captures |
 //! | [`plane`] | what workers do with packets |
 //! | [`rib`] | routes of all sources, the best of them, and the tables that follow |
+//! | [`keeper`] | the process that keeps the privileges, and what it does for this one |
 //! | [`netlink`], [`fpm`] | the kernel and FRR as sources ([`feed`]: what they have in common) |
 //!
 //! `docs/router.md` is the user's side of it.
@@ -14,6 +15,7 @@ pub(crate) mod config;
 pub(crate) mod control;
 pub(crate) mod feed;
 pub(crate) mod fpm;
+pub(crate) mod keeper;
 pub(crate) mod model;
 pub(crate) mod netlink;
 pub(crate) mod plane;

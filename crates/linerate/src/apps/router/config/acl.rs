@@ -1,16 +1,28 @@
 //! `[[acl]]`: ordered rules, of which the first that matches decides.
 
+use std::fmt;
+
 use linerate_tables::acl::{Bits, Match, Prefix as AclPrefix, Range};
 use linerate_tables::lpm;
 
 use super::section::{At, Section};
 use super::words;
 use crate::apps::router::model::Prefix;
+use crate::apps::router::plane::acl::Verdict;
+
+/// What a rule may do, by the word for it.
+const ACTIONS: [(&str, Verdict); 3] = [
+    ("permit", Verdict::Permit),
+    ("deny", Verdict::Deny),
+    ("reject", Verdict::Reject),
+];
 
 /// A rule, as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AclRule {
-    pub(crate) permit: bool,
+    pub(crate) action: Verdict,
+    /// Whether packets that it decides on are told of.
+    pub(crate) log: bool,
     pub(crate) source: Option<Prefix>,
     pub(crate) destination: Option<Prefix>,
     pub(crate) protocol: Option<u8>,
@@ -25,7 +37,7 @@ pub(crate) struct AclRule {
 pub(crate) struct Acl {
     pub(crate) name: String,
     /// What becomes of packets that no rule matches.
-    pub(crate) permit: bool,
+    pub(crate) default: Verdict,
     pub(crate) rules: Vec<AclRule>,
 }
 
@@ -92,6 +104,34 @@ impl AclRule {
     }
 }
 
+impl fmt::Display for AclRule {
+    /// What it asks of packets: `tcp 10.0.0.0/8 > any port 22`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.protocol {
+            Some(number) => write!(f, "{} ", words::protocol_name(number))?,
+            None => write!(f, "any ")?,
+        }
+        let end = |f: &mut fmt::Formatter<'_>, prefix: Option<Prefix>, ports| {
+            match prefix {
+                Some(prefix) => write!(f, "{prefix}")?,
+                None => write!(f, "any")?,
+            }
+            match ports {
+                Some((low, high)) if low == high => write!(f, " port {low}"),
+                Some((low, high)) => write!(f, " ports {low}-{high}"),
+                None => Ok(()),
+            }
+        };
+        end(f, self.source, self.source_ports)?;
+        write!(f, " > ")?;
+        end(f, self.destination, self.destination_ports)?;
+        match self.icmp_type {
+            Some(kind) => write!(f, " type {kind}"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// The most significant word first.
 fn words6(prefix: &lpm::Prefix6) -> [u32; 4] {
     let bits = prefix.first();
@@ -108,12 +148,12 @@ pub(super) fn acls(file: &Section<'_>) -> Vec<Acl> {
             let problem = format!("`{value}` names two access lists");
             section.wrong(*line, "name", problem, "a name of its own");
         }
-        let permit = section.choice("default", &[("permit", true), ("deny", false)]);
+        let default = section.choice("default", &ACTIONS);
         let rules = rules(&section);
         section.end();
         acls.push(Acl {
             name: name.map_or(String::new(), |name| name.value),
-            permit: permit.is_some_and(|at| at.value),
+            default: default.map_or(Verdict::Deny, |at| at.value),
             rules,
         });
     }
@@ -161,15 +201,14 @@ fn rule(section: &Section<'_>) -> Option<AclRule> {
             words::range,
         )
     };
-    let action = section.required("action", "permit or deny");
-    let permit = action.and_then(|at| match at.value.as_str() {
-        "permit" => Some(true),
-        "deny" => Some(false),
-        other => {
-            let problem = format!("`{other}` is no action");
-            section.wrong(at.line, "action", problem, "permit or deny");
-            None
+    let legal = "permit, deny or reject";
+    let action = section.required("action", legal).and_then(|at| {
+        let known = ACTIONS.iter().find(|(name, _)| *name == at.value);
+        if known.is_none() {
+            let problem = format!("`{}` is no action", at.value);
+            section.wrong(at.line, "action", problem, legal);
         }
+        known.map(|(_, verdict)| *verdict)
     });
     let (source, destination) = (prefix("source"), prefix("destination"));
     let protocol = section
@@ -177,11 +216,7 @@ fn rule(section: &Section<'_>) -> Option<AclRule> {
         .and_then(|at| at.value);
     let (source_ports, destination_ports) = (ports("source_port"), ports("destination_port"));
     let icmp_type = section.number::<u8>("icmp_type", 0..=255);
-    if let Some(at) = section.switch("log").filter(|at| at.value) {
-        let problem = "single packets are not logged: what a list denies is counted by list";
-        let advice = "see them with `linerate capture --stage drop` or `linerate ctl trace`";
-        section.warn(at.line, "log", problem, advice);
-    }
+    let log = section.switch("log");
     if let (Some(a), Some(b)) = (&source, &destination)
         && matches!(a.value, Prefix::V4(_)) != matches!(b.value, Prefix::V4(_))
     {
@@ -206,7 +241,8 @@ fn rule(section: &Section<'_>) -> Option<AclRule> {
         section.wrong(at.line, "icmp_type", "only ICMP has types", legal);
     }
     let rule = AclRule {
-        permit: permit?,
+        action: action?,
+        log: log.is_some_and(|at| at.value),
         source: source.map(|at| at.value),
         destination: destination.map(|at| at.value),
         protocol,

@@ -128,7 +128,7 @@ pub(crate) fn explain(config: &Config, plan: &Plan, file: &str) -> Explanation {
             .map(|acl| AclRow {
                 name: acl.name.clone(),
                 rules: acl.rules.len(),
-                default: if acl.permit { "permit" } else { "deny" },
+                default: acl.default.name(),
             })
             .collect(),
         lcores: lcores(plan),

@@ -31,7 +31,7 @@ struct Known<'a> {
 
 pub(super) fn interfaces(
     file: &Section<'_>,
-    notes: &Notes<'_>,
+    notes: &Notes,
     router: &RouterStanza,
     ports: &[At<PortConfig>],
     vrfs: &[VrfConfig],
@@ -66,7 +66,7 @@ pub(super) fn interfaces(
 
 impl Known<'_> {
     /// The interface of a port that no stanza speaks of.
-    fn bare(&self, number: u16, port: &At<PortConfig>, notes: &Notes<'_>) -> Entry {
+    fn bare(&self, number: u16, port: &At<PortConfig>, notes: &Notes) -> Entry {
         let name = port.value.name.clone();
         let twin = format!("lr-{name}");
         if self.router.kernel && !is_twin_name(&twin) {
@@ -313,7 +313,7 @@ fn advertise(section: &Section<'_>, addresses: &[At<Cidr>]) -> Option<Advertise>
 }
 
 /// Each interface has a name, a tag of its port and a twin of its own.
-fn check_names(all: &[Entry], notes: &Notes<'_>, vrfs: &[VrfConfig]) {
+fn check_names(all: &[Entry], notes: &Notes, vrfs: &[VrfConfig]) {
     for (index, entry) in all.iter().enumerate() {
         let (own, before) = (&entry.config, &all[..index]);
         if before.iter().any(|other| other.config.name == own.name) {
@@ -347,7 +347,7 @@ fn check_names(all: &[Entry], notes: &Notes<'_>, vrfs: &[VrfConfig]) {
 }
 
 /// Within a VRF an address is on one interface, and so is a network.
-fn check_addresses(all: &[Entry], notes: &Notes<'_>) {
+fn check_addresses(all: &[Entry], notes: &Notes) {
     let mut seen: Vec<(&Entry, Cidr)> = Vec::new();
     for entry in all {
         for (&cidr, &line) in entry.config.addresses.iter().zip(&entry.addresses) {

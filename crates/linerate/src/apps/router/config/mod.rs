@@ -233,7 +233,7 @@ impl Config {
     }
 
     /// What can be made of a document; what cannot is noted.
-    fn build<'a>(document: &'a DeTable<'a>, notes: &'a Notes<'a>) -> Self {
+    fn build<'a>(document: &'a DeTable<'a>, notes: &'a Notes) -> Self {
         let file = Section::new("", 0, document, notes);
         let plan = stanzas::plan(&file);
         let router = stanzas::router(&file);

@@ -1,5 +1,6 @@
 //! `[[route]]` and `[[neighbour]]`.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use linerate_wire::MacAddr;
@@ -16,11 +17,11 @@ const VIA: &str = "an address, { address, interface, weight }, or a list of thos
 
 pub(super) fn routes(
     file: &Section<'_>,
-    notes: &Notes<'_>,
+    notes: &Notes,
     vrfs: &[VrfConfig],
     interfaces: &[Entry],
 ) -> Vec<RouteConfig> {
-    let mut all: Vec<RouteConfig> = Vec::new();
+    let (mut all, mut places) = (Vec::new(), HashSet::new());
     for section in file.tables("route", "tables: [[route]] with prefix and via") {
         let vrf = section
             .text("vrf", "the name of a [[vrf]], or default")
@@ -42,10 +43,7 @@ pub(super) fn routes(
             };
             let via = section.value("via").map_or(line, |(_, line)| line);
             check(&section, notes, &route, interfaces, via);
-            let same = |other: &RouteConfig| {
-                (other.vrf, other.prefix, other.distance) == (vrf, prefix.value, distance)
-            };
-            if all.iter().any(same) {
+            if !places.insert((vrf, prefix.value, distance)) {
                 let problem = format!("there is a route to {} of that distance", prefix.value);
                 let legal = "one route with a list of `via`, or another distance";
                 notes.error(line, "route.prefix", problem, legal);
@@ -169,7 +167,7 @@ fn find(
 /// Whether the ways suit the prefix, and can be taken as things are configured.
 fn check(
     section: &Section<'_>,
-    notes: &Notes<'_>,
+    notes: &Notes,
     route: &RouteConfig,
     interfaces: &[Entry],
     line: usize,
@@ -228,10 +226,10 @@ fn on_link(interfaces: &[Entry], vrf: Vrf, address: IpAddr) -> bool {
 
 pub(super) fn neighbours(
     file: &Section<'_>,
-    notes: &Notes<'_>,
+    notes: &Notes,
     interfaces: &[Entry],
 ) -> Vec<NeighbourConfig> {
-    let mut all: Vec<NeighbourConfig> = Vec::new();
+    let (mut all, mut places) = (Vec::new(), HashSet::new());
     for section in file.tables(
         "neighbour",
         "tables: [[neighbour]] with address, mac and interface",
@@ -263,10 +261,7 @@ pub(super) fn neighbours(
                 let advice = "it is used only by routes that name it and the interface";
                 notes.warn(address.line, "neighbour.address", problem, advice);
             }
-            let same = |other: &NeighbourConfig| {
-                (other.interface, other.address) == (interface, address.value)
-            };
-            if all.iter().any(same) {
+            if !places.insert((interface, address.value)) {
                 let problem = format!("{} stands here twice", address.value);
                 section.wrong(
                     address.line,

@@ -49,24 +49,26 @@ pub(super) struct At<T> {
 }
 
 /// All that was found wrong with a text, and all that is odd about it.
-pub(super) struct Notes<'t> {
-    text: &'t str,
+pub(super) struct Notes {
+    /// Where each line but the first begins.
+    lines: Vec<usize>,
     errors: RefCell<Vec<Complaint>>,
     warnings: RefCell<Vec<Complaint>>,
 }
 
-impl<'t> Notes<'t> {
-    pub(super) fn new(text: &'t str) -> Self {
+impl Notes {
+    pub(super) fn new(text: &str) -> Self {
+        let bytes = (1..).zip(text.as_bytes());
+        let ends = bytes.filter(|&(_, &byte)| byte == b'\n');
         Self {
-            text,
+            lines: ends.map(|(next, _)| next).collect(),
             errors: RefCell::default(),
             warnings: RefCell::default(),
         }
     }
 
     pub(super) fn line_of(&self, byte: usize) -> usize {
-        let before = &self.text.as_bytes()[..byte.min(self.text.len())];
-        1 + before.iter().filter(|&&byte| byte == b'\n').count()
+        1 + self.lines.partition_point(|&start| start <= byte)
     }
 
     /// The file cannot be used so.
@@ -119,7 +121,7 @@ pub(super) struct Section<'a> {
     pub(super) name: &'a str,
     pub(super) line: usize,
     table: &'a DeTable<'a>,
-    notes: &'a Notes<'a>,
+    notes: &'a Notes,
     known: RefCell<Vec<&'static str>>,
     /// Whether it is as it should be so far.
     sound: Cell<bool>,
@@ -130,7 +132,7 @@ impl<'a> Section<'a> {
         name: &'a str,
         byte: usize,
         table: &'a DeTable<'a>,
-        notes: &'a Notes<'a>,
+        notes: &'a Notes,
     ) -> Self {
         Self {
             name,
@@ -146,7 +148,7 @@ impl<'a> Section<'a> {
     pub(super) fn of(
         name: &'a str,
         value: &'a Spanned<DeValue<'a>>,
-        notes: &'a Notes<'a>,
+        notes: &'a Notes,
         legal: &str,
     ) -> Option<Self> {
         let at = value.span().start;
@@ -188,11 +190,6 @@ impl<'a> Section<'a> {
     ) {
         self.sound.set(false);
         self.notes.error(line, &self.full(key), problem, legal);
-    }
-
-    /// Notes that the value of `key` may not do what was meant.
-    pub(super) fn warn(&self, line: usize, key: &str, problem: &str, advice: &str) {
-        self.notes.warn(line, &self.full(key), problem, advice);
     }
 
     /// `interface.vlan`

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::apps::router::plane::acl::Verdict;
 
 /// Two ports; lines behind it are counted from 9.
 const PORTS: &str = r#"[router]
@@ -201,7 +202,7 @@ fn what_does_not_go_together_is_said() {
         ),
         (
             "[[acl]]\nname = \"a\"\nrules = [{ action = \"drop\" }]",
-            "11: acl.rules.action: `drop` is no action; permit or deny",
+            "11: acl.rules.action: `drop` is no action; permit, deny or reject",
         ),
         (
             "[[acl]]\nname = \"a\"\nrules = [{ action = \"deny\", destination_port = \"22\" }]",
@@ -268,14 +269,30 @@ fn a_next_hop_that_nothing_reaches_is_a_warning() {
 }
 
 #[test]
-fn what_is_not_done_is_said_and_what_is_instead() {
-    let config = good("[[acl]]\nname = \"a\"\nrules = [{ action = \"deny\", log = true }]\n");
-    assert_eq!(config.warnings.len(), 1);
-    let text = config.warnings[0].to_string();
-    assert!(
-        text.starts_with("11: acl.rules.log: single packets are not logged"),
-        "{text}"
+fn rules_say_what_they_ask() {
+    let config = good(
+        "[[acl]]\nname = \"a\"\ndefault = \"reject\"\nrules = [\n\
+         { action = \"reject\", log = true, protocol = \"tcp\", source = \"10.0.0.0/8\", destination_port = \"22\" },\n\
+         { action = \"deny\", protocol = \"udp\", source_port = \"1-9\", destination = \"fd00::/8\" },\n\
+         { action = \"permit\", protocol = \"icmp\", icmp_type = 8 },\n\
+         { action = \"permit\", protocol = \"132\" },\n\
+         { action = \"permit\" },\n]\n",
     );
+    assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+    let acl = &config.acls[0];
+    assert_eq!(acl.default, Verdict::Reject);
+    let said: Vec<_> = acl.rules.iter().map(ToString::to_string).collect();
+    let expected = [
+        "tcp 10.0.0.0/8 > any port 22",
+        "udp any ports 1-9 > fd00::/8",
+        "icmp any > any type 8",
+        "sctp any > any",
+        "any any > any",
+    ];
+    assert_eq!(said, expected);
+    let first = &acl.rules[0];
+    assert_eq!((first.action, first.log), (Verdict::Reject, true));
+    assert!(!acl.rules[1].log);
 }
 
 #[test]

@@ -98,6 +98,12 @@ pub(super) fn protocol(text: &str) -> Result<Option<u8>, String> {
     }
 }
 
+/// What a protocol is written as.
+pub(super) fn protocol_name(number: u8) -> String {
+    let named = PROTOCOLS.iter().find(|(_, known)| *known == number);
+    named.map_or_else(|| number.to_string(), |(name, _)| (*name).into())
+}
+
 /// A prefix without bits behind its length.
 pub(super) fn prefix(text: &str) -> Result<Prefix, String> {
     let cidr: Cidr = text.parse()?;

@@ -111,13 +111,14 @@ pub(super) fn mtu(interface: &InterfaceConfig, info: &PortInfo) -> u16 {
 }
 
 fn access_list(acl: &Acl) -> Result<AccessList, Error> {
-    let mut rules = Vec::with_capacity(acl.rules.len());
-    for rule in &acl.rules {
-        let v4 = rule.match4().map(|fields| AclRule::V4(fields, rule.permit));
-        let v6 = rule.match6().map(|fields| AclRule::V6(fields, rule.permit));
-        rules.extend(v4.into_iter().chain(v6));
-    }
-    Ok(AccessList::new(&acl.name, acl.permit, &rules)?)
+    let rules = acl.rules.iter().map(|rule| AclRule {
+        v4: rule.match4(),
+        v6: rule.match6(),
+        verdict: rule.action,
+        log: rule.log,
+    });
+    let rules: Vec<AclRule> = rules.collect();
+    Ok(AccessList::new(&acl.name, acl.default, &rules)?)
 }
 
 #[cfg(test)]

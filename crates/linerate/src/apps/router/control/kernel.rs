@@ -3,7 +3,7 @@
 //!
 //! Threads of their own listen; they only wake the control thread, which takes what has come in bounded
 //! parts, so that questions are answered in between. Each network name space that has twins has its
-//! own ears and hands.
+//! own ears; the hands are those of whoever has the privileges.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -18,8 +18,9 @@ use super::stage::on_slow;
 use super::{Control, Event};
 use crate::apps::router::config::{Config, MAIN_TABLE};
 use crate::apps::router::fpm::{self, Fpm};
+use crate::apps::router::keeper::Privileged;
 use crate::apps::router::model::{Cidr, InterfaceId, Vrf};
-use crate::apps::router::netlink::twin::{Kernel as Hands, Likeness};
+use crate::apps::router::netlink::twin::Likeness;
 use crate::apps::router::netlink::{Mirror, News};
 use crate::apps::router::rib::Rib;
 use crate::error::Error;
@@ -29,21 +30,6 @@ struct Space {
     /// As `ip netns` calls it; none: the router's own.
     name: Option<String>,
     ears: Mirror,
-    hands: Hands,
-}
-
-impl Space {
-    /// Makes a twin what it is to be, its wire included.
-    fn liken(&mut self, name: &str, like: &Likeness, carrier: bool) -> Result<(), Error> {
-        if self.hands.link(name)?.is_none() {
-            return Ok(()); // somebody has deleted it; when it is back we hear of it
-        }
-        self.hands.mirror(name, like)?;
-        match self.hands.link(name)? {
-            Some(link) if link.carrier != carrier => self.hands.set_carrier(&link, carrier),
-            _ => Ok(()),
-        }
-    }
 }
 
 /// All that speaks to the control thread from outside.
@@ -52,6 +38,7 @@ pub(super) struct Kernel {
     pub(super) fpm: Option<Fpm>,
     /// Addresses that the kernel has for an interface's twin.
     learned: HashMap<InterfaceId, Vec<Cidr>>,
+    privileged: Arc<dyn Privileged>,
     /// Whom to wake.
     desk: Desk,
     /// Set by the threads that listen, until somebody looks.
@@ -89,7 +76,11 @@ impl Kernel {
     ///
     /// # Errors
     /// A name space that there is not, or an address that is taken.
-    pub(super) fn start(config: &Config, desk: &Desk) -> Result<Self, Error> {
+    pub(super) fn start(
+        config: &Config,
+        desk: &Desk,
+        privileged: &Arc<dyn Privileged>,
+    ) -> Result<Self, Error> {
         let woken = Arc::new(AtomicBool::new(false));
         let fpm = config.router.fpm.map(|address| {
             let wake = waker(desk, &woken);
@@ -103,6 +94,7 @@ impl Kernel {
             spaces: Vec::new(),
             fpm: fpm.transpose()?,
             learned: HashMap::new(),
+            privileged: privileged.clone(),
             desk: desk.clone(),
             woken,
         };
@@ -121,13 +113,10 @@ impl Kernel {
             if self.spaces.iter().any(|space| space.name == name) {
                 continue;
             }
-            let mut ears = Mirror::watch(name.as_deref(), waker(&self.desk, &self.woken))?;
+            let wake = waker(&self.desk, &self.woken);
+            let mut ears = Mirror::watch(&*self.privileged, name.as_deref(), wake)?;
             ears.feed.set_tables(tables(config, name.as_deref()));
-            self.spaces.push(Space {
-                hands: Hands::open(name.as_deref())?,
-                name,
-                ears,
-            });
+            self.spaces.push(Space { name, ears });
         }
         Ok(())
     }
@@ -305,11 +294,12 @@ impl Control {
             up: true,
             addresses: config.addresses.clone(),
         };
-        let spaces = self.kernel.iter_mut().flat_map(|kernel| &mut kernel.spaces);
-        for space in spaces.filter(|space| space.name == netns) {
-            if let Err(error) = space.liken(&name, &like, carrier) {
-                eprintln!("warning: {error}");
-            }
+        if self.kernel.is_some()
+            && let Err(error) = self
+                .privileged
+                .liken(netns.as_deref(), &name, &like, carrier)
+        {
+            eprintln!("warning: {error}");
         }
     }
 
@@ -341,9 +331,9 @@ impl Control {
 
     /// Takes addresses from the twins that the configuration does not have any more.
     pub(super) fn remove_addresses(&mut self, old: &Config) {
-        let Some(kernel) = &mut self.kernel else {
+        if self.kernel.is_none() {
             return;
-        };
+        }
         for before in &old.interfaces {
             let now = self
                 .config
@@ -359,19 +349,9 @@ impl Control {
                 .iter()
                 .filter(|cidr| !now.addresses.contains(cidr));
             for &cidr in gone {
-                for space in kernel
-                    .spaces
-                    .iter_mut()
-                    .filter(|space| space.name == *netns)
-                {
-                    let link = space.hands.link(name);
-                    let removed = link.and_then(|link| match link {
-                        Some(link) => space.hands.remove_address(&link, cidr),
-                        None => Ok(()),
-                    });
-                    if let Err(error) = removed {
-                        eprintln!("warning: {error}");
-                    }
+                let removed = self.privileged.remove_address(netns.as_deref(), name, cidr);
+                if let Err(error) = removed {
+                    eprintln!("warning: {error}");
                 }
             }
         }

@@ -159,7 +159,7 @@ impl Control {
             let sum: u64 = self.counters.iter().map(|worker| worker.icmp(what)).sum();
             page.sample(&[("what", name)], sum);
         }
-        let sums: [(&str, &str, u64); 2] = [
+        let sums: [(&str, &str, u64); 3] = [
             (
                 "fragments_made_packets",
                 "Fragments made of packets that were too long for the next link.",
@@ -169,6 +169,11 @@ impl Control {
                 "reassembled_packets",
                 "Datagrams put together from fragments.",
                 self.counters.iter().map(|c| c.reassembled.read()).sum(),
+            ),
+            (
+                "neighbour_questions_packets",
+                "ARP requests and solicitations that were dealt with.",
+                self.counters.iter().map(|c| c.answered.read()).sum(),
             ),
         ];
         for (family, help, value) in sums {

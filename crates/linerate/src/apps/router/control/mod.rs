@@ -5,12 +5,15 @@
 //! and ticks. Workers are only spoken to between two bursts ([`stage`]).
 //!
 //! `start` brings a router up, `reload` exchanges its configuration, `show` and `metrics` say how it
-//! is, `stream` is captures and traces.
+//! is, `stream` is captures and traces; `embedded` is a router inside of another program.
 
+mod acls;
 mod desk;
+mod embedded;
 mod exposition;
 mod generation;
 mod http;
+mod hush;
 mod kernel;
 mod metrics;
 mod reload;
@@ -34,23 +37,29 @@ use std::time::{Duration, Instant};
 use linerate_core::packet::{Pool, Pools};
 use linerate_core::port::{Link, PortInfo};
 use linerate_core::run::WorkerHandle;
+use linerate_drivers::Opener;
 use linerate_wire::MacAddr;
 use serde_json::{Value, json};
 
 use super::config::Config;
+use super::keeper::{self, Privileged};
 use super::model::InterfaceId;
 use super::plane::counters::{Counters, Traffic};
+use super::plane::hits::Hits;
 use super::plane::settings::Settings;
 use super::plane::{self};
 use super::rib::{Progress, Rib};
 use crate::apps::runtime::{OpenPort, Running, Sample};
 use crate::error::Error;
 use crate::socket::Problem;
+use acls::Teller;
 use desk::Job;
+use hush::Hush;
 use kernel::Kernel;
 use stage::{RouterStage, on_slow};
 use twins::{Twins, Wanted};
 
+pub(crate) use embedded::Embedded;
 pub(crate) use start::{Run, place, start};
 
 /// Between two looks at links, and two ticks of the workers' timers.
@@ -88,6 +97,8 @@ pub(crate) struct Control {
     config: Config,
     settings: Arc<Settings>,
     running: Running<RouterStage>,
+    /// Who opens what takes privileges.
+    privileged: Arc<dyn Privileged>,
     rib: Rib,
     twins: Twins,
     kernel: Option<Kernel>,
@@ -116,6 +127,10 @@ pub(crate) struct Control {
     draining: bool,
     /// Whether lines are JSON.
     json: bool,
+    /// Who tells of what access lists have met.
+    teller: Teller,
+    /// What the kernel was told about the interfaces of ports.
+    hush: Hush,
 }
 
 impl Control {
@@ -249,13 +264,25 @@ impl Control {
 
     /// What is due ten times a second.
     fn tick(&mut self, now: Instant) -> Result<(), Error> {
-        let ticks = self.running.clock().now();
-        for worker in self.running.handles() {
-            let _ = worker.call(move |worker| match &mut worker.stage {
-                RouterStage::Fast(fast) => fast.tick(ticks, &mut worker.egress),
-                RouterStage::Slow(slow) => slow.tick(ticks, &mut worker.egress),
-            });
+        if !self.privileged.is_alive() {
+            return Err(keeper::ended());
         }
+        let ticks = self.running.clock().now();
+        let hits = self.running.handles().filter_map(|worker| {
+            let ticked = worker.call(move |worker| match &mut worker.stage {
+                RouterStage::Fast(fast) => {
+                    fast.tick(ticks, &mut worker.egress);
+                    Some(fast.take_hits())
+                }
+                RouterStage::Slow(slow) => {
+                    slow.tick(ticks, &mut worker.egress);
+                    None
+                }
+            });
+            ticked.ok().flatten()
+        });
+        let hits: Vec<Hits> = hits.collect();
+        self.tell_hits(&hits, now);
         self.refresh_links();
         // A time of grace may be over, though nobody says anything.
         self.fed |= self.kernel.is_some();
@@ -328,13 +355,23 @@ impl Control {
 
     /// Tells routing which interfaces are up: those whose ports are.
     fn refresh_links(&mut self) {
-        let up = |open: &OpenPort| {
+        let state = |open: &OpenPort| match open.info.kind {
             // The end of a capture file is none of the link that it stands for.
-            open.info.kind == "pcap" || open.port.link() == Link::Up
+            "pcap" => Link::Up,
+            _ => open.port.link(),
         };
-        let links: Vec<bool> = self.running.ports().iter().map(up).collect();
+        let states: Vec<Link> = self.running.ports().iter().map(state).collect();
+        let links: Vec<bool> = states.iter().map(|state| *state == Link::Up).collect();
         if links == self.links {
             return;
+        }
+        for (number, state) in states.iter().enumerate() {
+            let (name, before) = (&self.config.ports[number].name, self.links.get(number));
+            match (state, before) {
+                (Link::Up, Some(false)) => eprintln!("port {name} is up"),
+                (Link::Down(why), Some(true) | None) => eprintln!("port {name} is down: {why}"),
+                _ => {}
+            }
         }
         for (id, interface) in (0..).zip(&self.config.interfaces) {
             if !interface.is_gone() {
@@ -343,6 +380,8 @@ impl Control {
             }
         }
         self.links = links;
+        // An interface that has come back has forgotten.
+        self.hush.keep();
         self.changed();
         self.liken_all();
     }
@@ -354,8 +393,15 @@ impl Control {
             .call(|worker| worker.egress.cache.pools().cloned().collect())
             .ok();
         let slow = self.slow().clone();
+        let opener: Arc<dyn Opener> = self.privileged.clone();
         self.twins
-            .start(&slow, &Pools::new(pools.unwrap_or_default()))
+            .start(&slow, &Pools::new(pools.unwrap_or_default()), &opener)
+    }
+
+    /// Takes what the kernel sends by twins that the slow worker has been told of.
+    fn hear_twins(&mut self) {
+        let slow = self.slow().clone();
+        self.twins.listen(&slow);
     }
 
     /// Takes the twins away that nobody wants any more.

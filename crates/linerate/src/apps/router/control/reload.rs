@@ -93,6 +93,7 @@ impl Control {
         let changes = Changes::between(&self.config, &config);
         let old = std::mem::replace(&mut self.config, config);
         self.install(&Arc::new(with_old(&settings, &self.settings)));
+        self.hear_twins();
         self.settings = Arc::new(settings);
         self.forget_others(&old);
         self.follow(&old);

@@ -15,13 +15,14 @@ use crate::nearest::offer;
 use crate::socket::Problem;
 
 /// What there is to show.
-const WHAT: [&str; 6] = [
+const WHAT: [&str; 7] = [
     "ports",
     "interfaces",
     "routes",
     "neighbours",
     "drops",
     "lcores",
+    "acls",
 ];
 /// Rows at most, whatever a client asks for.
 const MOST: u64 = 10_000_000;
@@ -42,6 +43,14 @@ pub(super) fn show(control: &mut Control, params: &Value) -> Result<Value, Probl
         "neighbours" => control.neighbours(rows, filter),
         "drops" => control.drops(rows, filter),
         "lcores" => control.lcores(rows, filter),
+        "acls" => {
+            let mut rows = rows;
+            control
+                .acl_rows(filter)
+                .into_iter()
+                .for_each(|row| rows.add(row));
+            rows
+        }
         other => {
             let problem = format!("there is no table `{other}`");
             return Err(Problem::new(problem, offer(other, WHAT)));

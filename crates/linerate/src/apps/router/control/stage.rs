@@ -19,6 +19,13 @@ impl Stage for RouterStage {
             Self::Slow(slow) => slow.run(burst, out),
         }
     }
+
+    fn held(&self) -> u64 {
+        match self {
+            Self::Fast(fast) => fast.held(),
+            Self::Slow(slow) => slow.held(),
+        }
+    }
 }
 
 /// Runs `work` on a fast worker between two bursts; none where it has ended, or is the slow one.

@@ -10,10 +10,13 @@ use std::time::{Duration, Instant};
 
 use linerate_core::env::{Clock, Isa, Placement, Plan, PortPlace, Role, Topology};
 use linerate_core::port::PortInfo;
+use linerate_drivers::Drivers;
 use linerate_stack::neighbour;
 
+use super::acls::Teller;
 use super::desk::Desk;
 use super::http::{Http, Page};
+use super::hush::Hush;
 use super::kernel::Kernel;
 use super::reload::routes_of;
 use super::server::Server;
@@ -23,6 +26,7 @@ use super::twins::Twins;
 use super::{Control, Event, Reloads, generation, report};
 use crate::apps::plan;
 use crate::apps::router::config::Config;
+use crate::apps::router::keeper::{self, Privileged};
 use crate::apps::router::model::InterfaceId;
 use crate::apps::router::plane::settings::Settings;
 use crate::apps::router::plane::{Fast, Setup, Slow, Tables, Tell};
@@ -75,6 +79,8 @@ pub(crate) fn place(config: &Config) -> Result<Plan, Error> {
 /// What could not be set up, or what went wrong at the end.
 pub(crate) fn start(path: &Path, config: Config, run: &Run) -> Result<(), Error> {
     let plan = place(&config)?;
+    // Before there are threads: capabilities are each thread's own.
+    let privileged = keeper::split(path, &config)?;
     let (sender, events) = mpsc::channel();
     let desk = Desk::new(sender);
     let _signals = Signals::catch(desk.clone())?;
@@ -82,7 +88,8 @@ pub(crate) fn start(path: &Path, config: Config, run: &Run) -> Result<(), Error>
     let socket = config.router.control.clone().unwrap_or_else(usual_socket);
     let server = Server::listen(&socket, usual, desk.clone())?;
     let http = listen_http(&config, &desk)?;
-    let mut control = bring_up(path, config, &plan, &desk, run)?;
+    let mut drivers = Drivers::opened_by(privileged.clone());
+    let mut control = bring_up(path, config, &plan, &mut drivers, &desk, run, privileged)?;
     let begun = control.say_ready(&socket, http.as_ref().map(|http| http.at));
     let ran = begun.and_then(|()| control.run(&events));
     // Clients whose question is under way hear that the router has ended.
@@ -101,19 +108,22 @@ fn listen_http(config: &Config, desk: &Desk) -> Result<Option<Http>, Error> {
     Http::listen(address, page).map(Some)
 }
 
+/// Opens the ports, by `drivers` that may know other ends of rings, and begins to forward.
 pub(super) fn bring_up(
     path: &Path,
     config: Config,
     plan: &Plan,
+    drivers: &mut Drivers,
     desk: &Desk,
     run: &Run,
+    privileged: Arc<dyn Privileged>,
 ) -> Result<Control, Error> {
     let specs: Vec<_> = config
         .ports
         .iter()
         .map(|port| (Some(port.name.clone()), port.spec.clone()))
         .collect();
-    let rig = Rig::open(&specs, Clock::calibrate())?;
+    let rig = Rig::open_among(drivers, &specs, Clock::calibrate())?;
     let infos: Vec<PortInfo> = rig.ports.iter().map(|open| open.info.clone()).collect();
     let count = infos.len() as u16;
     // Behind the ports: the ring to the slow worker, then the twins.
@@ -186,12 +196,17 @@ pub(super) fn bring_up(
     }
     let first = Sample::take(&running);
     let now = Instant::now();
+    let socket = config.router.control.clone();
+    let hushed: &[PortInfo] = if config.router.kernel { &infos } else { &[] };
+    let socket = socket.unwrap_or_else(usual_socket);
+    let hush = Hush::new(hushed, &socket, privileged.clone());
     let mut control = Control {
         path: path.into(),
         kernel: None,
         config,
         settings,
         running,
+        privileged,
         rib,
         twins,
         counters: Vec::new(),
@@ -210,16 +225,21 @@ pub(super) fn bring_up(
         end: run.duration.map(|duration| now + duration),
         draining: false,
         json: run.json,
+        teller: Teller::new(now),
+        hush,
     };
     control.begin_period(now, first);
+    control.hush.keep();
+    // The slow worker is told of twins when it has them, or what comes for one would go nowhere.
+    control.start_twins()?;
     let settings = control.settings.clone();
     on_slow(control.slow(), move |slow, egress| {
         slow.install(settings, egress)
     });
+    control.hear_twins();
     control.learn_counters();
-    control.start_twins()?;
     control.follow_neighbours(&Config::default());
-    control.kernel = Some(Kernel::start(&control.config, desk)?);
+    control.kernel = Some(Kernel::start(&control.config, desk, &control.privileged)?);
     control.liken_all();
     Ok(control)
 }
@@ -268,13 +288,20 @@ fn shares(shapes: &[PortShape], io: usize, slow_port: u16) -> Vec<Share> {
 impl Control {
     /// Ends the workers and says what they did.
     pub(super) fn take_down(self) -> Result<(), Error> {
+        let (json, first) = (self.json, self.first.clone());
+        let routes = self.rib.counts().routes.iter().sum();
+        let (last, errors) = self.finish();
+        report::totals(&last, &first, routes, json)?;
+        Error::all(errors)
+    }
+
+    /// Ends the workers: their last counters, and what went wrong.
+    pub(super) fn finish(self) -> (Sample, Vec<Error>) {
         let Self {
             running,
             mut twins,
             kernel,
-            first,
-            rib,
-            json,
+            hush,
             ..
         } = self;
         drop(kernel);
@@ -284,10 +311,10 @@ impl Control {
             errors = twins.retain(&[], &slow);
         }
         let (last, more) = running.stop();
+        // The kernel may have its interfaces again.
+        drop(hush);
         errors.extend(more);
-        let routes = rib.counts().routes.iter().sum();
-        report::totals(&last, &first, routes, json)?;
-        Error::all(errors)
+        (last, errors)
     }
 }
 

@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::sync::mpsc;
 
+use linerate_drivers::{Drivers, Own};
+
 use super::desk::Desk;
 use super::exposition;
 use super::start::bring_up;
@@ -47,8 +49,10 @@ addresses = ["198.51.100.1/24"]
         Path::new("/no/such.toml"),
         config,
         &plan,
+        &mut Drivers::new(),
         &Desk::new(sender),
         &run,
+        Arc::new(Own),
     )
     .unwrap()
 }
@@ -81,7 +85,9 @@ fn the_metrics_page_keeps_to_its_format_and_has_what_the_dashboard_draws() {
 #[test]
 fn every_table_can_be_shown() {
     let mut control = router(
-        "[[neighbour]]\naddress = \"192.0.2.9\"\nmac = \"02:00:00:00:00:09\"\ninterface = \"wan\"\n",
+        "[[neighbour]]\naddress = \"192.0.2.9\"\nmac = \"02:00:00:00:00:09\"\ninterface = \"wan\"\n\
+         [[acl]]\nname = \"edge\"\ndefault = \"permit\"\nrules = [{ action = \"reject\", log = true, \
+         protocol = \"tcp\", destination_port = \"22\" }]\n",
     );
     let mut rows = |what: &str, filter: &str| {
         let params = json!({ "what": what, "filter": filter, "limit": 100 });
@@ -96,6 +102,20 @@ fn every_table_can_be_shown() {
     assert!(blue.iter().all(|row| row["vrf"] == "blue"), "{blue:?}");
     assert_eq!(rows("neighbours", "wan")[0]["mac"], "02:00:00:00:00:09");
     assert_eq!(rows("lcores", "bg0").len(), 1);
+    let acls = rows("acls", "edge");
+    let said = |row: &Value| format!("{} {} {}", row["rule"], row["action"], row["matches"]);
+    let said: Vec<_> = acls.iter().map(|row| said(row).replace('"', "")).collect();
+    assert_eq!(
+        said,
+        [
+            "1 reject tcp any > any port 22",
+            "default permit all others"
+        ]
+    );
+    assert_eq!(
+        (&acls[0]["packets"], &acls[0]["log"]),
+        (&json!(0), &json!(true))
+    );
     let wrong = show::show(&mut control, &json!({ "what": "prots" })).unwrap_err();
     assert!(wrong.fix.starts_with("perhaps ports"), "{}", wrong.fix);
 }

@@ -3,10 +3,12 @@
 //! A twin is a port like any other, but nobody's of the rig: it may come and go with a reload. Its
 //! number lies behind those of the user's ports and of the ring to the slow worker.
 
+use std::sync::Arc;
+
 use linerate_core::packet::Pools;
-use linerate_core::port::{Link, Port, PortConfig};
+use linerate_core::port::{Link, Port, PortConfig, RxQueue};
 use linerate_core::run::{Inlet, Way, WorkerHandle};
-use linerate_drivers::Drivers;
+use linerate_drivers::{Drivers, Opener};
 use linerate_wire::MacAddr;
 
 use super::stage::RouterStage;
@@ -48,6 +50,8 @@ pub(super) struct Twin {
     pub(super) number: u16,
     /// None until it is started.
     port: Option<Box<dyn Port>>,
+    /// What the kernel sends by it, until somebody listens.
+    rx: Option<Box<dyn RxQueue>>,
 }
 
 impl Twin {
@@ -97,6 +101,7 @@ impl Twins {
             wanted,
             number,
             port: None,
+            rx: None,
         });
         number
     }
@@ -114,7 +119,8 @@ impl Twins {
         self.all.iter().rfind(known).map(Twin::is_there)
     }
 
-    /// Makes those that were allotted and are not there yet.
+    /// Makes those that were allotted and are not there yet. The worker can send to them, so it may be
+    /// told of them; nothing comes from them before [`listen`](Self::listen).
     ///
     /// # Errors
     /// What the kernel refused; those before it are there.
@@ -122,9 +128,11 @@ impl Twins {
         &mut self,
         slow: &WorkerHandle<RouterStage>,
         pools: &Pools,
+        opener: &Arc<dyn Opener>,
     ) -> Result<(), Error> {
         for twin in self.all.iter_mut().filter(|twin| twin.port.is_none()) {
-            let mut port = Drivers::new().open(&twin.wanted.spec()).map_err(advised)?;
+            let mut drivers = Drivers::opened_by(opener.clone());
+            let mut port = drivers.open(&twin.wanted.spec()).map_err(advised)?;
             let config = PortConfig {
                 index: twin.number,
                 rx_queues: 1,
@@ -133,16 +141,22 @@ impl Twins {
             let mut queues = port.start(&config, pools).map_err(advised)?;
             twin.port = Some(port);
             let number = twin.number;
-            let (rx, tx) = (queues.rx.pop(), queues.tx.pop());
+            let tx = queues.tx.pop();
+            twin.rx = queues.rx.pop();
             // Where the worker has ended, the run ends too, and says why.
-            let _ = slow.call(move |worker| {
-                worker.set_outlet(number, tx.map(Way::Queue));
-                if let Some(rx) = rx {
-                    worker.add_inlet(Inlet::queue(number, 0, rx));
-                }
-            });
+            let _ = slow.call(move |worker| worker.set_outlet(number, tx.map(Way::Queue)));
         }
         Ok(())
+    }
+
+    /// Has the worker, which knows of them by now, take what the kernel sends.
+    pub(super) fn listen(&mut self, slow: &WorkerHandle<RouterStage>) {
+        for twin in &mut self.all {
+            if let Some(rx) = twin.rx.take() {
+                let number = twin.number;
+                let _ = slow.call(move |worker| worker.add_inlet(Inlet::queue(number, 0, rx)));
+            }
+        }
     }
 
     /// Takes away those that are not among `wanted`; returns what went wrong.
@@ -172,7 +186,7 @@ impl Twin {
             (inlet, worker.set_outlet(number, None))
         });
         // Before the port stops: a device does not outlive its queues.
-        drop(queues);
+        drop((queues, self.rx.take()));
         port.stop().err().map(Error::from)
     }
 }

@@ -8,7 +8,7 @@
 //! taken. Routes that the kernel made itself for an address are known from the address.
 
 mod monitor;
-mod socket;
+pub(crate) mod socket;
 #[cfg(test)]
 mod tests;
 pub(crate) mod twin;
@@ -21,6 +21,7 @@ use linerate_wire::MacAddr;
 use self::monitor::{Fact, Monitor};
 use self::twin::Link;
 use super::feed::Feed;
+use super::keeper::Privileged;
 use super::model::{Cidr, InterfaceId};
 use super::rib::{Rib, Source};
 use crate::error::Error;
@@ -83,13 +84,15 @@ impl Mirror {
     /// # Errors
     /// If there is no such name space, or it may not be entered.
     pub(crate) fn watch(
+        privileged: &dyn Privileged,
         space: Option<&str>,
         wake: impl Fn() + Send + 'static,
     ) -> Result<Self, Error> {
-        Self::watch_with(space, EVENT_BYTES, wake)
+        Self::watch_with(privileged, space, EVENT_BYTES, wake)
     }
 
     fn watch_with(
+        privileged: &dyn Privileged,
         space: Option<&str>,
         room: usize,
         wake: impl Fn() + Send + 'static,
@@ -97,7 +100,7 @@ impl Mirror {
         Ok(Self {
             feed: Feed::new(Source::Kernel),
             counts: KernelCounts::default(),
-            monitor: Monitor::start(space, room, wake)?,
+            monitor: Monitor::start(privileged, space, room, wake)?,
             twins: HashMap::new(),
             seen: HashMap::new(),
             anew: None,

@@ -14,9 +14,10 @@ use linerate_wire::rtnetlink::build::{Builder, DUMP, REQUEST};
 use linerate_wire::rtnetlink::{Body, Message, family, kind};
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::socket::{Socket, open_in};
+use super::socket::Socket;
 use super::twin::Link;
 use crate::apps::router::feed::Said;
+use crate::apps::router::keeper::Privileged;
 use crate::apps::router::model::Cidr;
 use crate::error::Error;
 
@@ -84,11 +85,13 @@ impl Monitor {
     /// Watches a name space, with room for so many bytes of events. `wake` is called for each batch
     /// that is sent.
     pub(super) fn start(
+        privileged: &dyn Privileged,
         space: Option<&str>,
         room: usize,
         wake: impl Fn() + Send + 'static,
     ) -> Result<Self, Error> {
-        let (events, requests) = open_in(space, || Ok((Socket::of_events(room)?, Socket::new()?)))?;
+        let events = Socket::of_events(privileged.netlink(space, Some(room))?)?;
+        let requests = Socket::new(privileged.netlink(space, None)?);
         let (stopped, stop) = io::pipe()?;
         let (sender, facts) = sync_channel(UNDER_WAY);
         let mut watch = Watch {

@@ -1,7 +1,7 @@
 //! A routing netlink socket: requests and their answers, dumps, events.
 //!
-//! A socket belongs to the network name space in which it was made, whoever uses it afterwards: it is
-//! made on a thread in there ([`open_in`]), and is used from anywhere.
+//! A socket belongs to the network name space in which it was made, whoever uses it afterwards: who may
+//! enter that makes it there ([`open`]), and it is used from anywhere. Reading takes no privileges.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,14 +33,26 @@ pub(super) struct Socket {
     buffer: Vec<u8>,
 }
 
-/// Makes sockets in a network name space; `None`: in this one.
+/// Opens a socket in a network name space (CAP_SYS_ADMIN); `None`: in this one. With room for so many bytes
+/// of events: beyond the system's limit with CAP_NET_ADMIN, else as much as that allows.
 ///
 /// # Errors
 /// If there is no such name space, or it may not be entered.
-pub(super) fn open_in<T: Send>(
-    space: Option<&str>,
-    open: impl FnOnce() -> io::Result<T> + Send,
-) -> Result<T, Error> {
+pub(crate) fn open(space: Option<&str>, room: Option<usize>) -> Result<OwnedFd, Error> {
+    let open = || {
+        let fd = socket_with(
+            AddressFamily::NETLINK,
+            SocketType::RAW,
+            SocketFlags::CLOEXEC,
+            None, // NETLINK_ROUTE
+        )?;
+        if let Some(room) = room
+            && sockopt::set_socket_recv_buffer_size_force(&fd, room).is_err()
+        {
+            sockopt::set_socket_recv_buffer_size(&fd, room)?;
+        }
+        Ok::<_, io::Error>(fd)
+    };
     match space {
         None => Ok(open()?),
         Some(name) => Space::named(name)?.within(|| Ok(open()?)),
@@ -49,29 +61,18 @@ pub(super) fn open_in<T: Send>(
 
 impl Socket {
     /// For requests.
-    pub(super) fn new() -> io::Result<Self> {
-        let fd = socket_with(
-            AddressFamily::NETLINK,
-            SocketType::RAW,
-            SocketFlags::CLOEXEC,
-            None, // NETLINK_ROUTE
-        )?;
-        Ok(Self {
+    pub(super) fn new(fd: OwnedFd) -> Self {
+        Self {
             fd,
             sequence: 0,
             buffer: vec![0; BUFFER],
-        })
+        }
     }
 
-    /// For events, with room for so many bytes of them.
-    pub(super) fn of_events(room: usize) -> io::Result<Self> {
-        let socket = Self::new()?;
-        // Beyond the system's limit with CAP_NET_ADMIN, else as much as that allows.
-        if sockopt::set_socket_recv_buffer_size_force(&socket.fd, room).is_err() {
-            sockopt::set_socket_recv_buffer_size(&socket.fd, room)?;
-        }
-        bind(&socket.fd, &SocketAddrNetlink::new(0, EVENTS))?;
-        Ok(socket)
+    /// For events.
+    pub(super) fn of_events(fd: OwnedFd) -> io::Result<Self> {
+        bind(&fd, &SocketAddrNetlink::new(0, EVENTS))?;
+        Ok(Self::new(fd))
     }
 
     /// The next events. `None`: some were lost (the socket's buffer ran over).

@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use linerate_drivers::Own;
+
 use super::twin::{Kernel, Likeness};
 use super::*;
 use crate::apps::netns::{Space, ip as command};
@@ -41,7 +43,12 @@ impl Stand {
             eprintln!("SKIP netlink in a name space: {error}");
             return None;
         }
-        let watch = || Ok((Mirror::watch_with(None, room, || {})?, Kernel::open(None)?));
+        let watch = || {
+            Ok((
+                Mirror::watch_with(&Own, None, room, || {})?,
+                Kernel::open(None)?,
+            ))
+        };
         let (mut mirror, kernel) = space.within(watch).unwrap();
         let mut bench = Bench::new();
         mirror.feed.set_tables([(254, 0), (10, 1)]);
@@ -127,11 +134,11 @@ fn a_twin_is_made_alike_and_the_others_are_left_alone() {
     assert!(stand.news.iter().any(twin), "{:?}", stand.news);
     stand
         .kernel
-        .remove_address(&link, like.addresses[0])
+        .remove_address("lr-wan", like.addresses[0])
         .unwrap();
     stand
         .kernel
-        .remove_address(&link, like.addresses[0])
+        .remove_address("lr-wan", like.addresses[0])
         .unwrap();
     stand.until(|stand| stand.last_addresses().is_empty());
     assert_eq!(stand.kernel.link("other").unwrap().unwrap(), other);

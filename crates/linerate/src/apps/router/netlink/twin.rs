@@ -10,7 +10,7 @@ use linerate_wire::MacAddr;
 use linerate_wire::rtnetlink::build::{ACK, Builder, CREATE, DUMP, REPLACE, REQUEST};
 use linerate_wire::rtnetlink::{Body, attribute, family, kind};
 
-use super::socket::{Socket, open_in};
+use super::socket::{Socket, open};
 use crate::apps::router::model::Cidr;
 use crate::error::Error;
 
@@ -63,7 +63,7 @@ impl Kernel {
     /// # Errors
     /// If there is no such name space, or it may not be entered.
     pub(crate) fn open(space: Option<&str>) -> Result<Self, Error> {
-        let socket = open_in(space, Socket::new)?;
+        let socket = Socket::new(open(space, None)?);
         Ok(Self { socket })
     }
 
@@ -79,6 +79,27 @@ impl Kernel {
             _ => {}
         })?;
         Ok(found)
+    }
+
+    /// Makes a twin what it is to be, its wire included; nothing where somebody has deleted it: when it is
+    /// back we hear of it.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub(crate) fn liken(
+        &mut self,
+        name: &str,
+        like: &Likeness,
+        carrier: bool,
+    ) -> Result<(), Error> {
+        if self.link(name)?.is_none() {
+            return Ok(());
+        }
+        self.mirror(name, like)?;
+        match self.link(name)? {
+            Some(link) if link.carrier != carrier => self.set_carrier(&link, carrier),
+            _ => Ok(()),
+        }
     }
 
     /// Makes an interface what it is to be, and adds the addresses that it lacks. Returns its number.
@@ -176,15 +197,18 @@ impl Kernel {
         self.change(link, format!("address {cidr}"), request)
     }
 
-    /// Takes an address away; well if it is not there.
+    /// Takes an address away; well if it is not there, or there is no such interface.
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub(crate) fn remove_address(&mut self, link: &Link, cidr: Cidr) -> Result<(), Error> {
-        let request = address(kind::DEL_ADDRESS, REQUEST | ACK, link, cidr);
+    pub(crate) fn remove_address(&mut self, name: &str, cidr: Cidr) -> Result<(), Error> {
+        let Some(link) = self.link(name)? else {
+            return Ok(());
+        };
+        let request = address(kind::DEL_ADDRESS, REQUEST | ACK, &link, cidr);
         match self.socket.request(request) {
             Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => Ok(()),
-            outcome => outcome.map_err(|e| refused(link, &format!("no address {cidr}"), &e)),
+            outcome => outcome.map_err(|e| refused(&link, &format!("no address {cidr}"), &e)),
         }
     }
 

@@ -13,15 +13,69 @@ use linerate_tables::acl::{
     Acl, Acl4, Acl6, AclConfig, Bits, Fragment, Match, Match4, Match6, Range, Rule,
 };
 
-/// What a list says of a packet: the values of its rules.
-pub(crate) const DENY: u32 = 0;
-pub(crate) const PERMIT: u32 = 1;
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Verdict {
+    /// Dropped without a word.
+    #[default]
+    Deny,
+    Permit,
+    /// Dropped, and its sender is told (RFC 1812 5.2.7.1 code 13, RFC 4443 3.1 code 1).
+    Reject,
+}
 
-/// One rule: the packets that it means, of one family, and whether they may pass.
+impl Verdict {
+    /// As the configuration has it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Deny => "deny",
+            Self::Permit => "permit",
+            Self::Reject => "reject",
+        }
+    }
+}
+
+/// One rule: the packets that it means, of each family that it can mean any of, and what becomes of
+/// them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum AclRule {
-    V4(Match4, bool),
-    V6(Match6, bool),
+pub(crate) struct AclRule {
+    pub(crate) v4: Option<Match4>,
+    pub(crate) v6: Option<Match6>,
+    pub(crate) verdict: Verdict,
+    /// Whether packets that it decides on are told of.
+    pub(crate) log: bool,
+}
+
+/// What a list says of a packet, as a value of its tables: which rule decides, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Said(u32);
+
+impl Said {
+    fn new(rule: usize, verdict: Verdict, log: bool) -> Self {
+        Self((rule as u32) << 3 | u32::from(log) << 2 | verdict as u32)
+    }
+
+    pub(super) fn of(value: u32) -> Self {
+        Self(value)
+    }
+
+    pub(super) fn verdict(self) -> Verdict {
+        match self.0 & 3 {
+            1 => Verdict::Permit,
+            2 => Verdict::Reject,
+            _ => Verdict::Deny,
+        }
+    }
+
+    pub(super) fn is_logged(self) -> bool {
+        self.0 & 4 != 0
+    }
+
+    /// The rule's place in the list; one behind the last: none of them matches.
+    pub(super) fn rule(self) -> usize {
+        (self.0 >> 3) as usize
+    }
 }
 
 /// A list, ready to classify. It never changes: a reload makes a new one.
@@ -29,56 +83,54 @@ pub(crate) struct AccessList {
     pub(crate) name: String,
     pub(super) v4: Acl4,
     pub(super) v6: Acl6,
+    /// How many rules it was made of.
+    pub(super) rules: usize,
 }
 
 impl AccessList {
-    /// A list of these rules; `permit`: what becomes of packets that none of them matches.
+    /// A list of these rules; `default`: what becomes of packets that none of them matches.
     ///
     /// # Errors
     /// If two rules ask for the same (the later could never win), one is not sound, or there is no
     /// memory.
-    pub(crate) fn new(name: &str, permit: bool, rules: &[AclRule]) -> Result<Self, TableError> {
+    pub(crate) fn new(name: &str, default: Verdict, rules: &[AclRule]) -> Result<Self, TableError> {
         let config = AclConfig {
-            default: value(permit),
+            default: Said::new(rules.len(), default, false).0,
             ..AclConfig::default()
         };
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
-        for (priority, rule) in (0..).zip(rules) {
-            match *rule {
-                AclRule::V4(matching, permit) => v4.push((priority, matching, permit)),
-                AclRule::V6(matching, permit) => v6.push((priority, matching, permit)),
-            }
+        for (number, rule) in rules.iter().enumerate() {
+            let said = Said::new(number, rule.verdict, rule.log);
+            v4.extend(rule.v4.map(|matching| (said, matching)));
+            v6.extend(rule.v6.map(|matching| (said, matching)));
         }
         Ok(Self {
             name: name.into(),
             v4: table(&config, &v4)?,
             v6: table(&config, &v6)?,
+            rules: rules.len(),
         })
     }
 }
 
 impl fmt::Debug for AccessList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rules = self.v4.len() + self.v6.len();
-        write!(f, "AccessList({}, {rules} rules)", self.name)
+        write!(f, "AccessList({}, {} rules)", self.name, self.rules)
     }
-}
-
-fn value(permit: bool) -> u32 {
-    if permit { PERMIT } else { DENY }
 }
 
 fn table<const W: usize>(
     config: &AclConfig,
-    rules: &[(u32, Match<W>, bool)],
+    rules: &[(Said, Match<W>)],
 ) -> Result<Acl<W>, TableError> {
-    let mut known: HashSet<Match<W>> = rules.iter().map(|(_, matching, _)| *matching).collect();
+    let mut known: HashSet<Match<W>> = rules.iter().map(|(_, matching)| *matching).collect();
     let mut all = Vec::with_capacity(rules.len());
-    for &(priority, matching, permit) in rules {
-        all.push(Rule::new(priority, matching, value(permit)));
-        let later = later_fragments(&matching);
-        if !permit && let Some(later) = later.filter(|later| known.insert(*later)) {
-            all.push(Rule::new(priority, later, DENY));
+    for &(said, matching) in rules {
+        let priority = said.rule() as u32;
+        all.push(Rule::new(priority, matching, said.0));
+        let later = later_fragments(&matching).filter(|_| said.verdict() != Verdict::Permit);
+        if let Some(later) = later.filter(|later| known.insert(*later)) {
+            all.push(Rule::new(priority, later, said.0));
         }
     }
     let mut table = Acl::new(*config)?;
@@ -111,21 +163,37 @@ fn later_fragments<const W: usize>(matching: &Match<W>) -> Option<Match<W>> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use Verdict::{Deny, Permit, Reject};
     use linerate_tables::acl::{FRAGMENT, LATER, PacketKey4};
 
-    fn ssh(permit: bool) -> AclRule {
+    fn tcp(port: u16, verdict: Verdict) -> AclRule {
         let matching = Match4 {
-            dst_ports: Range::one(22),
+            dst_ports: Range::one(port),
             protocol: Bits::byte(6),
             ..Match4::ANY
         };
-        AclRule::V4(matching, permit)
+        rule(matching, verdict)
     }
 
-    fn says(list: &AccessList, key: PacketKey4) -> u32 {
+    fn rule(matching: Match4, verdict: Verdict) -> AclRule {
+        AclRule {
+            v4: Some(matching),
+            v6: None,
+            verdict,
+            log: false,
+        }
+    }
+
+    /// Which rule decides, and how.
+    fn says(list: &AccessList, key: PacketKey4) -> (usize, Verdict) {
         let mut values = [9];
         list.v4.classify(&[key], &mut values);
-        values[0]
+        let said = Said::of(values[0]);
+        (said.rule(), said.verdict())
+    }
+
+    fn to(port: u16) -> PacketKey4 {
+        PacketKey4::tuple([1], [2], (5, port), 6)
     }
 
     fn later(protocol: u8) -> PacketKey4 {
@@ -137,33 +205,43 @@ mod tests {
 
     #[test]
     fn the_first_rule_that_matches_decides() {
-        let any = AclRule::V4(Match4::ANY, false);
-        let list = AccessList::new("edge", true, &[ssh(true), any]).unwrap();
-        assert_eq!(says(&list, PacketKey4::tuple([1], [2], (5, 22), 6)), PERMIT);
-        assert_eq!(says(&list, PacketKey4::tuple([1], [2], (5, 23), 6)), DENY);
-        let list = AccessList::new("empty", true, &[]).unwrap();
-        assert_eq!(says(&list, PacketKey4::tuple([1], [2], (5, 23), 6)), PERMIT);
+        let any = rule(Match4::ANY, Reject);
+        let list = AccessList::new("edge", Permit, &[tcp(22, Permit), any]).unwrap();
+        assert_eq!(says(&list, to(22)), (0, Permit));
+        assert_eq!(says(&list, to(23)), (1, Reject));
+        let list = AccessList::new("empty", Permit, &[]).unwrap();
+        assert_eq!(says(&list, to(23)), (0, Permit));
+        let list = AccessList::new("one", Deny, &[tcp(22, Permit)]).unwrap();
+        assert_eq!(says(&list, to(23)), (1, Deny), "none of them");
+    }
+
+    #[test]
+    fn what_is_said_survives_its_value() {
+        for verdict in [Deny, Permit, Reject] {
+            for log in [false, true] {
+                let said = Said::new(70_000, verdict, log);
+                assert_eq!((said.rule(), said.verdict()), (70_000, verdict));
+                assert_eq!(said.is_logged(), log);
+            }
+        }
     }
 
     #[test]
     fn later_fragments_pass_no_rule_that_denies_by_ports() {
-        let list = AccessList::new("edge", true, &[ssh(false)]).unwrap();
-        assert_eq!(says(&list, later(6)), DENY);
-        assert_eq!(says(&list, later(17)), PERMIT);
+        for no in [Deny, Reject] {
+            let list = AccessList::new("edge", Permit, &[tcp(22, no)]).unwrap();
+            assert_eq!(says(&list, later(6)), (0, no));
+            assert_eq!(says(&list, later(17)).1, Permit);
+        }
         // Nor are they let in by one that permits by ports.
-        let list = AccessList::new("edge", false, &[ssh(true)]).unwrap();
-        assert_eq!(says(&list, later(6)), DENY);
+        let list = AccessList::new("edge", Deny, &[tcp(22, Permit)]).unwrap();
+        assert_eq!(says(&list, later(6)).1, Deny);
     }
 
     #[test]
     fn two_rules_may_ask_for_the_same_fragments_but_not_for_the_same_packets() {
-        let telnet = Match4 {
-            dst_ports: Range::one(23),
-            protocol: Bits::byte(6),
-            ..Match4::ANY
-        };
-        let rules = [ssh(false), AclRule::V4(telnet, false)];
-        assert!(AccessList::new("edge", true, &rules).is_ok());
-        assert!(AccessList::new("edge", true, &[ssh(true), ssh(false)]).is_err());
+        let rules = [tcp(22, Deny), tcp(23, Deny)];
+        assert!(AccessList::new("edge", Permit, &rules).is_ok());
+        assert!(AccessList::new("edge", Permit, &[tcp(22, Permit), tcp(22, Deny)]).is_err());
     }
 }

@@ -2,8 +2,11 @@
 //!
 //! Each worker has its own [`Counters`] and is their one writer; whoever shows them sums.
 
+use std::sync::Arc;
+
 use linerate_core::port::Counter;
 
+use super::acl::AccessList;
 use super::settings::Settings;
 
 /// Traffic of one interface at one worker. Bytes are those of frames, without tag and FCS.
@@ -53,11 +56,15 @@ impl Sent {
 pub(crate) struct Counters {
     names: Vec<String>,
     traffic: Vec<Traffic>,
+    /// By access list: packets that each rule decided on, and behind the last those that none did.
+    lists: Vec<(Arc<AccessList>, Box<[Counter]>)>,
     icmp: [Counter; Sent::ALL.len()],
     /// Fragments made of packets that were too long.
     pub(crate) fragments_made: Counter,
     /// Datagrams put together.
     pub(crate) reassembled: Counter,
+    /// ARP requests, neighbour and router solicitations that were answered or heard, and end there.
+    pub(crate) answered: Counter,
 }
 
 impl Counters {
@@ -78,8 +85,20 @@ impl Counters {
             }
             new
         });
+        let lists = settings.acls.iter().map(|list| {
+            let hits: Box<[Counter]> = (0..=list.rules).map(|_| Counter::default()).collect();
+            // A list that has changed begins anew.
+            let same = |(old, _): &&(Arc<AccessList>, _)| Arc::ptr_eq(old, list);
+            if let Some((_, old)) = old.lists.iter().find(same) {
+                for (new, old) in hits.iter().zip(old) {
+                    new.set(old.read());
+                }
+            }
+            (list.clone(), hits)
+        });
         let new = Self {
             traffic: traffic.collect(),
+            lists: lists.collect(),
             names,
             ..Self::default()
         };
@@ -88,6 +107,7 @@ impl Counters {
         }
         new.fragments_made.set(old.fragments_made.read());
         new.reassembled.set(old.reassembled.read());
+        new.answered.set(old.answered.read());
         new
     }
 
@@ -101,6 +121,21 @@ impl Counters {
     pub(crate) fn of(&self, name: &str) -> Option<&Traffic> {
         let at = self.names.iter().position(|known| known == name)?;
         self.traffic.get(at)
+    }
+
+    /// Counts a packet that a rule of the list of that number decided on.
+    #[inline]
+    pub(super) fn hit(&self, list: usize, rule: usize) {
+        if let Some(hits) = self.lists.get(list).and_then(|(_, hits)| hits.get(rule)) {
+            hits.add(1);
+        }
+    }
+
+    /// How many packets a rule of the list of that number has decided on; the one behind the last stands
+    /// for none.
+    pub(crate) fn hits(&self, list: usize, rule: usize) -> u64 {
+        let hits = self.lists.get(list).and_then(|(_, hits)| hits.get(rule));
+        hits.map_or(0, Counter::read)
     }
 
     /// Counts a message of ours, or one that was not sent.

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use linerate_core::packet::{Burst, Offload, Packet};
-use linerate_core::run::Egress;
+use linerate_core::run::{DropId, Egress};
 use linerate_stack::fragment::Cut;
 use linerate_tables::parse::Mask;
 use linerate_wire::ethernet::HEADER_LEN;
@@ -102,6 +102,25 @@ impl Engine {
         }
     }
 
+    /// Whether the source of a packet for us is an address of ours, though it comes from outside. Who has
+    /// taken one of them says so by Neighbor Discovery, which is heard (RFC 4862 5.4).
+    fn is_from_us(&self, view: View<'_>, sight: Sight, packet: &Packet) -> bool {
+        let source = match sight.is_v4 {
+            true => source4(packet).map(IpAddr::V4),
+            false => source6(packet).map(IpAddr::V6),
+        };
+        match source {
+            Some(IpAddr::V6(v6)) if v6.is_unicast_link_local() => {
+                owns(view.settings.interfaces.get(usize::from(sight.id.0)), v6)
+            }
+            Some(source) => {
+                let vrf = self.faces[usize::from(sight.id.0)].vrf;
+                errors::route(view, vrf, source).1.action == Action::Local
+            }
+            None => false,
+        }
+    }
+
     /// For a multicast group or everybody: on this link it is for the router too; beyond, nothing here
     /// takes it.
     fn for_group(&mut self, view: View<'_>, sight: Sight, packet: Packet, out: &mut Egress) {
@@ -122,6 +141,9 @@ impl Engine {
     fn for_us(&mut self, view: View<'_>, sight: Sight, packet: Packet, out: &mut Egress) {
         let reason = match is_discovery(&packet, sight.is_v4) {
             true => Reason::Nd,
+            false if self.is_from_us(view, sight, &packet) => {
+                return self.refuse(sight.index, self.reasons.own_source, packet, out);
+            }
             false => Reason::Local,
         };
         self.punt(sight.index, view, reason, sight.id, 0, packet, out);
@@ -147,15 +169,22 @@ impl Engine {
             }
             return self.refuse(index, reasons.link_local, packet, out);
         }
+        // In transit only addresses of the interface itself are looked for: the rest is what reverse
+        // path filtering is for (RFC 1812 5.3.8).
+        let face = &self.faces[usize::from(id.0)];
+        let is_own = match sight.is_v4 {
+            true => source4(&packet).is_some_and(|source| face.own4.contains(&source.into())),
+            false => source6(&packet).is_some_and(|source| face.own6.contains(&source.into())),
+        };
+        if is_own {
+            return self.refuse(index, reasons.own_source, packet, out);
+        }
         let has_options = self.parsed.class.options & bit != 0;
         if has_options && let Err((complaint, reason)) = self.options(sight, &packet) {
             if let Some(complaint) = complaint {
                 self.complain(view, id, &packet, complaint, out);
             }
-            return match reason {
-                Some(reason) => self.refuse(index, reason, packet, out),
-                None => self.punt(index, view, Reason::Alert, id, 0, packet, out),
-            };
+            return self.refuse(index, reason, packet, out);
         }
         if ttl(&packet, sight.is_v4) <= 1 {
             self.complain(view, id, &packet, Complaint::TtlExceeded, out);
@@ -182,7 +211,13 @@ impl Engine {
             && sight.is_v4
             && let Some(own) = hop_address(view, hop, &packet)
         {
-            options::record_route(&mut packet.data_mut()[HEADER_LEN..], own);
+            let now_ms = self.day.ms(view.now_ns);
+            let is_ours = |address: Ipv4Addr| {
+                let vrf = self.faces[usize::from(id.0)].vrf;
+                errors::route(view, vrf, address.into()).1.action == Action::Local
+            };
+            let bytes = &mut packet.data_mut()[HEADER_LEN..];
+            options::record(bytes, own, now_ms, is_ours);
         }
         match fits || packet.meta().offload.intersects(Offload::GSO) {
             true => self.finish(view, sight, number, hop, packet, out),
@@ -190,36 +225,22 @@ impl Engine {
         }
     }
 
-    /// What options and extension headers ask of a packet to be forwarded: an error to send and a reason
-    /// to drop it, or neither where it is the twin's.
-    #[allow(clippy::type_complexity)]
-    fn options(
-        &self,
-        sight: Sight,
-        packet: &Packet,
-    ) -> Result<(), (Option<Complaint>, Option<linerate_core::run::DropId>)> {
+    /// What options and extension headers say against forwarding a packet: a reason to drop it, and an
+    /// error to send.
+    fn options(&self, sight: Sight, packet: &Packet) -> Result<(), (Option<Complaint>, DropId)> {
         let bytes = &packet.data()[HEADER_LEN..sight.end];
-        let has_twin = self.faces[usize::from(sight.id.0)].has_twin;
         if !sight.is_v4 {
-            if options::routing_header_0(bytes).is_some() {
-                return Err((None, Some(self.reasons.routing_header)));
-            }
-            return match options::alert6(bytes) && has_twin {
-                true => Err((None, None)),
-                false => Ok(()),
+            return match options::routing_header_0(bytes) {
+                Some(_) => Err((None, self.reasons.routing_header)),
+                None => Ok(()),
             };
         }
         match options::asked4(bytes) {
             Asked::Nothing => Ok(()),
-            Asked::Alert if has_twin => Err((None, None)),
-            Asked::Alert => Ok(()),
-            Asked::SourceRoute => Err((
-                Some(Complaint::SourceRoute),
-                Some(self.reasons.source_route),
-            )),
+            Asked::SourceRoute => Err((Some(Complaint::SourceRoute), self.reasons.source_route)),
             Asked::Malformed(pointer) => Err((
                 Some(Complaint::Malformed { pointer }),
-                Some(self.reasons.bad_options),
+                self.reasons.bad_options,
             )),
         }
     }

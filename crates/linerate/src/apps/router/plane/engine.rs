@@ -5,21 +5,24 @@
 //! disposed of one by one after it (`dispose.rs`); both do what the loops do, in full. Nothing leaves
 //! its place in the burst until the last step, where every packet goes its way in order.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use linerate_core::arch::{Vectors, prefetch_read};
-use linerate_core::packet::{Burst, Packet, Pool, Pools};
+use linerate_core::packet::{Burst, Offload, Packet, Pool, Pools};
 use linerate_core::run::{DropId, Egress};
 use linerate_tables::lpm::NO_ROUTE;
 use linerate_tables::parse::{Mask, Parsed, Parser};
 use linerate_tables::rewrite::Divider;
+use linerate_wire::MacAddr;
 use linerate_wire::ethernet::HEADER_LEN;
 
 use super::counters::Counters;
-use super::errors::Errors;
+use super::errors::{Complaint, Errors};
 use super::features::Features;
 use super::hops::{Action, Hop, InterfaceIdOrNone};
 use super::input::{self, Sieve, Within};
+use super::options::Day;
 use super::punt::{Punt, Reason};
 use super::reasons::Reasons;
 use super::settings::{Interface, PortMap, Settings};
@@ -36,14 +39,15 @@ const ODD: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fate {
     Drop(DropId),
+    /// Dropped, and told that it is prohibited.
+    Reject(DropId),
     Punt(Reason),
 }
 
 /// What the loops know of an interface.
 #[derive(Debug)]
 pub(super) struct Face {
-    /// Its MAC address, as `input::look` compares it.
-    mac: u64,
+    mac: MacAddr,
     port: u16,
     /// The tag of its frames; 0: none.
     tci: u16,
@@ -53,18 +57,29 @@ pub(super) struct Face {
     /// Whether an access list looks at what goes out.
     pub(super) has_acl_out: bool,
     pub(super) redirects: bool,
-    /// Its networks: first address and mask. Whose source is in one may have to be redirected.
+    /// Its networks, first address and mask: whose source is in one may have to be redirected. Where
+    /// there are no redirects its addresses alone.
     near4: Vec<(u32, u32)>,
     near6: Vec<(u128, u128)>,
-    /// Whether the kernel sees what is for the router.
-    pub(super) has_twin: bool,
+    /// Its addresses, from which nobody else may send: each is in one of the above.
+    pub(super) own4: Vec<u32>,
+    pub(super) own6: Vec<u128>,
 }
 
 impl Face {
     fn new(interface: &Interface) -> Self {
         let (mut near4, mut near6) = (Vec::new(), Vec::new());
+        let (mut own4, mut own6) = (Vec::new(), Vec::new());
         for cidr in &interface.addresses {
-            match cidr.network() {
+            match cidr.address {
+                IpAddr::V4(address) => own4.push(u32::from(address)),
+                IpAddr::V6(address) => own6.push(u128::from(address)),
+            }
+            let near = match interface.redirects {
+                true => cidr.network(),
+                false => Prefix::host(cidr.address),
+            };
+            match near {
                 Prefix::V4(prefix) => {
                     let mask = u32::MAX.checked_shl(32 - u32::from(prefix.len()));
                     near4.push((prefix.first(), mask.unwrap_or(0)));
@@ -78,14 +93,15 @@ impl Face {
         Self {
             near4,
             near6,
-            mac: input::mac_word(interface.mac),
+            own4,
+            own6,
+            mac: interface.mac,
             port: interface.port,
             tci: interface.vlan.unwrap_or(0),
             vrf: interface.vrf,
             asks: Features::are_asked(interface),
             has_acl_out: interface.acl_out.is_some(),
             redirects: interface.redirects,
-            has_twin: interface.twin.is_some(),
         }
     }
 }
@@ -121,8 +137,6 @@ pub(super) struct Engine {
     pub(super) parsed: Box<Parsed>,
     pub(super) marks: Marks,
     pub(super) fates: [Fate; Burst::CAPACITY],
-    pub(super) src4: [u32; Burst::CAPACITY],
-    dst4: [u32; Burst::CAPACITY],
     dst6: [[u8; 16]; Burst::CAPACITY],
     /// The number of the hop of each packet.
     pub(super) hops: [u32; Burst::CAPACITY],
@@ -138,6 +152,7 @@ pub(super) struct Engine {
     pub(super) counters: Arc<Counters>,
     pub(super) watch: Watch,
     pub(super) pools: Pools,
+    pub(super) day: Day,
     slow: u16,
     queues: u16,
 }
@@ -153,8 +168,6 @@ impl Engine {
             parsed: Box::new(Parsed::new()),
             marks: Marks::default(),
             fates: [Fate::Drop(reasons.truncated); Burst::CAPACITY],
-            src4: [0; Burst::CAPACITY],
-            dst4: [0; Burst::CAPACITY],
             dst6: [[0; 16]; Burst::CAPACITY],
             hops: [NO_ROUTE; Burst::CAPACITY],
             faces: Vec::new(),
@@ -167,6 +180,7 @@ impl Engine {
             counters: Arc::default(),
             watch: Watch::default(),
             pools: Pools::new(pools),
+            day: Day::at(setup.clock.ns(setup.clock.now())),
             slow: setup.slow,
             queues: setup.queues.max(1),
         };
@@ -195,7 +209,7 @@ impl Engine {
         }
         match map.untagged.filter(|_| map.vlans.is_empty()) {
             Some(interface) => {
-                self.parser.parse_network(burst, &mut self.parsed);
+                self.parse(interface, burst);
                 if !self.interface(view, interface, burst, out, None) {
                     self.split(view, map, burst, out);
                 }
@@ -235,7 +249,7 @@ impl Engine {
             };
             match interface {
                 Some(interface) => {
-                    self.parser.parse_network(burst, &mut self.parsed);
+                    self.parse(interface, burst);
                     if !self.interface(view, interface, burst, out, None) {
                         // A second tag, which no interface has.
                         out.drop_burst(self.reasons.unknown_vlan, burst);
@@ -255,6 +269,15 @@ impl Engine {
         }
     }
 
+    /// Parses what came by one interface.
+    #[inline(always)]
+    fn parse(&mut self, id: InterfaceId, burst: &mut Burst) {
+        // Without such an interface there will be drops alone.
+        let face = self.faces.get(usize::from(id.0));
+        let mac = face.map_or(MacAddr([0; 6]), |face| face.mac);
+        self.parser.parse_for(burst, &mut self.parsed, mac);
+    }
+
     /// Forwards a parsed burst that came by one interface. False, and nothing done, where a frame has a
     /// tag. `whole`: it has been here before, and the packets from this one on were put together since.
     fn interface(
@@ -270,14 +293,14 @@ impl Engine {
             return true;
         };
         let (count, all) = (burst.len(), burst.mask());
-        let look = input::look(burst, face.mac);
-        if (look.tagged | self.parsed.class.vlan) != 0 {
+        // In the metadata, or in the frame.
+        if self.parsed.offloads.intersects(Offload::VLAN) || self.parsed.class.vlan != 0 {
             return false;
         }
         let is_new = whole.is_none();
         if let Some(traffic) = self.counters.at(id.0.into()).filter(|_| is_new) {
             traffic.in_packets.add(count as u64);
-            traffic.in_bytes.add(look.bytes);
+            traffic.in_bytes.add(self.parsed.bytes);
         }
         let (asks, vrf, mac) = (face.asks, face.vrf, face.mac);
         self.marks = Marks {
@@ -287,14 +310,13 @@ impl Engine {
             ..Marks::default()
         };
         let (class, checks) = (&self.parsed.class, self.parsed.checks);
-        let ordinary = look.ours & (class.v4 | class.v6) & !class.options & !checks.ip_bad;
+        let ordinary = class.ours & !class.options & !checks.ip_bad;
         let odd = match class.v4 {
             0 => 0,
             v4 => {
                 v4 & self.vectors.run(Sieve {
-                    keys: &self.parsed.keys4[..count],
-                    src: &mut self.src4,
-                    dst: &mut self.dst4,
+                    src: &self.parsed.src4[..count],
+                    dst: &self.parsed.dst4[..count],
                 })
             }
         };
@@ -326,7 +348,7 @@ impl Engine {
 
     /// Validates the packets of `mask`; returns which may go on.
     #[inline(always)]
-    fn validate_all(&mut self, mut mask: Mask, mac: u64, burst: &mut Burst) -> Mask {
+    fn validate_all(&mut self, mut mask: Mask, mac: MacAddr, burst: &mut Burst) -> Mask {
         let mut valid = 0;
         while mask != 0 {
             let index = mask.trailing_zeros() as usize;
@@ -348,7 +370,7 @@ impl Engine {
         burst: &mut Burst,
         out: &mut Egress,
     ) {
-        self.parser.parse_network(burst, &mut self.parsed);
+        self.parse(id, burst);
         if !self.interface(view, id, burst, out, Some(whole)) {
             out.drop_burst(self.reasons.unknown_vlan, burst);
         }
@@ -360,7 +382,7 @@ impl Engine {
         let (v4, v6) = (live & self.parsed.class.v4, live & self.parsed.class.v6);
         if v6 == 0 {
             // Addresses that are none, of packets that are not IPv4, do no harm.
-            let (dst, hops) = (&self.dst4[..count], &mut self.hops[..count]);
+            let (dst, hops) = (&self.parsed.dst4[..count], &mut self.hops[..count]);
             return view.fib4.lookup_bulk(vrf, dst, hops);
         }
         self.lookup_mixed(view, vrf, v4, v6);
@@ -373,7 +395,7 @@ impl Engine {
         let mut packed = [0; Burst::CAPACITY];
         let mut count = 0;
         for index in ones(v4) {
-            packed[count] = self.dst4[index];
+            packed[count] = self.parsed.dst4[index];
             places[count] = index as u8;
             count += 1;
         }
@@ -489,19 +511,25 @@ impl Engine {
     ) -> Mask {
         let (v4, back) = (self.parsed.class.v4, InterfaceIdOrNone::from(id));
         let near = self.near(id, plain, burst.len());
+        let plain = match near {
+            0 => plain,
+            near => plain & !self.own(id, near, burst.len()),
+        };
         let mut ready = 0;
         for &number in &self.hops[..burst.len()] {
             prefetch_read(view.hops.get(number));
         }
-        for (index, packet) in burst.iter_mut().enumerate() {
+        let ends = &self.parsed.end[..burst.len()];
+        let found = self.hops.iter().zip(ends).zip(exits);
+        for ((index, packet), ((&number, &end), exit)) in burst.iter_mut().enumerate().zip(found) {
             if plain >> index & 1 == 0 {
                 continue;
             }
-            let mut hop = view.hops.get(self.hops[index]);
+            let mut hop = view.hops.get(number);
             if hop.action == Action::Multipath {
                 hop = self.member(view, hop.group, index, packet).1;
             }
-            let end = self.parsed.end[index] as usize;
+            let end = end as usize;
             let fits = end <= usize::from(hop.mtu) + HEADER_LEN;
             let is_near = near >> index & 1 != 0;
             // One branch for all of it: which interface a packet leaves by cannot be predicted.
@@ -514,23 +542,21 @@ impl Engine {
                 _ => rewrite::forward6(frame, hop),
             };
             trim(packet, end);
-            exits[index] = hop.interface.number();
+            *exit = hop.interface.number();
             ready |= Mask::from(is_written) << index;
         }
         ready
     }
 
-    /// Which packets of `plain` are from neighbours on an interface: those that redirects are for.
+    /// Which packets of `plain` are from neighbours on an interface: those that redirects are for, and
+    /// those that may say that they are from us.
     #[inline(always)]
     fn near(&self, id: InterfaceId, plain: Mask, count: usize) -> Mask {
         let face = &self.faces[usize::from(id.0)];
-        if !face.redirects {
-            return 0;
-        }
         let (v4, v6) = (plain & self.parsed.class.v4, plain & self.parsed.class.v6);
         let mut near = 0;
         for &(first, mask) in face.near4.iter().filter(|_| v4 != 0) {
-            let src = &self.src4[..count];
+            let src = &self.parsed.src4[..count];
             near |= v4 & self.vectors.run(Within { src, first, mask });
         }
         for index in ones(v6) {
@@ -538,6 +564,22 @@ impl Engine {
             near |= Mask::from(face.is_near6(source)) << index;
         }
         near
+    }
+
+    /// Which packets of `near` have an address of the interface that they came in by as their source.
+    fn own(&self, id: InterfaceId, near: Mask, count: usize) -> Mask {
+        let face = &self.faces[usize::from(id.0)];
+        let (v4, v6) = (near & self.parsed.class.v4, near & self.parsed.class.v6);
+        let mut own = 0;
+        for &first in face.own4.iter().filter(|_| v4 != 0) {
+            let (src, mask) = (&self.parsed.src4[..count], u32::MAX);
+            own |= v4 & self.vectors.run(Within { src, first, mask });
+        }
+        for index in ones(v6) {
+            let source = self.parsed.keys6[index].src().to_bits();
+            own |= Mask::from(face.own6.contains(&source)) << index;
+        }
+        own
     }
 
     /// Puts a frame, whose headers are written, into the lane of its hop's interface.
@@ -638,6 +680,10 @@ impl Engine {
         }
         match self.fates[index] {
             Fate::Drop(reason) => self.refuse(index, reason, packet, out),
+            Fate::Reject(reason) => {
+                self.complain(view, id, &packet, Complaint::Prohibited, out);
+                self.refuse(index, reason, packet, out);
+            }
             Fate::Punt(reason) => self.punt(index, view, reason, id, 0, packet, out),
         }
     }
@@ -694,6 +740,7 @@ impl Engine {
 
     /// What waits for time to pass.
     pub(super) fn tick(&mut self, view: View<'_>, out: &mut Egress) {
+        self.day = Day::at(view.now_ns);
         self.expire(view, out);
         self.send_lanes(out);
         out.flush();

@@ -12,9 +12,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use linerate_core::packet::{Packet, PoolCache, Pools};
 use linerate_core::run::Egress;
 use linerate_stack::icmp::{
-    Error4, Error6, Limiter, Limits, MAX_ERROR4_LEN, MAX_ERROR6_LEN, error4, error6, redirect6,
+    Error4, Error6, Limiter, Limits, MAX_ERROR4_LEN, MAX_ERROR6_LEN, error4, error6, may_answer4,
+    may_answer6, may_redirect6, redirect6,
 };
 use linerate_wire::ethernet::{Ethernet, HEADER_LEN};
+use linerate_wire::ipv4::Ipv4;
+use linerate_wire::ipv6::Ipv6;
 use linerate_wire::{EtherType, MacAddr};
 
 use super::View;
@@ -32,7 +35,7 @@ pub(super) enum Complaint {
     NoRoute,
     /// A route says so.
     Rejected,
-    /// A route says that it may not.
+    /// A route or an access list says that it may not.
     Prohibited,
     /// The neighbour that it is for, or its gateway, does not answer.
     NoNeighbour,
@@ -43,6 +46,8 @@ pub(super) enum Complaint {
     TtlExceeded,
     /// The rest of the datagram did not come.
     ReassemblyExceeded,
+    /// It is no fragment that anything could be put together from.
+    Fragment(Error6),
     /// Longer than the next link takes.
     TooBig {
         mtu: u16,
@@ -75,7 +80,7 @@ impl Complaint {
             | Self::BeyondScope => Sent::Unreachable,
             Self::TtlExceeded | Self::ReassemblyExceeded => Sent::TimeExceeded,
             Self::TooBig { .. } => Sent::TooBig,
-            Self::Malformed { .. } => Sent::ParameterProblem,
+            Self::Malformed { .. } | Self::Fragment(_) => Sent::ParameterProblem,
             Self::Redirect { .. } => Sent::Redirect,
         }
     }
@@ -97,7 +102,7 @@ impl Complaint {
                 to: IpAddr::V4(gateway),
                 ..
             } => Error4::Redirect { gateway },
-            Self::BeyondScope | Self::Redirect { .. } => return None,
+            Self::BeyondScope | Self::Fragment(_) | Self::Redirect { .. } => return None,
         })
     }
 
@@ -112,6 +117,7 @@ impl Complaint {
             Self::NoProtocol => Error6::UnknownNextHeader { pointer: 6 },
             Self::TtlExceeded => Error6::HopLimitExceeded,
             Self::ReassemblyExceeded => Error6::ReassemblyExceeded,
+            Self::Fragment(error) => error,
             Self::TooBig { mtu } => Error6::PacketTooBig { mtu: mtu.into() },
             Self::Malformed { pointer } => Error6::ErroneousHeader {
                 pointer: pointer.into(),
@@ -191,15 +197,19 @@ impl Errors {
         pools: &Pools,
     ) -> Result<Reply<'a>, Sent> {
         let error = complaint.to4().ok_or(Sent::Withheld)?;
-        let Some(&[a, b, c, d]) = offending.get(12..16).and_then(|src| src.first_chunk()) else {
+        let ip = Ipv4::new_checked(offending).map_err(|_| Sent::Withheld)?;
+        let (to, vrf) = (ip.src(), self::vrf(view.settings, id));
+        let (number, hop) = route(view, vrf, to.into());
+        // RFC 1812 4.3.2.7: nor where the destination was everybody on a network, which routes know.
+        let was_broadcast = || route(view, vrf, ip.dst().into()).1.action == Action::Broadcast;
+        if !may_answer4(offending, error) || !leads(hop) || was_broadcast() {
             return Err(Sent::Withheld);
-        };
-        let to = Ipv4Addr::new(a, b, c, d);
+        }
+        let source = source4(view.settings, hop, id, to).ok_or(Sent::Withheld)?;
+        // Last: what it allows counts as sent.
         if !self.limiter.allow(to.into(), view.now_ns) {
             return Err(Sent::Limited);
         }
-        let (number, hop) = route(view, vrf(view.settings, id), to.into());
-        let source = source4(view.settings, hop, id, to).ok_or(Sent::Withheld)?;
         let packet = blank(EtherType::IPV4, MAX_ERROR4_LEN, cache, pools, |out| {
             error4(offending, error, source, out)
         });
@@ -217,14 +227,8 @@ impl Errors {
         cache: &mut PoolCache,
         pools: &Pools,
     ) -> Result<Reply<'a>, Sent> {
-        let Some(source) = offending.get(8..24).and_then(|src| src.first_chunk::<16>()) else {
-            return Err(Sent::Withheld);
-        };
-        let to = Ipv6Addr::from(*source);
-        if !self.limiter.allow(to.into(), view.now_ns) {
-            return Err(Sent::Limited);
-        }
-        let settings = view.settings;
+        let ip = Ipv6::new_checked(offending).map_err(|_| Sent::Withheld)?;
+        let (to, settings) = (ip.src(), view.settings);
         let (way, out_by) = match to.is_unicast_link_local() {
             true => (Way::Link(id), None),
             false => {
@@ -232,28 +236,53 @@ impl Errors {
                 (Way::Hop(number, hop), Some(hop))
             }
         };
-        let packet = match complaint {
-            // RFC 4861 4.5: from the link-local address of the interface.
+        if out_by.is_some_and(|hop| !leads(hop)) {
+            return Err(Sent::Withheld);
+        }
+        // RFC 4861 4.5: from the link-local address of the interface.
+        let redirect = match complaint {
             Complaint::Redirect {
                 to: IpAddr::V6(target),
                 mac,
-            } => {
-                let source = link_local(settings, id).ok_or(Sent::Withheld)?;
-                blank(EtherType::IPV6, MAX_ERROR6_LEN, cache, pools, |out| {
-                    redirect6(offending, target, mac, source, out)
-                })
-            }
-            _ => {
-                let error = complaint.to6().ok_or(Sent::Withheld)?;
-                let source = source6(settings, out_by, id, to).ok_or(Sent::Withheld)?;
-                blank(EtherType::IPV6, MAX_ERROR6_LEN, cache, pools, |out| {
-                    error6(offending, error, source, out)
-                })
-            }
+            } => Some((target, mac)),
+            _ => None,
         };
+        let error = complaint.to6();
+        let may = match (redirect, error) {
+            (Some((target, _)), _) => may_redirect6(offending, target),
+            (None, error) => error.is_some_and(|error| may_answer6(offending, error)),
+        };
+        let source = match redirect {
+            Some(_) => link_local(settings, id),
+            None => source6(settings, out_by, id, to),
+        };
+        let source = source.filter(|_| may).ok_or(Sent::Withheld)?;
+        // Last: what it allows counts as sent.
+        if !self.limiter.allow(to.into(), view.now_ns) {
+            return Err(Sent::Limited);
+        }
+        let packet = blank(
+            EtherType::IPV6,
+            MAX_ERROR6_LEN,
+            cache,
+            pools,
+            |out| match redirect {
+                Some((target, mac)) => redirect6(offending, target, mac, source, out),
+                None => error6(offending, error?, source, out),
+            },
+        );
         let packet = packet.ok_or(Sent::Withheld)?;
         Ok(Reply { packet, way })
     }
+}
+
+/// Whether a packet of ours can leave by a hop.
+fn leads(hop: &Hop) -> bool {
+    let is_way = matches!(
+        hop.action,
+        Action::Forward | Action::Resolve | Action::Glean
+    );
+    is_way && hop.interface.get().is_some()
 }
 
 /// A packet with room for `most` bytes behind the Ethernet header, as many of them as `write` says.
@@ -279,7 +308,8 @@ fn blank(
     Some(packet)
 }
 
-fn vrf(settings: &Settings, id: InterfaceId) -> Vrf {
+/// The VRF of an interface.
+pub(super) fn vrf(settings: &Settings, id: InterfaceId) -> Vrf {
     let interface = settings.interfaces.get(usize::from(id.0));
     interface.map_or(0, |interface| interface.vrf)
 }
@@ -417,7 +447,12 @@ impl Engine {
         complaint: Complaint,
         out: &mut Egress,
     ) {
-        let packet = offending.data().get(HEADER_LEN..).unwrap_or_default();
+        let frame = offending.data();
+        // RFC 1812 4.3.2.7, RFC 4443 2.4 (e.4): it was sent to everybody on the link.
+        if frame.first().is_some_and(|byte| byte & 1 != 0) {
+            return self.counters.sent(Sent::Withheld);
+        }
+        let packet = frame.get(HEADER_LEN..).unwrap_or_default();
         let reply = self.errors.reply(
             view,
             id,

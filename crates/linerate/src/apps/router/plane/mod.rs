@@ -26,8 +26,10 @@ mod dispose;
 mod engine;
 mod errors;
 mod features;
+pub(crate) mod hits;
 pub(crate) mod hops;
 mod input;
+pub(crate) mod lists;
 mod multipath;
 mod options;
 pub(crate) mod punt;
@@ -56,6 +58,7 @@ use linerate_tables::lpm::{Fib4, Fib6};
 
 use counters::Counters;
 use engine::Engine;
+use hits::Hits;
 use hops::HopTable;
 use settings::Settings;
 
@@ -140,6 +143,16 @@ impl Fast {
     /// [`Fast::install`].
     pub(crate) fn counters(&self) -> Arc<Counters> {
         self.engine.counters.clone()
+    }
+
+    /// What access lists have to tell of since the last time that somebody asked.
+    pub(crate) fn take_hits(&mut self) -> Hits {
+        std::mem::take(&mut self.engine.features.lists.hits)
+    }
+
+    /// Slots of datagrams in the making.
+    pub(crate) fn held(&self) -> u64 {
+        self.engine.features.held()
     }
 
     /// Traces, taps and the like.

@@ -142,7 +142,13 @@ fn model(frame: &[u8]) -> Says {
         return Dropped("martian_source");
     }
     let is_discovery = !is_v4 && ip[6] == 58 && total > 40 && (133..=137).contains(&ip[40]);
-    let to_us = || Punted(if is_discovery { "nd" } else { "local" });
+    let is_ours = lookup(from) == Some(Action::Local)
+        || from == IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0x10));
+    let to_us = || match (is_discovery, is_ours) {
+        (true, _) => Punted("nd"),
+        (false, true) => Dropped("own_source"),
+        (false, false) => Punted("local"),
+    };
     if to_group {
         let is_near = match to {
             IpAddr::V4(v4) => v4.is_broadcast() || v4.octets()[..3] == [224, 0, 0],
@@ -171,7 +177,7 @@ fn model(frame: &[u8]) -> Says {
     match action {
         None => return Dropped("no_route"),
         Some(Action::Local) => return to_us(),
-        Some(Action::Broadcast) if way(to).0 == 0 => return Punted("local"),
+        Some(Action::Broadcast) if way(to).0 == 0 => return to_us(),
         Some(Action::Broadcast) => return Dropped("directed_broadcast"),
         Some(Action::Blackhole) => return Dropped("blackhole"),
         Some(Action::Unreachable) => return Dropped("unreachable"),
@@ -180,6 +186,13 @@ fn model(frame: &[u8]) -> Says {
     }
     if is_link_local(from) || is_link_local(to) {
         return Dropped("link_local");
+    }
+    let is_of_wan = match from {
+        IpAddr::V4(v4) => v4.octets() == [192, 0, 2, 1],
+        IpAddr::V6(v6) => v6.segments() == [0x2001, 0xdb8, 0, 0, 0, 0, 0, 1],
+    };
+    if is_of_wan {
+        return Dropped("own_source");
     }
     let mut out = frame.to_vec();
     if is_v4 && header > 20 {

@@ -15,8 +15,6 @@ pub(crate) enum Reason {
     /// For an address of the router, or a group or broadcast address that it listens to.
     #[default]
     Local,
-    /// Carries the Router Alert option (RFC 2113, RFC 2711).
-    Alert,
     /// Neither IP nor ARP: what else speaks on this link (LLDP, IS-IS) is the twin's.
     Other,
     /// To be sent to the gateway of the hop, whose MAC address is not known. Its link-layer header is
@@ -27,11 +25,10 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 6] = [
         Self::Arp,
         Self::Nd,
         Self::Local,
-        Self::Alert,
         Self::Other,
         Self::Resolve,
         Self::Glean,
@@ -43,7 +40,6 @@ impl Reason {
             Self::Arp => "arp",
             Self::Nd => "nd",
             Self::Local => "local",
-            Self::Alert => "alert",
             Self::Other => "other",
             Self::Resolve => "resolve",
             Self::Glean => "glean",

@@ -1,6 +1,7 @@
 //! Why packets are dropped: the names that operators see, and their counters in the [`Egress`].
 
 use linerate_core::run::{DropId, Egress};
+use linerate_stack::reassembly::Refusal;
 use linerate_wire::{Layer, Malformed};
 
 /// A counter for each reason. Those of access lists are made with the lists.
@@ -26,6 +27,8 @@ pub(super) struct Reasons {
     pub(super) bad_checksum: DropId,
     /// RFC 1812 5.3.7, RFC 4291 2.
     pub(super) martian_source: DropId,
+    /// RFC 1812 5.3.8: from outside, and said to be from us.
+    pub(super) own_source: DropId,
     pub(super) martian_destination: DropId,
     /// RFC 3927 7, RFC 4291 2.5.6: link-local addresses are not forwarded.
     pub(super) link_local: DropId,
@@ -55,9 +58,8 @@ pub(super) struct Reasons {
     pub(super) too_big: DropId,
     /// No free slot for a fragment.
     pub(super) no_buffer: DropId,
-    /// What reassembly gives up: by its own reasons, see `features.rs`.
-    pub(super) reassembly_timeout: DropId,
-    pub(super) reassembly_refused: DropId,
+    /// Fragments that do not become part of a datagram, by [`Refusal`].
+    pub(super) fragment: [DropId; Refusal::ALL.len()],
     /// More punts of a kind in a second than the slow worker should see.
     pub(super) punt_limited: DropId,
 }
@@ -77,6 +79,7 @@ impl Reasons {
             bad_length: reason("bad_length"),
             bad_checksum: reason("bad_checksum"),
             martian_source: reason("martian_source"),
+            own_source: reason("own_source"),
             martian_destination: reason("martian_destination"),
             link_local: reason("link_local"),
             source_route: reason("source_route"),
@@ -94,8 +97,7 @@ impl Reasons {
             tiny_fragment: reason("tiny_fragment"),
             too_big: reason("too_big"),
             no_buffer: reason("no_buffer"),
-            reassembly_timeout: reason("reassembly_timeout"),
-            reassembly_refused: reason("reassembly_refused"),
+            fragment: Refusal::ALL.map(|refusal| reason(refusal.name())),
             punt_limited: reason("punt_limited"),
         }
     }

@@ -3,6 +3,7 @@
 //! One packet at a time: the addresses come from its hop, which is at hand where this is called,
 //! and each store goes to a line of its own anyway.
 
+use linerate_tables::rewrite::one_less4;
 use linerate_wire::ethernet::{HEADER_LEN, set_macs};
 
 use super::hops::Hop;
@@ -14,13 +15,8 @@ pub(super) fn forward4(frame: &mut [u8], hop: &Hop) -> bool {
     let Some(front) = frame.first_chunk_mut::<34>() else {
         return false;
     };
-    // RFC 1624 eqn. 3 for a word that becomes 0x0100 less: the checksum becomes 0x0100 more, with
-    // the carry brought round. (~(~C + ~m + m'), m' = m - 0x0100.)
-    let old = u32::from(u16::from_be_bytes([front[24], front[25]]));
-    let sum = old + 0x0100;
-    let sum = (sum + (sum >= 0xffff) as u32) as u16;
-    front[22] = front[22].wrapping_sub(1);
-    front[24..26].copy_from_slice(&sum.to_be_bytes());
+    let old = u32::from_le_bytes([front[22], front[23], front[24], front[25]]);
+    front[22..26].copy_from_slice(&one_less4(old).to_le_bytes());
     set_macs(front, hop.dst, hop.src)
 }
 

@@ -20,7 +20,7 @@ use linerate_wire::{EtherType, MacAddr, protocol, set_macs};
 
 use super::counters::{Counters, Sent};
 use super::dispose::{destination4, destination6, source6};
-use super::errors::{Complaint, Errors, Reply, Way, route};
+use super::errors::{Complaint, Errors, Reply, Way, route, vrf};
 use super::hops::{Action, Hop};
 use super::punt::{Punt, Reason};
 use super::settings::{Advertise, Interface, Settings};
@@ -43,8 +43,6 @@ struct Reasons {
     no_buffer: DropId,
     /// A hop that is none any more.
     no_route: DropId,
-    /// ARP and Neighbor Discovery that are dealt with.
-    answered: DropId,
 }
 
 /// The stage of the slow worker.
@@ -93,7 +91,6 @@ impl Slow {
                 no_interface: egress.reason("no_interface"),
                 no_buffer: egress.reason("no_buffer"),
                 no_route: egress.reason("no_route"),
-                answered: egress.reason("answered"),
             },
             counters: Arc::default(),
             watch: Watch::default(),
@@ -195,6 +192,11 @@ impl Slow {
         self.counters.clone()
     }
 
+    /// Packets that wait for the address of a neighbour.
+    pub(crate) fn held(&self) -> u64 {
+        self.table.queued().0 as u64
+    }
+
     /// Who watches.
     pub(crate) fn watch(&mut self) -> &mut Watch {
         &mut self.watch
@@ -210,7 +212,7 @@ impl Slow {
         match reason {
             Reason::Arp => self.arp(interface, packet, now_ns, out),
             Reason::Nd => self.nd(interface, packet, now_ns, out),
-            Reason::Local | Reason::Alert | Reason::Other => {
+            Reason::Local | Reason::Other => {
                 self.for_twin(interface, packet, now_ns, out);
             }
             Reason::Resolve => self.resolve(interface, hop, packet, now_ns),
@@ -236,7 +238,7 @@ impl Slow {
             .arp(id.0, packet.data(), &elsewhere, now_ns, &mut self.todo);
         drop(elsewhere);
         match is_request && !self.has_moved(id, sender, before) {
-            true => out.drop_one(self.reasons.answered, packet),
+            true => self.answered(packet, out),
             false => self.for_twin(id, packet, now_ns, out),
         }
     }
@@ -268,9 +270,15 @@ impl Slow {
             _ => false,
         };
         match is_answered {
-            true => out.drop_one(self.reasons.answered, packet),
+            true => self.answered(packet, out),
             false => self.for_twin(id, packet, now_ns, out),
         }
+    }
+
+    /// A question that the neighbour table has dealt with ends here.
+    fn answered(&self, packet: Packet, out: &mut Egress) {
+        self.counters.answered.add(1);
+        out.consume_one(packet);
     }
 
     /// Hands a packet for the router to the kernel, or serves it where there is none.
@@ -307,7 +315,7 @@ impl Slow {
                 false => destination6(&packet).map(IpAddr::V6),
             };
             let view = view(&self.settings, &mut self.tables, now_ns);
-            let vrf = view.settings.interfaces[usize::from(id.0)].vrf;
+            let vrf = vrf(view.settings, id);
             let way = match to {
                 Some(IpAddr::V6(v6)) if v6.is_unicast_link_local() => Way::Link(id),
                 Some(to) => {
@@ -517,8 +525,7 @@ fn elsewhere<'a>(
     tables: &'a mut Tables,
     id: InterfaceId,
 ) -> impl Fn(IpAddr) -> bool + 'a {
-    let vrf = settings.interfaces.get(usize::from(id.0));
-    let vrf = vrf.map_or(0, |interface| interface.vrf);
+    let vrf = vrf(settings, id);
     let view: View<'a> = view(settings, tables, 0);
     move |address| {
         let (_, hop) = route(view, vrf, address);

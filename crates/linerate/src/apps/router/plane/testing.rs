@@ -209,8 +209,8 @@ impl Lab {
         };
         let others = [Action::Blackhole, Action::Unreachable, Action::Prohibit]
             .map(|action| self.hop(only(action)));
-        let either = self.group(&[to_host, to_router]);
-        let either6 = self.group(&[to_host6, to_router6]);
+        let either = self.group(&[to_host, to_router], false);
+        let either6 = self.group(&[to_host6, to_router6], false);
         let hops = [
             (1, to_router, to_router6),
             (2, to_host, to_host6),
@@ -256,8 +256,9 @@ impl Lab {
         self.next_hop - 1
     }
 
-    /// Adds a group of these members, in turn; returns the number of the hop that leads to it.
-    pub(super) fn group(&mut self, members: &[u32]) -> u32 {
+    /// Adds a group of these members, in turn; returns the number of the hop that leads to it, which is
+    /// that of default routes, or not.
+    pub(super) fn group(&mut self, members: &[u32], is_default: bool) -> u32 {
         let buckets: [u32; BUCKETS] = std::array::from_fn(|at| members[at % members.len()]);
         let group = self.next_group;
         self.next_group += 1;
@@ -265,6 +266,7 @@ impl Lab {
             .push(HopChange::SetGroup(group, Box::new(buckets)));
         self.hop(Hop {
             action: Action::Multipath,
+            is_default,
             group,
             ..Hop::default()
         })

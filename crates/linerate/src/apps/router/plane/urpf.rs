@@ -23,6 +23,9 @@ fn believes(view: View<'_>, hop: &Hop, mode: Urpf, id: InterfaceId) -> bool {
         },
         // RFC 3704 2.2: strict asks for the best path; of several equal ones any will do.
         Action::Multipath => {
+            if mode == Urpf::Loose && hop.is_default {
+                return false; // the group does it, not its members
+            }
             let members = view.hops.members(hop.group).iter();
             members.map(|&member| view.hops.get(member)).any(|member| {
                 member.action != Action::Multipath && believes(view, member, mode, id)

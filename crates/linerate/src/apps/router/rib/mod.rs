@@ -181,6 +181,11 @@ impl Rib {
             To::Object(ObjectId(id)) => *id,
             to => self.targets.intern(vrf, Def::of(to)),
         };
+        let is_default = prefix.len() == 0 && matches!(to, To::Object(_) | To::Ways(_));
+        let target = match is_default {
+            true => self.targets.intern(vrf, Def::Default(target)),
+            false => target,
+        };
         self.put(vrf, prefix, key, target)
     }
 

@@ -86,6 +86,9 @@ impl Rib {
             (Some(IpAddr::V6(v6)), None) => self.gateway(id, target.vrf, u128::from(v6)),
             (None, None) => Leg::Nowhere(Unused::NoRoute),
         };
+        if let Def::Default(of) = target.def {
+            return vec![(Leg::As(of), 1)];
+        }
         let ways = target.ways().iter();
         ways.map(|way| (leg(way), way.weight)).collect()
     }

@@ -89,7 +89,11 @@ impl Rib {
             Ok(()) if no_room => Use::No(Unused::NoRoom),
             Ok(()) => Use::Best,
         };
-        let target = self.targets.at(candidate.target);
+        let id = match self.targets.at(candidate.target).def {
+            Def::Default(of) => of,
+            _ => candidate.target,
+        };
+        let target = self.targets.at(id);
         let ways = target.ways().iter();
         let way = |gateway: Option<IpAddr>, interface: Option<InterfaceId>, weight| ShownWay {
             gateway,
@@ -104,12 +108,12 @@ impl Rib {
             Def::Connected(on) => Some(way(None, Some(on), weight)),
             _ => None,
         };
-        let members = target.members.iter().filter_map(|&(id, _)| {
+        let members = target.members.iter().filter_map(|&(member, _)| {
             let weight = match target.members.len() {
                 1 => 1,
-                _ => self.targets.buckets(candidate.target, id),
+                _ => self.targets.buckets(id, member),
             };
-            resolved(id, weight)
+            resolved(member, weight)
         });
         Shown {
             prefix: A::wrap(prefix),
@@ -119,9 +123,9 @@ impl Rib {
             kind: kind(&target.def, target.object.as_ref()),
             ways: ways
                 .map(|w| way(w.gateway, w.interface, w.weight))
-                .chain(resolved(candidate.target, 1))
+                .chain(resolved(id, 1))
                 .collect(),
-            resolved: members.chain(resolved(candidate.target, 1)).collect(),
+            resolved: members.chain(resolved(id, 1)).collect(),
         }
     }
 }
@@ -137,7 +141,7 @@ fn kind(def: &Def, object: Option<&To>) -> &'static str {
         Def::Broadcast(_) => "broadcast",
         Def::Connected(_) => "connected",
         Def::Neighbour(..) => "neighbour",
-        Def::Ways(_) => "via",
+        Def::Ways(_) | Def::Default(_) => "via",
         Def::Object(_) => match object {
             Some(to @ (To::Blackhole | To::Unreachable | To::Prohibit)) => kind(&Def::of(to), None),
             _ => "via",

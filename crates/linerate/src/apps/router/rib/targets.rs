@@ -50,6 +50,8 @@ pub(super) enum Def {
     Ways(Arc<[Way]>),
     /// What [`Target::object`] says, which may change.
     Object(u32),
+    /// Where that target leads, by a default route: reverse path filtering tells these apart.
+    Default(Id),
 }
 
 impl Def {
@@ -73,9 +75,11 @@ impl Def {
             Self::Multicast => Action::Multicast,
             Self::Local(_) => Action::Local,
             Self::Broadcast(_) => Action::Broadcast,
-            Self::Connected(_) | Self::Neighbour(..) | Self::Ways(_) | Self::Object(_) => {
-                return None;
-            }
+            Self::Connected(_)
+            | Self::Neighbour(..)
+            | Self::Ways(_)
+            | Self::Object(_)
+            | Self::Default(_) => return None,
         })
     }
 
@@ -109,6 +113,8 @@ pub(super) enum Leg {
         gateway: IpAddr,
         len: u8,
     },
+    /// Wherever another target leads.
+    As(Id),
     Nowhere(Unused),
 }
 
@@ -311,8 +317,13 @@ impl Targets {
         };
         // Until it is counted it is nobody's.
         self.forget_if_idle(id);
+        if let Def::Default(of) = self.at(id).def {
+            // Which may be nobody else's.
+            self.link(id, &[of]);
+            self.at_mut(id).links = vec![of];
+        }
         match self.at(id).def {
-            Def::Ways(_) | Def::Object(_) => self.touch(id),
+            Def::Ways(_) | Def::Object(_) | Def::Default(_) => self.touch(id),
             _ => drop(self.refresh(id)),
         }
         id
@@ -429,6 +440,7 @@ impl Targets {
     pub(super) fn resolve(&mut self, id: Id, legs: &[(Leg, u16)]) {
         let (mut members, mut links) = (BTreeMap::new(), Vec::new());
         let (mut through, mut guards) = (Vec::new(), Vec::new());
+        let mut is_usable = self.at(id).action().is_some();
         let mut why = match self.at(id).object {
             None if matches!(self.at(id).def, Def::Object(_)) => Unused::NoObject,
             _ => Unused::NoRoute,
@@ -456,6 +468,19 @@ impl Targets {
                     through.push(id);
                     guards.push((gateway, len));
                 }
+                &Leg::As(of) => {
+                    let same = self.at(of);
+                    let parts = same.members.iter();
+                    members = parts.map(|&(id, part)| (id, u64::from(part))).collect();
+                    guards.clone_from(&same.guards);
+                    links.extend(members.keys());
+                    links.push(of);
+                    through.push(of);
+                    is_usable = same.state == State::Usable;
+                    if let State::Unusable(unused) = same.state {
+                        why = unused;
+                    }
+                }
                 Leg::Nowhere(unused) => why = *unused,
             }
         }
@@ -465,13 +490,10 @@ impl Targets {
             .collect();
         links.sort_unstable();
         links.dedup();
-        for &link in &links {
-            self.hold(link);
-            self.at_mut(link).users.push(id);
-        }
-        let state = match members.is_empty() && self.at(id).action().is_none() {
-            true => State::Unusable(why),
-            false => State::Usable,
+        self.link(id, &links);
+        let state = match is_usable || !members.is_empty() {
+            true => State::Usable,
+            false => State::Unusable(why),
         };
         let target = self.at_mut(id);
         target.through = through;
@@ -486,12 +508,19 @@ impl Targets {
         if !fresh && (usable(was) != usable(state) || !same_guards) {
             self.flipped.push(id);
         }
-        if fresh || !same_members || was != state || self.at(id).object.is_some() {
+        let follows = self.at(id).object.is_some() || matches!(self.at(id).def, Def::Default(_));
+        if fresh || !same_members || !same_guards || was != state || follows {
             self.share_out(id);
             self.write(id);
-            if !fresh {
-                self.touch_users(id);
-            }
+            self.touch_users(id);
+        }
+    }
+
+    /// Makes `id` a user of `links`, which are counted once more.
+    fn link(&mut self, id: Id, links: &[Id]) {
+        for &link in links {
+            self.hold(link);
+            self.at_mut(link).users.push(id);
         }
     }
 
@@ -514,6 +543,9 @@ impl Targets {
 
     /// Shares the buckets of a target's group out anew, if it has several members or had.
     fn share_out(&mut self, id: Id) {
+        if let Def::Default(_) = self.at(id).def {
+            return; // the group is that of the target which it leads to
+        }
         if self.at(id).members.len() > 1 && self.at(id).group.is_none() {
             let number = self.free_groups.pop().unwrap_or(self.groups);
             self.groups = self.groups.max(number + 1);
@@ -535,7 +567,7 @@ impl Targets {
         self.publisher.push(HopChange::Set(id, self.hop(id)));
         for user in self.at(id).users.clone() {
             if matches!(self.at(user).members[..], [(only, _)] if only == id) {
-                let hop = self.hop(id);
+                let hop = self.hop(user);
                 self.publisher.push(HopChange::Set(user, hop));
             }
         }
@@ -565,6 +597,10 @@ impl Targets {
             return interface.map_or(plain(action), |id| of_interface(id, action));
         }
         match (&target.def, &target.members[..]) {
+            (&Def::Default(of), _) => Hop {
+                is_default: true,
+                ..self.hop(of)
+            },
             (&Def::Connected(id), _) => of_interface(id, Action::Glean),
             (&Def::Neighbour(id, address), _) => {
                 let mac = self.macs.get(&(id, address));

@@ -531,3 +531,111 @@ fn nothing_is_left_behind() {
     assert_eq!((after.routes, after.neighbours), ([0, 0], 0));
     assert!(bench.rib.v4.watches.is_empty());
 }
+
+/// Whether packets from an address come by a default route alone, as reverse path filtering asks.
+fn is_default(bench: &mut Bench, address: &str) -> bool {
+    bench.hop(address).is_default
+}
+
+#[test]
+fn rfc3704_2_4_what_only_a_default_route_leads_to_is_marked() {
+    let mut bench = Bench::new();
+    let one = to(&["192.0.2.254"]);
+    bench.add("0.0.0.0/0", Source::Static, &one);
+    bench.add("198.51.100.0/24", Source::Static, &one);
+    bench.commit();
+    assert!(is_default(&mut bench, "8.8.8.8"));
+    // By the same gateway, and the gateway itself.
+    for address in ["198.51.100.1", "192.0.2.254", "192.0.2.9"] {
+        assert!(!is_default(&mut bench, address), "{address}");
+    }
+    // It follows its neighbour, without a change of routes.
+    let number = bench.number(0, ip("8.8.8.8"));
+    let mac = MacAddr::local(77);
+    bench.rib.neighbour(WAN, ip("192.0.2.254"), Some(mac));
+    bench.commit();
+    let hop = bench.hop("8.8.8.8");
+    assert_eq!(
+        (hop.action, hop.dst, hop.is_default),
+        (Action::Forward, mac, true)
+    );
+    assert!(!is_default(&mut bench, "198.51.100.1"));
+    assert!(!is_default(&mut bench, "192.0.2.254"));
+    assert_eq!(bench.number(0, ip("8.8.8.8")), number);
+    // It is shown as any other.
+    let shown = bench.route_to(ip("8.8.8.8")).unwrap();
+    assert_eq!(
+        (shown.kind, shown.ways[0].gateway),
+        ("via", Some(ip("192.0.2.254")))
+    );
+    assert_eq!(shown.resolved[0].mac, Some(mac));
+    // A down interface takes both along, and brings both back.
+    bench.rib.interface_state(WAN, false);
+    bench.commit();
+    assert_eq!(bench.hop_in(0, "8.8.8.8"), None);
+    assert_eq!(bench.hop_in(0, "198.51.100.1"), None);
+    bench.rib.interface_state(WAN, true);
+    bench.commit();
+    assert!(is_default(&mut bench, "8.8.8.8"));
+    // IPv6, and blackholes, which nobody believes in any case.
+    bench.add("::/0", Source::Static, &to(&["2001:db8:1::fe"]));
+    bench.add("0.0.0.0/0", Source::Static, &To::Blackhole);
+    bench.commit();
+    assert!(is_default(&mut bench, "2001:db8:ff::1"));
+    assert_eq!(bench.action("8.8.8.8"), Some(Action::Blackhole));
+}
+
+#[test]
+fn rfc3704_2_4_default_routes_of_several_ways_and_of_objects_are_marked() {
+    let mut bench = Bench::new();
+    let before = bench.rib.counts();
+    let several = to(&["192.0.2.254", "10.0.0.254"]);
+    bench.add("0.0.0.0/0", Source::Static, &several);
+    bench.add("198.51.100.0/24", Source::Static, &several);
+    bench.commit();
+    let (default, other) = (bench.hop("8.8.8.8"), bench.hop("198.51.100.1"));
+    assert_eq!(default.action, Action::Multipath);
+    assert_eq!((default.is_default, other.is_default), (true, false));
+    assert_eq!(default.group, other.group, "one group is enough");
+    assert_eq!(bench.shares("8.8.8.8").len(), 2);
+    // One of the ways goes: both have the other.
+    bench.rib.interface_state(LAN, false);
+    bench.commit();
+    let hop = bench.hop("8.8.8.8");
+    assert_eq!((gateway(&hop), hop.is_default), (ip("192.0.2.254"), true));
+    bench.del("198.51.100.0/24", Source::Static);
+    bench.del("0.0.0.0/0", Source::Static);
+    bench.commit();
+    assert_eq!(bench.hop_in(0, "8.8.8.8"), None);
+    // An object: redefined, it leads elsewhere, and is a default route still.
+    let object = bench.rib.object();
+    bench.rib.redefine(object, Some(to(&["192.0.2.2"])));
+    bench.add("0.0.0.0/0", Source::Fpm, &To::Object(object));
+    bench.add("198.51.100.0/24", Source::Fpm, &To::Object(object));
+    bench.commit();
+    assert!(is_default(&mut bench, "8.8.8.8") && !is_default(&mut bench, "198.51.100.1"));
+    bench.rib.redefine(object, Some(to(&["192.0.2.3"])));
+    bench.commit();
+    for (address, default) in [("8.8.8.8", true), ("198.51.100.1", false)] {
+        let hop = bench.hop(address);
+        assert_eq!((gateway(&hop), hop.is_default), (ip("192.0.2.3"), default));
+    }
+    bench.rib.redefine(object, Some(To::Blackhole));
+    bench.commit();
+    assert_eq!(bench.action("8.8.8.8"), Some(Action::Blackhole));
+    bench.rib.redefine(object, None);
+    bench.commit();
+    assert_eq!(bench.hop_in(0, "8.8.8.8"), None);
+    // When all is gone, so are its targets, after two publications more.
+    bench.del("0.0.0.0/0", Source::Fpm);
+    bench.del("198.51.100.0/24", Source::Fpm);
+    bench.rib.drop_object(object);
+    for _ in 0..3 {
+        bench.add("203.0.113.0/24", Source::Static, &To::Blackhole);
+        bench.commit();
+        bench.del("203.0.113.0/24", Source::Static);
+        bench.commit();
+    }
+    let after = bench.rib.counts();
+    assert!(after.hops <= before.hops + 2, "{before:?} {after:?}");
+}

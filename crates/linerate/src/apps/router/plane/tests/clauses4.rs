@@ -1,5 +1,6 @@
 //! RFC 791, RFC 1812 and what amends them.
 
+use super::super::counters::Sent;
 use super::super::punt::{Punt, Reason};
 use super::super::testing::*;
 use crate::apps::router::plane::hops::{Action, Hop};
@@ -173,12 +174,8 @@ fn rfc1812_5_2_4_2_the_route_is_recorded() {
 
 #[test]
 fn rfc1812_4_2_2_1_other_options_pass_unchanged() {
-    // Timestamp with room; a security label; one that nobody knows.
-    for options in [
-        vec![68, 12, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-        vec![130, 4, 1, 2],
-        vec![1, 0x9e, 3, 7],
-    ] {
+    // A security label; one that nobody knows.
+    for options in [vec![130, 4, 1, 2], vec![1, 0x9e, 3, 7]] {
         let frame = Frame {
             options,
             ..Frame::new()
@@ -191,18 +188,78 @@ fn rfc1812_4_2_2_1_other_options_pass_unchanged() {
 }
 
 #[test]
-fn rfc2113_router_alert_is_the_twins() {
+fn rfc6398_4_2_router_alert_is_forwarded() {
     let frame = Frame {
         options: vec![148, 4, 0, 0],
         ..Frame::new()
     }
     .bytes();
-    let (left, _) = Lab::new().one(0, &frame);
-    assert_eq!(left[0].port, 1, "forwarded where there is no twin");
+    for twin in [None, Some(5)] {
+        let mut lab = Lab::new();
+        lab.settings.interfaces[0].twin = twin;
+        let (left, drops) = lab.one(0, &frame);
+        assert!(drops.is_empty(), "{drops:?}");
+        let expected = forwarded(frame.clone(), ROUTER_MAC, LAN_MAC);
+        assert_eq!((left[0].port, &left[0].frame), (1, &expected));
+    }
+}
+
+#[test]
+fn rfc1812_5_2_4_3_the_time_is_recorded() {
+    let frame = Frame {
+        options: vec![68, 12, 5, 1, 0, 0, 0, 0, 0, 0, 0, 0],
+        ..Frame::new()
+    };
+    let (left, drops) = Lab::new().one(0, &frame.bytes());
+    assert!(drops.is_empty(), "{drops:?}");
+    let ip = Ipv4::new_checked(&left[0].frame[14..]).unwrap();
+    assert!(ip.verify());
+    let [68, 12, 13, 1, 198, 51, 100, 1, a, b, c, d] = *ip.options() else {
+        panic!("the address that it left by: {:?}", ip.options());
+    };
+    assert!(u32::from_be_bytes([a, b, c, d]) < 24 * 60 * 60 * 1000);
+    // RFC 791 3.1: one that is full fifteen times over.
+    let wrong = Frame {
+        options: vec![68, 8, 9, 0xf0, 0, 0, 0, 0],
+        ..Frame::new()
+    };
+    let (left, drops) = Lab::new().one(0, &wrong.bytes());
+    assert_eq!(drops, [("bad_options".to_string(), 1)].into());
+    assert_eq!(error(&left), (12, 0));
+}
+
+#[test]
+fn rfc1812_5_3_8_nobody_else_sends_from_our_addresses() {
+    let own = |lab: &mut Lab, src, dst| {
+        let frame = Frame {
+            src,
+            dst,
+            ..Frame::new()
+        };
+        let (left, drops) = lab.one(0, &frame.bytes());
+        assert!(left.is_empty(), "from {src} to {dst}: {left:?}");
+        assert_eq!(drops, [("own_source".to_string(), 1)].into());
+    };
     let mut lab = Lab::new();
-    lab.settings.interfaces[0].twin = Some(5);
-    let (left, _) = lab.one(0, &frame);
-    assert_eq!(left[0].punt.unwrap().reason, Reason::Alert);
+    for redirects in [true, false] {
+        lab.settings.interfaces[0].redirects = redirects;
+        // In transit, to us, from our address on another link to us, to a group of the link.
+        own(&mut lab, "192.0.2.1", "10.1.0.9");
+        own(&mut lab, "192.0.2.1", "192.0.2.1");
+        own(&mut lab, "198.51.100.1", "192.0.2.1");
+        own(&mut lab, "192.0.2.1", "224.0.0.5");
+        own(&mut lab, "192.0.2.1", "192.0.2.77");
+        // A neighbour is none of us.
+        assert_eq!(lab.one(0, &Frame::new().bytes()).0.len(), 1);
+    }
+    // Among others in one burst.
+    let mut fast = lab.fast();
+    let ours = Frame {
+        src: "192.0.2.1",
+        ..Frame::new()
+    };
+    let frames = [Frame::new().bytes(), ours.bytes(), Frame::new().bytes()];
+    assert_eq!(lab.run(&mut fast, 0, &frames).len(), 2);
 }
 
 #[test]
@@ -378,10 +435,41 @@ fn rfc1812_4_3_2_8_errors_are_limited() {
         sent += lab.run(&mut fast, 0, &vec![frame.clone(); 64]).len();
     }
     assert!((1..=100).contains(&sent), "{sent} of 640");
-    let limited = fast
-        .counters()
-        .icmp(crate::apps::router::plane::counters::Sent::Limited);
+    let limited = fast.counters().icmp(Sent::Limited);
     assert_eq!(sent as u64 + limited, 640);
+}
+
+#[test]
+fn rfc1812_4_3_2_8_what_may_not_be_told_does_not_count_as_told() {
+    let mut lab = Lab::new();
+    let mut fast = lab.fast();
+    let dying = Frame {
+        ttl: 1,
+        ..Frame::new()
+    };
+    // An ICMP error, a later fragment, one from nowhere: none of them is answered.
+    let error = Frame {
+        protocol: 1,
+        payload: vec![3, 1, 0, 0, 0, 0, 0, 0],
+        ..dying.clone()
+    };
+    let later = Frame {
+        fragment: 6,
+        ..dying.clone()
+    };
+    let nowhere = Frame {
+        src: "203.0.113.1",
+        ..dying.clone()
+    };
+    for frame in [error, later, nowhere] {
+        let frames = vec![frame.bytes(); 60];
+        assert!(lab.run(&mut fast, 0, &frames).is_empty());
+    }
+    let counters = fast.counters();
+    assert_eq!(counters.icmp(Sent::Withheld), 180);
+    assert_eq!(counters.icmp(Sent::Limited), 0);
+    assert_eq!(counters.icmp(Sent::TimeExceeded), 0);
+    assert_eq!(lab.run(&mut fast, 0, &vec![dying.bytes(); 10]).len(), 10);
 }
 
 #[test]
@@ -601,7 +689,7 @@ fn rfc2992_flows_are_spread_and_each_keeps_its_way() {
                 ..Frame::new()
             }
             .bytes();
-            frame[29] = ident; // another source
+            frame[29] = 16 + ident; // another source
             let mut ip = Ipv4::new_checked(&mut frame[14..]).unwrap();
             ip.fill_checksum();
             frame

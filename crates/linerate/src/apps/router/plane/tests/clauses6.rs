@@ -313,7 +313,7 @@ fn rfc4861_8_2_redirects() {
 }
 
 #[test]
-fn rfc2711_router_alert_is_the_twins() {
+fn rfc6398_4_2_router_alert_is_forwarded() {
     let frame = Frame {
         protocol: 0,
         options: vec![17, 0, 5, 2, 0, 0, 1, 0],
@@ -321,10 +321,49 @@ fn rfc2711_router_alert_is_the_twins() {
     }
     .bytes();
     let mut lab = Lab::new();
-    assert_eq!(lab.one(0, &frame).0[0].port, 1);
     lab.settings.interfaces[0].twin = Some(5);
-    let (left, _) = lab.one(0, &frame);
-    assert_eq!(left[0].punt.unwrap().reason, Reason::Alert);
+    let (left, drops) = lab.one(0, &frame);
+    assert!(drops.is_empty(), "{drops:?}");
+    let expected = forwarded(frame, ROUTER_MAC, LAN_MAC);
+    assert_eq!((left[0].port, &left[0].frame), (1, &expected));
+}
+
+#[test]
+fn rfc1812_5_3_8_nobody_else_sends_from_our_addresses() {
+    let mut lab = Lab::new();
+    for (src, dst) in [
+        ("2001:db8::1", "2001:db8:a1::9"),
+        ("2001:db8::1", "2001:db8::1"),
+        ("2001:db8:1::1", "2001:db8::1"),
+        ("fe80::10", "ff02::5"),
+    ] {
+        let frame = Frame {
+            src,
+            dst,
+            ..Frame::new6()
+        };
+        let (left, drops) = lab.one(0, &frame.bytes());
+        assert!(left.is_empty(), "from {src} to {dst}: {left:?}");
+        assert_eq!(drops, [("own_source".to_string(), 1)].into());
+    }
+    // RFC 4862 5.4: who has taken our address is heard.
+    let advertisement = Frame {
+        src: "2001:db8::1",
+        dst: "ff02::1",
+        protocol: 58,
+        payload: vec![136; 24],
+        ..Frame::new6()
+    };
+    let (left, _) = lab.one(0, &advertisement.bytes());
+    assert_eq!(left[0].punt.unwrap().reason, Reason::Nd);
+    // Another's link-local address is none of ours.
+    let hello = Frame {
+        src: "fe80::99",
+        dst: "ff02::5",
+        ..Frame::new6()
+    };
+    let (left, _) = lab.one(0, &hello.bytes());
+    assert_eq!(left[0].punt.unwrap().reason, Reason::Local);
 }
 
 #[test]

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
+use linerate_core::run::ledger::{Account, Balance};
 use linerate_tables::acl::{Bits, Match4, Match6, Prefix, Range};
 use linerate_wire::ipv4::Ipv4;
 use linerate_wire::ipv6::Ipv6;
 
-use super::super::acl::{AccessList, AclRule};
+use super::super::acl::{AccessList, AclRule, Verdict};
+use super::super::counters::Sent;
 use super::super::hops::{Action, Hop};
-use super::super::settings::{Policer, Urpf};
+use super::super::lists::Gate;
+use super::super::settings::{Policer, PortMap, Urpf};
 use super::super::testing::*;
 
 fn count(drops: &std::collections::BTreeMap<String, u64>, reason: &str) -> u64 {
@@ -27,12 +30,26 @@ fn list() -> Arc<AccessList> {
         protocol: Bits::byte(17),
         ..Match6::ANY
     };
-    let rules = [
-        AclRule::V4(dns(17), false),
-        AclRule::V4(dns(6), false),
-        AclRule::V6(dns6, false),
-    ];
-    Arc::new(AccessList::new("edge", true, &rules).unwrap())
+    let rules = [v4(dns(17)), v4(dns(6)), v6(dns6)];
+    Arc::new(AccessList::new("edge", Verdict::Permit, &rules).unwrap())
+}
+
+fn v4(matching: Match4) -> AclRule {
+    AclRule {
+        v4: Some(matching),
+        v6: None,
+        verdict: Verdict::Deny,
+        log: false,
+    }
+}
+
+fn v6(matching: Match6) -> AclRule {
+    AclRule {
+        v4: None,
+        v6: Some(matching),
+        verdict: Verdict::Deny,
+        log: false,
+    }
 }
 
 #[test]
@@ -76,6 +93,111 @@ fn access_lists_judge_what_comes_in_and_what_goes_out() {
             assert_eq!(left.len(), usize::from(!is_in));
         }
     }
+}
+
+/// A list of one rule about UDP to port 53, which tells of what it meets.
+fn rejecting() -> Arc<AccessList> {
+    let dns = Match4 {
+        dst_ports: Range::one(53),
+        protocol: Bits::byte(17),
+        ..Match4::ANY
+    };
+    let dns6 = Match6 {
+        dst_ports: Range::one(53),
+        protocol: Bits::byte(17),
+        ..Match6::ANY
+    };
+    let rule = AclRule {
+        v4: Some(dns),
+        v6: Some(dns6),
+        verdict: Verdict::Reject,
+        log: true,
+    };
+    Arc::new(AccessList::new("edge", Verdict::Permit, &[rule]).unwrap())
+}
+
+#[test]
+fn rfc1812_5_2_7_1_and_5_3_9_who_is_rejected_is_told() {
+    for is_in in [true, false] {
+        let mut lab = Lab::new();
+        lab.settings.acls = vec![rejecting()];
+        let reason = match is_in {
+            true => {
+                lab.settings.interfaces[0].acl_in = Some(0);
+                "acl_in.edge"
+            }
+            false => {
+                lab.settings.interfaces[1].acl_out = Some(0);
+                "acl_out.edge"
+            }
+        };
+        for (frame, at, said) in [(Frame::new(), 34, [3, 13]), (Frame::new6(), 54, [1, 1])] {
+            let (left, drops) = lab.one(0, &frame.bytes());
+            assert_eq!(left.len(), 1, "{drops:?}");
+            assert_eq!((left[0].port, &left[0].frame[at..at + 2]), (0, &said[..]));
+            assert_eq!(drops, [(reason.to_string(), 1)].into());
+        }
+        // RFC 1812 4.3.2.7: not to who sent it to everybody on the link, nor for a later fragment.
+        let everybody = Frame {
+            dst_mac: linerate_wire::MacAddr::BROADCAST,
+            ..Frame::new()
+        };
+        let later = Frame {
+            fragment: 6,
+            ..Frame::new()
+        };
+        for frame in [everybody, later] {
+            let (left, drops) = lab.one(0, &frame.bytes());
+            assert!(left.is_empty(), "{left:?}");
+            assert_eq!(drops.values().sum::<u64>(), 1, "{drops:?}");
+        }
+    }
+}
+
+#[test]
+fn rfc1812_4_3_2_8_those_who_are_rejected_are_told_now_and_then() {
+    let mut lab = Lab::new();
+    lab.settings.acls = vec![rejecting()];
+    lab.settings.interfaces[0].acl_in = Some(0);
+    let mut fast = lab.fast();
+    let frames = vec![Frame::new().bytes(); 50];
+    assert_eq!(lab.run(&mut fast, 0, &frames).len(), 10);
+    assert_eq!(count(&lab.drops(), "acl_in.edge"), 50);
+    assert_eq!(fast.counters().icmp(Sent::Limited), 40);
+}
+
+#[test]
+fn rules_count_what_they_decide_on_and_tell_of_some() {
+    let mut lab = Lab::new();
+    lab.settings.acls = vec![rejecting()];
+    lab.settings.interfaces[0].acl_in = Some(0);
+    lab.settings.interfaces[1].acl_out = Some(0);
+    let mut fast = lab.fast();
+    let mut other = Frame::new();
+    other.payload[3] = 54;
+    let mut frames = vec![Frame::new().bytes(); 20];
+    frames.extend([other.bytes(), Frame::new6().bytes(), other.bytes()]);
+    lab.run(&mut fast, 0, &frames);
+    let counters = fast.counters();
+    // The two others are judged once coming in, and once going out.
+    assert_eq!((counters.hits(0, 0), counters.hits(0, 1)), (21, 4));
+    let hits = fast.take_hits();
+    let told: Vec<_> = hits
+        .iter()
+        .map(|hit| (hit.list, hit.rule, hit.gate))
+        .collect();
+    assert_eq!(told, [(0, 0, Gate::In(WAN)); 16]);
+    assert_eq!(hits.more, 5);
+    let flow = hits.iter().next().unwrap().flow.to_string();
+    assert_eq!(flow, "192.0.2.7:5000 > 10.1.0.9:53 udp, 60 bytes");
+    assert_eq!(fast.take_hits().iter().count(), 0);
+    // A reload goes on counting in a list that stays the same, and only there.
+    let mut settings = lab.settings.clone();
+    fast.install(Arc::new(settings.clone()), &mut lab.egress);
+    assert_eq!(fast.counters().hits(0, 0), 21);
+    settings.acls = vec![rejecting()];
+    fast.install(Arc::new(settings), &mut lab.egress);
+    assert_eq!(fast.counters().hits(0, 0), 0);
 }
 
 #[test]
@@ -158,9 +280,11 @@ fn a_list_sees_flags_types_and_code_points() {
         src: Prefix::new([0xc000_0209], 32).unwrap(),
         ..any
     };
-    let rules = [syn, ping, ef, from].map(|matching| AclRule::V4(matching, false));
+    let rules = [syn, ping, ef, from].map(v4);
     let mut lab = Lab::new();
-    lab.settings.acls = vec![Arc::new(AccessList::new("x", true, &rules).unwrap())];
+    lab.settings.acls = vec![Arc::new(
+        AccessList::new("x", Verdict::Permit, &rules).unwrap(),
+    )];
     lab.settings.interfaces[0].acl_in = Some(0);
     let mut passes = |frame: &Frame, tos: u8| {
         let mut bytes = frame.bytes();
@@ -252,6 +376,18 @@ fn rfc3704_2_4_loose_wants_any_way_but_the_default() {
             "{src}"
         );
     }
+    // Nor where the default is several ways.
+    let mut lab = Lab::new();
+    lab.settings.interfaces[0].urpf = Urpf::Loose;
+    let ways = ["192.0.2.7", "192.0.2.8"].map(|gateway| lab.hop(Lab::forward(WAN, gateway)));
+    let default = lab.group(&ways, true);
+    lab.route(0, "0.0.0.0/0", default);
+    let frame = Frame {
+        src: "11.0.0.1",
+        ..Frame::new()
+    };
+    let (left, drops) = lab.one(0, &frame.bytes());
+    assert_eq!((left.len(), count(&drops, "urpf")), (0, 1));
     // A host without an address may ask for one all the same.
     let mut lab = Lab::new();
     lab.settings.interfaces[0].urpf = Urpf::Strict;
@@ -342,7 +478,116 @@ fn rfc792_fragments_that_wait_too_long_are_told() {
     let left = lab.left();
     assert_eq!(left.len(), 1);
     assert_eq!((left[0].port, &left[0].frame[34..36]), (0, &[11, 1][..]));
-    assert_eq!(count(&lab.drops(), "reassembly_timeout"), 1);
+    assert_eq!(count(&lab.drops(), "fragment_timed_out"), 1);
+}
+
+/// A fragment of an IPv6 datagram: its place in units of 8 bytes, whether more follow.
+fn part6(at: u16, more: bool, payload: &[u8]) -> Frame {
+    let [a, b] = (at << 3 | u16::from(more)).to_be_bytes();
+    Frame {
+        protocol: 44,
+        options: vec![17, 0, a, b, 0, 0, 0, 9],
+        payload: payload.to_vec(),
+        ..Frame::new6()
+    }
+}
+
+#[test]
+fn fragments_that_come_to_nothing_are_counted_one_by_one() {
+    let mut lab = Lab::new();
+    lab.settings.interfaces[0].reassemble = true;
+    let mut fast = lab.fast();
+    let [first, second] = parts(16).map(|part| part.bytes());
+    // Two of one datagram, of which the second overlaps the first; one twice; one that waits.
+    let mut over = parts(16)[1].clone();
+    over.fragment = 0x2001;
+    over.payload.truncate(32);
+    let frames = [first.clone(), over.bytes()];
+    assert!(lab.run(&mut fast, 0, &frames).is_empty());
+    assert_eq!(lab.drops(), [("fragment_overlap".to_string(), 2)].into());
+    let frames = [second.clone(), second.clone()];
+    assert!(lab.run(&mut fast, 0, &frames).is_empty());
+    assert_eq!(count(&lab.drops(), "fragment_duplicate"), 1);
+    assert_eq!(fast.held(), 1);
+    // What is held is nowhere else.
+    let pools: Vec<_> = lab.egress.cache.pools().cloned().collect();
+    let balance = Balance::take(&pools, || {
+        vec![
+            Account::cache("lab".into(), &lab.egress.cache),
+            Account::holds("stage".into(), fast.held() as i64),
+        ]
+    });
+    assert_eq!((balance.missing, balance.exact), (0, true), "{balance}");
+    assert_eq!(lab.run(&mut fast, 0, &[first]).len(), 1, "whole");
+    assert_eq!(fast.held(), 0);
+}
+
+#[test]
+fn rfc792_fragments_of_a_vlan_that_wait_too_long_are_told_there() {
+    for order in [[0, 1], [1, 0]] {
+        let mut lab = Lab::new();
+        lab.settings.ports[0] = PortMap {
+            untagged: Some(LAN),
+            vlans: vec![(100, WAN)],
+        };
+        let wan = &mut lab.settings.interfaces[0];
+        (wan.vlan, wan.reassemble) = (Some(100), true);
+        // The way back is not known yet, so the slow worker is to say by which interface.
+        let hop = lab.hop(Hop {
+            action: Action::Glean,
+            mtu: 1500,
+            interface: WAN.into(),
+            ..Hop::default()
+        });
+        lab.route(0, "192.0.2.7/32", hop);
+        let mut fast = lab.fast();
+        let mut three = parts(16).to_vec();
+        three[1].fragment |= 0x2000;
+        three[1].payload.truncate(48);
+        for at in order {
+            let mut frame = three[at].bytes();
+            frame.splice(12..12, [0x81, 0, 0, 100]);
+            assert!(lab.run(&mut fast, 0, &[frame]).is_empty());
+        }
+        fast.tick(lab.now + 40_000_000_000, &mut lab.egress);
+        let left = lab.left();
+        assert_eq!(left.len(), 1);
+        assert_eq!(left[0].frame[34..36], [11, 1]);
+        assert_eq!(left[0].punt.unwrap().interface, WAN);
+        assert_eq!(count(&lab.drops(), "fragment_timed_out"), 2);
+    }
+}
+
+#[test]
+fn rfc8200_4_5_senders_of_wrong_fragments_are_told_where() {
+    let mut lab = Lab::new();
+    lab.settings.interfaces[0].reassemble = true;
+    // A length that is no multiple of 8; beyond 65,535 bytes; RFC 7112: no whole header chain.
+    for (frame, reason, code, pointer) in [
+        (part6(0, true, &udp(27)), "fragment_length", 0, 4),
+        (part6(0x1fff, false, &[0; 8]), "fragment_too_long", 0, 42),
+        (part6(0, true, &[]), "fragment_length", 9, 0),
+        (part6(0, true, &udp(0)[..8]), "", 9, 0),
+    ] {
+        let (left, drops) = lab.one(0, &frame.bytes());
+        if reason.is_empty() {
+            assert!(drops.is_empty(), "{drops:?}");
+        } else {
+            assert_eq!(drops, [(reason.to_string(), 1)].into());
+        }
+        if code == 9 {
+            assert!(left.is_empty(), "nothing is said: {left:?}");
+            continue;
+        }
+        assert_eq!(left.len(), 1, "{reason}");
+        assert_eq!((left[0].port, &left[0].frame[54..56]), (0, &[4, code][..]));
+        assert_eq!(left[0].frame[61], pointer, "{reason}");
+    }
+    let mut chain = part6(0, true, &[0; 8]);
+    chain.options[0] = 6; // TCP has 20 bytes at least
+    let (left, drops) = lab.one(0, &chain.bytes());
+    assert_eq!(drops, [("fragment_header_chain".to_string(), 1)].into());
+    assert_eq!(left[0].frame[54..56], [4, 3]);
 }
 
 #[test]
@@ -355,17 +600,10 @@ fn rfc8200_4_5_what_came_as_fragments_may_leave_as_fragments() {
     });
     lab.route(0, "2001:db8:a1::/48", hop);
     let datagram = udp(1392);
-    let part = |offset: u16, payload: &[u8]| {
-        let [a, b] = offset.to_be_bytes();
-        Frame {
-            protocol: 44,
-            options: vec![17, 0, a, b, 0, 0, 0, 9],
-            payload: payload.to_vec(),
-            ..Frame::new6()
-        }
-        .bytes()
-    };
-    let frames = [part(1, &datagram[..1000]), part(1000, &datagram[1000..])];
+    let frames = [
+        part6(0, true, &datagram[..1000]).bytes(),
+        part6(125, false, &datagram[1000..]).bytes(),
+    ];
     let mut fast = lab.fast();
     let left = lab.run(&mut fast, 0, &frames);
     assert_eq!(left.len(), 2, "{:?}", lab.drops());

@@ -1,0 +1,90 @@
+//! A router inside of another program, which has the other ends of its ports: no socket, no signals, and
+//! nothing printed. It is what benchmarks measure; the rest is the router that users run.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
+
+use linerate_core::env::{Clock, Lcore, LcoreHandle};
+use linerate_core::run::WorkerStats;
+use linerate_drivers::{Drivers, Own};
+use serde_json::Value;
+
+use super::desk::{Desk, Job};
+use super::start::{bring_up, place};
+use super::{Event, Run};
+use crate::apps::router::config::Config;
+use crate::error::Error;
+use crate::socket::Problem;
+
+/// A router at work. It ends with this.
+pub(crate) struct Embedded {
+    desk: Desk,
+    control: Option<LcoreHandle<Result<(), Error>>>,
+    pub(crate) clock: Clock,
+    /// Name and counters of the first worker that forwards.
+    pub(crate) worker: (String, Arc<WorkerStats>),
+}
+
+impl Embedded {
+    /// Brings up what the file at `path` says, its ports opened by `drivers`, control on `cpu`.
+    ///
+    /// # Errors
+    /// As for `linerate router`.
+    pub(crate) fn start(path: &Path, drivers: &mut Drivers, cpu: u32) -> Result<Self, Error> {
+        let config = Config::read(path)?;
+        let plan = place(&config)?;
+        let (sender, events) = mpsc::channel();
+        let desk = Desk::new(sender);
+        let run = Run {
+            json: false,
+            duration: None,
+        };
+        let mut control = bring_up(path, config, &plan, drivers, &desk, &run, Arc::new(Own))?;
+        let clock = control.running.clock();
+        let first = control.running.lcores().next();
+        let worker = first.map(|(name, _, stats)| (name.to_owned(), stats.clone()));
+        let worker = worker.expect("a router has workers");
+        let control = Lcore::spawn("control", Some(cpu), move || {
+            let ran = control.run(&events);
+            drop(events);
+            let (_, errors) = control.finish();
+            ran.and(Error::all(errors))
+        })?;
+        Ok(Self {
+            desk,
+            control: Some(control),
+            clock,
+            worker,
+        })
+    }
+
+    /// Asks for a reload of the file, and does not wait for it: the answer comes by the receiver.
+    pub(crate) fn reload(&self) -> Receiver<Result<Value, Problem>> {
+        let (answer, answered) = mpsc::sync_channel(1);
+        let job: Job = Box::new(move |control| {
+            // Whoever asked may have lost patience.
+            let _ = answer.send(control.reload_asked());
+        });
+        self.desk.tell(Event::Job(job));
+        answered
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// What went wrong while it ran, or at the end.
+    pub(crate) fn stop(mut self) -> Result<(), Error> {
+        self.desk.tell(Event::Stop);
+        self.control
+            .take()
+            .map_or(Ok(()), |control| control.join()?)
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        // The handle waits for the thread when it goes.
+        self.desk.tell(Event::Stop);
+    }
+}

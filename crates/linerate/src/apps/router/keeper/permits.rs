@@ -1,0 +1,133 @@
+//! What a configuration names, and hence what may be asked for.
+
+use std::collections::BTreeSet;
+
+use linerate_core::port::Spec;
+use rustix::thread::CapabilitySet;
+
+use super::protocol::Request;
+use crate::apps::router::config::Config;
+
+/// Most room for events that a socket may have, in bytes.
+const MOST_ROOM: usize = 64 << 20;
+/// Longest filter, in bytes.
+const MOST_FILTER: usize = 4096;
+
+/// A TAP: its network name space, and its name there.
+type Tap = (Option<String>, String);
+
+/// Names that a configuration has.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Permits {
+    packet: BTreeSet<String>,
+    xdp: BTreeSet<String>,
+    /// Of ports.
+    taps: BTreeSet<Tap>,
+    twins: BTreeSet<Tap>,
+}
+
+impl Permits {
+    pub(super) fn of(config: &Config) -> Self {
+        let mut permits = Self::default();
+        for port in &config.ports {
+            // Whoever opens it says what is wrong with a specification.
+            let Ok(spec) = port.spec.parse::<Spec>() else {
+                continue;
+            };
+            let name = spec.target().to_string();
+            match spec.kind() {
+                "af_packet" => _ = permits.packet.insert(name),
+                "af_xdp" => _ = permits.xdp.insert(name),
+                "tap" => {
+                    _ = permits
+                        .taps
+                        .insert((spec.text("netns").map(Into::into), name))
+                }
+                _ => {}
+            }
+        }
+        for interface in &config.interfaces {
+            if let Some(twin) = &interface.twin {
+                let netns = config.vrfs[interface.vrf as usize].netns.clone();
+                permits.twins.insert((netns, twin.clone()));
+            }
+        }
+        permits
+    }
+
+    /// What a configuration read later names besides. Nothing is taken back: the router goes on with what
+    /// it has where it refuses a reload.
+    pub(super) fn add(&mut self, more: Self) {
+        self.packet.extend(more.packet);
+        self.xdp.extend(more.xdp);
+        self.taps.extend(more.taps);
+        self.twins.extend(more.twins);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether the router locks its pool into memory.
+    pub(super) fn locks_memory(&self) -> bool {
+        !self.xdp.is_empty()
+    }
+
+    /// What it takes to do all of it.
+    pub(super) fn capabilities(&self) -> CapabilitySet {
+        let mut needed = CapabilitySet::NET_ADMIN;
+        if !self.packet.is_empty() {
+            needed |= CapabilitySet::NET_RAW;
+        }
+        if !self.xdp.is_empty() {
+            needed |= CapabilitySet::NET_RAW | CapabilitySet::BPF;
+        }
+        if self.all_taps().any(|(netns, _)| netns.is_some()) {
+            needed |= CapabilitySet::SYS_ADMIN; // to enter that name space
+        }
+        needed
+    }
+
+    /// Whether a request is about what the configuration names.
+    pub(super) fn allow(&self, request: &Request) -> bool {
+        let is_tap = |netns: &Option<String>, name: &String| {
+            self.all_taps().any(|(n, tap)| (n, tap) == (netns, name))
+        };
+        let is_twin = |netns: &Option<String>, name: &String| {
+            self.twins
+                .iter()
+                .any(|(n, twin)| (n, twin) == (netns, name))
+        };
+        match request {
+            Request::ControlSocket { netns } => {
+                self.all_taps().any(|(n, _)| n.as_ref() == Some(netns))
+            }
+            Request::PacketSocket { name } => self.packet.contains(name),
+            Request::XdpProgram { name, filter } => {
+                self.xdp.contains(name) && filter.len() <= MOST_FILTER
+            }
+            Request::XdpSocket { name, .. }
+            | Request::XdpAttach { name, .. }
+            | Request::XdpMap { name, .. } => self.xdp.contains(name),
+            Request::Tap { netns, name, .. } | Request::ChangeTap { netns, name, .. } => {
+                is_tap(netns, name)
+            }
+            Request::Netlink { netns, room } => {
+                self.twins.iter().any(|(n, _)| n == netns)
+                    && room.is_none_or(|room| room <= MOST_ROOM)
+            }
+            Request::Liken { netns, name, .. } | Request::RemoveAddress { netns, name, .. } => {
+                is_twin(netns, name)
+            }
+            Request::Set { setting, value } => {
+                let ports = self.packet.iter().chain(&self.xdp);
+                let mut all = ports.flat_map(|port| super::settings_of(port));
+                value.parse::<u8>().is_ok() && all.any(|(path, _)| path == *setting)
+            }
+        }
+    }
+
+    fn all_taps(&self) -> impl Iterator<Item = &Tap> {
+        self.taps.iter().chain(&self.twins)
+    }
+}

@@ -1,0 +1,263 @@
+//! Who may do what: the router has no capabilities while it forwards, and its keeper has no more than
+//! the ports take. Interfaces that come back are opened again, and when either process is killed, nothing
+//! is left.
+
+use super::instance::{Router, port, two_ports};
+use super::site::{self, GATE4, GATE6, LEFT4, LEFT6, Site};
+use crate::linerate::public_binary;
+use crate::scratch::Scratch;
+use crate::stand::Namespace;
+use crate::wait;
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::HashMap;
+use std::path::Path;
+
+const NET_ADMIN: u64 = 1 << 12;
+const NET_RAW: u64 = 1 << 13;
+const IPC_LOCK: u64 = 1 << 14;
+const SYS_ADMIN: u64 = 1 << 21;
+const BPF: u64 = 1 << 39;
+
+/// What `/proc` says of a process, or of one of its threads: field to value.
+fn status(path: &Path) -> HashMap<String, String> {
+    let text = std::fs::read_to_string(path.join("status")).unwrap_or_default();
+    let fields = text.lines().filter_map(|line| line.split_once(':'));
+    fields
+        .map(|(field, value)| (field.into(), value.trim().into()))
+        .collect()
+}
+
+fn proc(pid: Pid) -> std::path::PathBuf {
+    format!("/proc/{}", pid.as_raw_nonzero()).into()
+}
+
+/// The process that a router has started.
+fn keeper(router: &mut Router) -> Pid {
+    let parent = router.running().pid().as_raw_nonzero().to_string();
+    let pids = std::fs::read_dir("/proc").unwrap().flatten();
+    let mut children = pids.filter(|entry| status(&entry.path()).get("PPid") == Some(&parent));
+    let child = children.next().expect("the keeper").file_name();
+    Pid::from_raw(child.to_str().unwrap().parse().unwrap()).unwrap()
+}
+
+fn number(status: &HashMap<String, String>, field: &str) -> u64 {
+    u64::from_str_radix(&status[field], 16).unwrap()
+}
+
+/// What an af_xdp port cannot do without where the limit of locked memory can be raised by nobody here.
+fn to_lock_memory(router: &mut Router) -> u64 {
+    let limits = proc(router.running().pid()).join("limits");
+    let limits = std::fs::read_to_string(limits).unwrap();
+    let mut rows = limits
+        .lines()
+        .filter(|row| row.starts_with("Max locked memory"));
+    let unlimited = rows.next().unwrap().contains("unlimited");
+    if unlimited { 0 } else { IPC_LOCK }
+}
+
+/// No thread of the router may do more than `left`, or ever again, and the keeper just what it has `kept`.
+#[track_caller]
+fn is_divided(router: &mut Router, left: u64, kept: u64) {
+    let threads = proc(router.running().pid()).join("task");
+    let mut count = 0;
+    for thread in std::fs::read_dir(threads).unwrap().flatten() {
+        let status = status(&thread.path());
+        for (set, expected) in [
+            ("CapPrm", left),
+            ("CapEff", left),
+            ("CapInh", 0),
+            ("CapAmb", 0),
+        ] {
+            let name = &status["Name"];
+            assert_eq!(number(&status, set), expected, "{set} of {name}");
+        }
+        assert_eq!(status["NoNewPrivs"], "1", "{}", status["Name"]);
+        count += 1;
+    }
+    assert!(count > 3, "{count} threads");
+    let of_keeper = status(&proc(keeper(router)));
+    for set in ["CapPrm", "CapEff"] {
+        assert_eq!(number(&of_keeper, set), kept, "{set} of the keeper");
+    }
+    assert_eq!(
+        (&*of_keeper["NoNewPrivs"], &*of_keeper["Threads"]),
+        ("1", "1")
+    );
+}
+
+/// It forwards, its twins mirror, a reload makes another, and an interface that comes back is opened.
+fn without_privileges(kind: &str, kept: u64) {
+    let Some(site) = Site::new() else { return };
+    let scratch = Scratch::new();
+    let config = two_ports(kind, "", "mtu = 1400");
+    let mut router = Router::start(&site.mid, &scratch, &config);
+    site.works();
+    let left = if kind == "af_xdp" {
+        to_lock_memory(&mut router)
+    } else {
+        0
+    };
+    is_divided(&mut router, left, kept);
+    wait("the twin to mirror", || {
+        site.mid.ip("addr show lr-a").contains("10.1.0.1/24")
+            && site.mid.ip("link show lr-b").contains("mtu 1400")
+    });
+    site.left.ip("link set veth0 down");
+    wait("the twin's carrier to go", || {
+        site.mid.ip("link show lr-a").contains("NO-CARRIER")
+    });
+    router.reload(
+        &(config + "\n[[interface]]\nport = \"a\"\nvlan = 5\naddresses = [\"10.5.0.1/24\"]\n"),
+    );
+    wait("the twin of a new interface", || {
+        site.mid.has("lr-a.5") && site.mid.ip("addr show lr-a.5").contains("10.5.0.1/24")
+    });
+    // The interface goes, and comes back.
+    site.mid.ip("link del dev a");
+    router.shows("ports", |text| {
+        text.contains("down") || text.contains("no interface")
+    });
+    site::link(&site.left, "veth0", &site.mid, "a");
+    site::host(&site.left, "veth0", LEFT4, LEFT6, GATE4, GATE6);
+    site.works();
+    is_divided(&mut router, left, kept);
+    // And a twin that somebody deletes is made again.
+    site.mid.ip("link del lr-a");
+    wait("the twin to be made again", || site.mid.has("lr-a"));
+    let keeper = keeper(&mut router);
+    router.stop();
+    wait("the keeper to end", || !proc(keeper).exists());
+}
+
+#[test]
+fn forwards_without_privileges_over_af_packet() {
+    without_privileges("af_packet", NET_ADMIN | NET_RAW);
+}
+
+#[test]
+fn forwards_without_privileges_over_af_xdp() {
+    without_privileges("af_xdp", NET_ADMIN | NET_RAW | BPF);
+}
+
+/// As the systemd unit starts it: a user of its own, and just the capabilities that it lists. It takes
+/// little memory, for who may lock it without limit is not known here.
+fn as_a_user(kind: &str, kept: u64) {
+    const CAPABILITIES: &str = "+net_admin,+net_raw,+bpf";
+    let Some(site) = Site::new() else { return };
+    let scratch = Scratch::new();
+    let binary = public_binary(&scratch);
+    let mut command = site.mid.command("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    command.arg("--no-new-privs");
+    command.arg(format!("--bounding-set=-all,{CAPABILITIES}"));
+    command.arg(format!("--inh-caps={CAPABILITIES}"));
+    command.arg(format!("--ambient-caps={CAPABILITIES}"));
+    command.args(["--pdeathsig", "KILL"]).arg(&binary);
+    let config = "pool_slots = 1024\n".to_owned() + &two_ports(kind, "", "");
+    let mut router = Router::begin_by(&mut command, &scratch, &config);
+    router.forwards();
+    site.works();
+    is_divided(&mut router, 0, kept);
+    router.stop();
+}
+
+#[test]
+fn a_user_with_the_units_capabilities_over_af_packet() {
+    as_a_user("af_packet", NET_ADMIN | NET_RAW);
+}
+
+#[test]
+fn a_user_with_the_units_capabilities_over_af_xdp() {
+    as_a_user("af_xdp", NET_ADMIN | NET_RAW | BPF);
+}
+
+/// Nothing of the router is in the kernel any more.
+#[track_caller]
+fn nothing_is_left(site: &Site) {
+    wait("the twins and programs to go", || {
+        !site.mid.has("lr-a")
+            && !site.mid.has("lr-b")
+            && !site.mid.ip("link show a").contains("xdp")
+            && !site.mid.ip("link show b").contains("xdp")
+    });
+}
+
+/// kill -9 of the keeper: the router ends, and says why.
+#[test]
+fn the_keeper_killed() {
+    let Some(site) = Site::new() else { return };
+    let scratch = Scratch::new();
+    let mut router = Router::start(&site.mid, &scratch, &two_ports("af_xdp", "", ""));
+    assert!(site.mid.ip("link show a").contains("xdp"));
+    kill_process(keeper(&mut router), Signal::KILL).unwrap();
+    let status = router.running().end();
+    let said = router.running().stderr.text();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("keeps the router's privileges"), "{said}");
+    nothing_is_left(&site);
+}
+
+/// kill -9 of the router: the keeper ends, too.
+#[test]
+fn the_router_killed() {
+    let Some(site) = Site::new() else { return };
+    let scratch = Scratch::new();
+    let mut router = Router::start(&site.mid, &scratch, &two_ports("af_xdp", "", ""));
+    let keeper = keeper(&mut router);
+    router.kill();
+    nothing_is_left(&site);
+    wait("the keeper to end", || !proc(keeper).exists());
+}
+
+/// Ctrl-C reaches both; the keeper lets the router end in order.
+#[test]
+fn signals_to_the_keeper_are_none() {
+    let Some(site) = Site::new() else { return };
+    let scratch = Scratch::new();
+    let mut router = Router::start(&site.mid, &scratch, &two_ports("af_packet", "", ""));
+    let keeper = keeper(&mut router);
+    for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
+        kill_process(keeper, signal).unwrap();
+    }
+    // It still opens what is new.
+    let more = port("af_packet", "a", &["10.1.0.1/24"], "")
+        + &port("af_packet", "b", &["10.2.0.1/24"], "");
+    router.reload(&(more + "\n[[interface]]\nport = \"a\"\nvlan = 7\n"));
+    assert!(site.mid.has("lr-a.7"));
+    router.stop();
+}
+
+/// Twins of a VRF are in a network name space that the router itself cannot enter.
+#[test]
+fn twins_in_a_name_space_that_the_router_cannot_enter() {
+    let Some(site) = Site::new() else { return };
+    let Some(twins) = Namespace::with_ipv6("t") else {
+        return;
+    };
+    let scratch = Scratch::new();
+    let vrf = format!("\n[[vrf]]\nname = \"blue\"\nnetns = \"{}\"\n", twins.name());
+    let config = vrf + &two_ports("af_packet", "vrf = \"blue\"", "vrf = \"blue\"");
+    let mut router = Router::start(&site.mid, &scratch, &config);
+    is_divided(&mut router, 0, NET_ADMIN | NET_RAW | SYS_ADMIN);
+    let mirrors = |name: &str, address: &str| {
+        wait(&format!("{name} to have {address}"), || {
+            twins.has(name) && twins.ip(&format!("addr show {name}")).contains(address)
+        });
+    };
+    mirrors("lr-a", "10.1.0.1/24");
+    mirrors("lr-b", "fd00:2::1/64");
+    assert!(!site.mid.has("lr-a"));
+    // What the kernel knows there is heard, and a twin that was deleted there is made again.
+    twins.ip("route add 10.44.0.0/16 via 10.2.0.2 dev lr-b");
+    router.shows("routes", |text| text.contains("10.44.0.0/16"));
+    twins.ip("link del lr-a");
+    mirrors("lr-a", "10.1.0.1/24");
+    let more =
+        "\n[[interface]]\nport = \"a\"\nvlan = 5\nvrf = \"blue\"\naddresses = [\"10.5.0.1/24\"]\n";
+    router.reload(&(config + more));
+    mirrors("lr-a.5", "10.5.0.1/24");
+    router.stop();
+    wait("the twins to go", || {
+        !twins.has("lr-a") && !twins.has("lr-a.5")
+    });
+}

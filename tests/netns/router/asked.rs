@@ -68,7 +68,7 @@ fn trace_tells_why_a_packet_was_dropped() {
         let fits = story.len() == expected.len() && story.iter().zip(expected).all(begin);
         assert!(fits, "{to}: {story:#?}, not {expected:#?}");
     };
-    let (valid, permits) = ("input: valid", "acl: list edge permits");
+    let (valid, permits) = ("input: valid", "acl: list edge: no rule, permit");
     goes(
         "10.2.0.2:9000",
         &[
@@ -79,7 +79,7 @@ fn trace_tells_why_a_packet_was_dropped() {
             "sent by b",
         ],
     );
-    let denies = "acl: list edge denies";
+    let denies = "acl: list edge: rule 1, deny";
     goes("10.2.0.2:9001", &[valid, denies, "dropped: acl_in.edge"]);
     let lookup = "lookup: 10.2.0.2: hop ";
     goes(

@@ -152,6 +152,15 @@ fn departures(kind: Kind, settings: &Settings, report: &Report) -> Vec<String> {
         );
         say(true, "Resets were not measured (RFC 2544 26.6).".into());
     }
+    let is_bounded = report.throughput.iter().any(|row| row.upper_pps.is_none());
+    say(
+        settings.max_pps.is_some() && is_bounded,
+        format!(
+            "No more than {} Mpps was offered, as was asked for: where all of it went through, the device may \
+             bear more.",
+            settings.max_pps.unwrap_or(0.0) / 1e6
+        ),
+    );
     say(
         rfc && report.device.link_bps.is_none(),
         "The path has no wire: 100 % is the generator's own most, not a line rate.".into(),

@@ -134,6 +134,16 @@ fn only_full_length_trials_without_loss_are_called_rfc2544() {
         report.compliance
     );
 
+    // A rate that the user limits is no throughput, and the report says so.
+    let settings = Settings {
+        max_pps: Some(1e5),
+        ..settings
+    };
+    let bounded = measure(Kind::Throughput, &mut model, &settings);
+    let departures = bounded.compliance.departures.join(" ");
+    assert!(departures.contains("No more than 0.1 Mpps"), "{departures}");
+    assert!(!said("No more than"));
+
     let quick = measure(Kind::Throughput, &mut model, &quick());
     let said = |what: &str| {
         quick

@@ -155,6 +155,20 @@ pub(crate) struct Run {
 }
 
 impl Run {
+    /// A short one over small tables, on one CPU.
+    #[cfg(test)]
+    fn quick() -> Self {
+        let cpu = linerate_core::env::allowed_cpus()
+            .expect("this thread runs")
+            .as_slice()[0];
+        Self {
+            duration: Duration::from_millis(10),
+            cpus: [cpu; 2],
+            port: None,
+            quick: true,
+        }
+    }
+
     /// Calls `turn` until the time is over, a tenth of it beforehand to warm up. Returns
     /// nanoseconds per element; `turn` says how many elements it passed.
     fn time(&self, mut turn: impl FnMut() -> u64) -> f64 {

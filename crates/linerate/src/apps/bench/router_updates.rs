@@ -262,14 +262,7 @@ mod tests {
 
     #[test]
     fn the_row_works() {
-        let cpu = linerate_core::env::allowed_cpus().unwrap().as_slice()[0];
-        let quick = Run {
-            duration: Duration::from_millis(10),
-            cpus: [cpu; 2],
-            port: None,
-            quick: true,
-        };
-        let sample = run("router.updates", quick).unwrap();
+        let sample = run("router.updates", Run::quick()).unwrap();
         let detail = |key: &str| sample.detail[key].as_f64().unwrap();
         assert!(detail("without_mpps") > 0.0 && detail("with_mpps") > 0.0);
         assert!(detail("routes") == 20_000.0);

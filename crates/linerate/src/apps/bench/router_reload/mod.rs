@@ -287,8 +287,6 @@ impl Tally {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -313,14 +311,7 @@ mod tests {
     /// should. Whether frames are lost is the machine's affair here.
     #[test]
     fn the_row_works() {
-        let cpu = linerate_core::env::allowed_cpus().unwrap().as_slice()[0];
-        let quick = Run {
-            duration: Duration::from_millis(10),
-            cpus: [cpu; 2],
-            port: None,
-            quick: true,
-        };
-        let sample = run("router.reload", quick).unwrap();
+        let sample = run("router.reload", Run::quick()).unwrap();
         let detail = |key: &str| sample.detail[key].as_u64().unwrap();
         assert_eq!(detail("routes"), 2000);
         assert!(detail("changed_routes") >= 2000, "half of them, twice");

@@ -52,21 +52,27 @@ fn v6(matching: Match6) -> AclRule {
     }
 }
 
+/// Has a list look at what comes in by the first interface, or goes out by the second. Returns the reason of
+/// its drops.
+fn look_through(lab: &mut Lab, list: Arc<AccessList>, is_in: bool) -> &'static str {
+    lab.settings.acls = vec![list];
+    match is_in {
+        true => {
+            lab.settings.interfaces[0].acl_in = Some(0);
+            "acl_in.edge"
+        }
+        false => {
+            lab.settings.interfaces[1].acl_out = Some(0);
+            "acl_out.edge"
+        }
+    }
+}
+
 #[test]
 fn access_lists_judge_what_comes_in_and_what_goes_out() {
     for is_in in [true, false] {
         let mut lab = Lab::new();
-        lab.settings.acls = vec![list()];
-        let reason = match is_in {
-            true => {
-                lab.settings.interfaces[0].acl_in = Some(0);
-                "acl_in.edge"
-            }
-            false => {
-                lab.settings.interfaces[1].acl_out = Some(0);
-                "acl_out.edge"
-            }
-        };
+        let reason = look_through(&mut lab, list(), is_in);
         for frame in [Frame::new(), Frame::new6()] {
             let (left, drops) = lab.one(0, &frame.bytes());
             assert!(left.is_empty());
@@ -120,17 +126,7 @@ fn rejecting() -> Arc<AccessList> {
 fn rfc1812_5_2_7_1_and_5_3_9_who_is_rejected_is_told() {
     for is_in in [true, false] {
         let mut lab = Lab::new();
-        lab.settings.acls = vec![rejecting()];
-        let reason = match is_in {
-            true => {
-                lab.settings.interfaces[0].acl_in = Some(0);
-                "acl_in.edge"
-            }
-            false => {
-                lab.settings.interfaces[1].acl_out = Some(0);
-                "acl_out.edge"
-            }
-        };
+        let reason = look_through(&mut lab, rejecting(), is_in);
         for (frame, at, said) in [(Frame::new(), 34, [3, 13]), (Frame::new6(), 54, [1, 1])] {
             let (left, drops) = lab.one(0, &frame.bytes());
             assert_eq!(left.len(), 1, "{drops:?}");

@@ -21,7 +21,8 @@ const UNDER_WAY: usize = 32;
 /// What the thread has to say.
 #[derive(Debug)]
 pub(crate) enum Event {
-    Connected(SocketAddr),
+    /// And its socket, by which control can end it.
+    Connected(SocketAddr, Option<TcpStream>),
     /// Whole frames: what belongs together comes together.
     Said {
         said: Vec<Said>,
@@ -174,12 +175,13 @@ impl Server {
         if socket.set_nonblocking(true).is_err() {
             return Ok(());
         }
+        let other = socket.try_clone().ok();
         self.peer = Some(Peer {
             address,
             socket,
             stream: Stream::new(),
         });
-        self.send(Event::Connected(address))
+        self.send(Event::Connected(address, other))
     }
 
     fn hang_up(&mut self, why: String, lied: bool) -> Result<(), Ended> {

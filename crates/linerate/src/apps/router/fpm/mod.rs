@@ -14,13 +14,15 @@ mod restart;
 #[cfg(test)]
 mod tests;
 
-use std::net::SocketAddr;
+use std::collections::BTreeSet;
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 pub(crate) use listener::{Event, Listener};
 use restart::Restart;
 
 use super::feed::Feed;
+use super::model::Vrf;
 use super::rib::{Rib, Source};
 use crate::error::Error;
 
@@ -51,6 +53,8 @@ pub(crate) struct Fpm {
     pub(crate) counts: FpmCounts,
     restart: Restart,
     listener: Listener,
+    /// The connection that there is, if any.
+    peer: Option<TcpStream>,
 }
 
 impl Fpm {
@@ -69,12 +73,43 @@ impl Fpm {
             counts: FpmCounts::default(),
             restart: Restart::new(graceful),
             listener: Listener::start(address, wake)?,
+            peer: None,
         })
     }
 
     /// Where it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.listener.address()
+    }
+
+    /// Which table of FRR is which VRF. Routes of a VRF that is another table now are gone at once; where a
+    /// table is new, the connection is ended: FRR says everything again, and what it repeats goes on.
+    pub(crate) fn set_tables(&mut self, rib: &mut Rib, tables: &[(u32, Vrf)]) {
+        let before: BTreeSet<Vrf> = self.feed.vrfs().collect();
+        let had: Vec<(Vrf, Vec<u32>)> = before
+            .into_iter()
+            .map(|vrf| (vrf, self.feed.tables_of(vrf)))
+            .collect();
+        let known: Vec<Option<Vrf>> = tables
+            .iter()
+            .map(|&(table, _)| self.feed.vrf(table))
+            .collect();
+        if !self.feed.set_tables(tables.iter().copied()) {
+            return;
+        }
+        for (vrf, tables) in had {
+            if self.feed.tables_of(vrf) != tables {
+                rib.forget(Source::Fpm, vrf);
+            }
+        }
+        let is_new = tables
+            .iter()
+            .zip(known)
+            .any(|(&(_, vrf), known)| known != Some(vrf));
+        if let Some(peer) = self.peer.as_ref().filter(|_| is_new) {
+            // Where the other end was faster, it is gone already.
+            let _ = peer.shutdown(Shutdown::Both);
+        }
     }
 
     /// Puts what has come into the routing table, a bounded part of it: `true` if there may be more.
@@ -95,7 +130,8 @@ impl Fpm {
 
     fn apply(&mut self, rib: &mut Rib, event: Event, now: Instant, news: &mut Vec<News>) {
         match event {
-            Event::Connected(peer) => {
+            Event::Connected(peer, socket) => {
+                self.peer = socket;
                 self.counts.connections += 1;
                 self.restart.connected(now);
                 news.push(News::Connected(peer));
@@ -113,6 +149,7 @@ impl Fpm {
                 }
             }
             Event::Disconnected { peer, why, lied } => {
+                self.peer = None;
                 self.counts.liars += u64::from(lied);
                 self.restart.disconnected(now);
                 self.feed.begin(rib);

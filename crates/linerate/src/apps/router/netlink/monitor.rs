@@ -4,7 +4,7 @@
 //! were lost, because control or the kernel was too fast for the socket's buffer, the thread says so and
 //! dumps again.
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -74,10 +74,10 @@ impl Fact {
     }
 }
 
-/// The thread, from control's side. It ends with this.
+/// The thread, from control's side. It ends with this; a byte has it say all again.
 pub(super) struct Monitor {
     facts: Receiver<Vec<Fact>>,
-    stop: Option<io::PipeWriter>,
+    pipe: Option<io::PipeWriter>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -92,12 +92,12 @@ impl Monitor {
     ) -> Result<Self, Error> {
         let events = Socket::of_events(privileged.netlink(space, Some(room))?)?;
         let requests = Socket::new(privileged.netlink(space, None)?);
-        let (stopped, stop) = io::pipe()?;
+        let (asked, pipe) = io::pipe()?;
         let (sender, facts) = sync_channel(UNDER_WAY);
         let mut watch = Watch {
             events,
             requests,
-            stopped,
+            asked,
             facts: sender,
             wake: Box::new(wake),
         };
@@ -106,9 +106,15 @@ impl Monitor {
             .spawn(move || watch.run())?;
         Ok(Self {
             facts,
-            stop: Some(stop),
+            pipe: Some(pipe),
             thread: Some(thread),
         })
+    }
+
+    /// Has it say all that there is once more.
+    pub(super) fn again(&mut self) {
+        // Where the thread has ended it has said so.
+        let _ = self.pipe.as_mut().map(|pipe| pipe.write_all(&[1]));
     }
 
     /// What the kernel has said since, in order.
@@ -122,7 +128,7 @@ impl Drop for Monitor {
         // With the receiver gone the thread cannot wait for room, and with the pipe for events.
         let (_, gone) = sync_channel(0);
         self.facts = gone;
-        drop(self.stop.take());
+        drop(self.pipe.take());
         if let Some(thread) = self.thread.take() {
             // If it panicked, there is nothing left to end.
             let _ = thread.join();
@@ -146,7 +152,7 @@ impl From<io::Error> for Ended {
 struct Watch {
     events: Socket,
     requests: Socket,
-    stopped: io::PipeReader,
+    asked: io::PipeReader,
     facts: SyncSender<Vec<Fact>>,
     wake: Box<dyn Fn() + Send>,
 }
@@ -171,15 +177,18 @@ impl Watch {
 
     fn turn(&mut self) -> Result<(), Ended> {
         let mut fds = [
-            PollFd::new(&self.stopped, PollFlags::IN),
+            PollFd::new(&self.asked, PollFlags::IN),
             PollFd::new(&self.events, PollFlags::IN),
         ];
         if poll(&mut fds, None).is_err() {
             return Ok(()); // by a signal
         }
-        let [stopped, events] = fds.map(|fd| !fd.revents().is_empty());
-        if stopped {
-            return Err(Ended::Unheard);
+        let [asked, events] = fds.map(|fd| !fd.revents().is_empty());
+        if asked {
+            return match self.asked.read(&mut [0; 16])? {
+                0 => Err(Ended::Unheard),
+                _ => self.dump(),
+            };
         }
         if !events {
             return Ok(());

@@ -17,6 +17,7 @@ mod basic;
 mod bfd;
 mod fragments;
 mod frr;
+mod live;
 mod multipath;
 mod operation;
 mod oracle;

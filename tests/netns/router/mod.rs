@@ -23,4 +23,5 @@ mod oracle;
 mod policy;
 mod privileges;
 mod segments;
+pub(crate) mod service;
 mod trunk;

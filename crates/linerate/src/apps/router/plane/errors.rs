@@ -210,7 +210,9 @@ impl Errors {
         if !self.limiter.allow(to.into(), view.now_ns) {
             return Err(Sent::Limited);
         }
-        let packet = blank(EtherType::IPV4, MAX_ERROR4_LEN, cache, pools, |out| {
+        // It fits the next link, too, be that one of few bytes.
+        let most = MAX_ERROR4_LEN.min(hop.mtu.into());
+        let packet = blank(EtherType::IPV4, most, cache, pools, |out| {
             error4(offending, error, source, out)
         });
         let packet = packet.ok_or(Sent::Withheld)?;
@@ -320,15 +322,12 @@ pub(super) fn route<'a>(view: View<'a>, vrf: Vrf, to: IpAddr) -> (u32, &'a Hop) 
     let (found, hash) = match to {
         IpAddr::V4(v4) => {
             let bits = u32::from(v4);
-            (
-                view.fib4.lookup(vrf, bits),
-                bits.wrapping_mul(0x9e37_79b1) >> 16,
-            )
+            (view.fib4.lookup(vrf, bits), bits.wrapping_mul(0x9e37_79b1))
         }
         IpAddr::V6(v6) => {
             let bits = u128::from(v6);
             let folded = (bits >> 64) as u64 ^ bits as u64;
-            let hash = folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
+            let hash = folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
             (view.fib6.lookup(vrf, bits), hash as u32)
         }
     };

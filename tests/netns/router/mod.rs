@@ -18,6 +18,7 @@ mod bfd;
 mod fragments;
 mod frr;
 mod multipath;
+mod neighbours;
 mod operation;
 mod oracle;
 mod policy;

@@ -24,4 +24,5 @@ mod oracle;
 mod policy;
 mod privileges;
 mod segments;
+pub(crate) mod service;
 mod trunk;

@@ -1,7 +1,10 @@
 //! Messages as the kernel and zebra send them, byte by byte where it matters, and anything else.
 
 use super::build::{Builder, CREATE, REPLACE, REQUEST};
+use super::route::ONLINK;
 use super::*;
+use crate::MacAddr;
+use core::net::{IpAddr, Ipv6Addr};
 use proptest::prelude::*;
 use std::string::ToString;
 use std::vec::Vec;

@@ -16,6 +16,7 @@ mod http;
 mod hush;
 mod kernel;
 mod metrics;
+mod notify;
 mod reload;
 mod report;
 mod server;
@@ -56,6 +57,7 @@ use acls::Teller;
 use desk::Job;
 use hush::Hush;
 use kernel::Kernel;
+use notify::Notify;
 use stage::{RouterStage, on_slow};
 use twins::{Twins, Wanted};
 
@@ -131,6 +133,8 @@ pub(crate) struct Control {
     teller: Teller,
     /// What the kernel was told about the interfaces of ports.
     hush: Hush,
+    /// Who started the router as a service.
+    notify: Notify,
 }
 
 impl Control {
@@ -303,6 +307,8 @@ impl Control {
             self.say_period(&sample.since(since))?;
             self.begin_period(now, sample);
         }
+        // Every worker has answered.
+        self.notify.alive(now);
         Ok(())
     }
 

@@ -34,7 +34,15 @@ struct Changes {
 impl Control {
     /// Somebody asked for a reload, and hears what came of it.
     pub(super) fn reload_asked(&mut self) -> Result<Value, Problem> {
-        match self.reload() {
+        self.notify.reloading();
+        let outcome = self.reload();
+        let last = match &outcome {
+            Ok(changes) => changes.text(),
+            Err(error) => format!("refused: {error}"),
+        };
+        self.notify
+            .ready(&format!("{}; last reload: {last}", self.status()));
+        match outcome {
             Ok(changes) => {
                 self.reloads.done += 1;
                 Ok(json!({

@@ -18,6 +18,7 @@ use super::desk::Desk;
 use super::http::{Http, Page};
 use super::hush::Hush;
 use super::kernel::Kernel;
+use super::notify::Notify;
 use super::reload::routes_of;
 use super::server::Server;
 use super::signals::Signals;
@@ -77,8 +78,7 @@ pub(crate) fn place(config: &Config) -> Result<Plan, Error> {
 ///
 /// # Errors
 /// What could not be set up, or what went wrong at the end.
-pub(crate) fn start(path: &Path, config: Config, run: &Run) -> Result<(), Error> {
-    let plan = place(&config)?;
+pub(crate) fn start(path: &Path, config: Config, plan: &Plan, run: &Run) -> Result<(), Error> {
     // Before there are threads: capabilities are each thread's own.
     let privileged = keeper::split(path, &config)?;
     let (sender, events) = mpsc::channel();
@@ -89,9 +89,12 @@ pub(crate) fn start(path: &Path, config: Config, run: &Run) -> Result<(), Error>
     let server = Server::listen(&socket, usual, desk.clone())?;
     let http = listen_http(&config, &desk)?;
     let mut drivers = Drivers::opened_by(privileged.clone());
-    let mut control = bring_up(path, config, &plan, &mut drivers, &desk, run, privileged)?;
+    let mut control = bring_up(path, config, plan, &mut drivers, &desk, run, privileged)?;
     let begun = control.say_ready(&socket, http.as_ref().map(|http| http.at));
+    control.notify = Notify::from_environment();
+    control.notify.ready(&control.status());
     let ran = begun.and_then(|()| control.run(&events));
+    control.notify.stopping();
     // Clients whose question is under way hear that the router has ended.
     drop(events);
     drop((server, http));
@@ -229,6 +232,7 @@ pub(super) fn bring_up(
         json: run.json,
         teller: Teller::new(now),
         hush,
+        notify: Notify::default(),
     };
     control.begin_period(now, first);
     control.hush.keep();

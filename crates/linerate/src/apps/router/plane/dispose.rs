@@ -13,9 +13,10 @@ use linerate_wire::ipv6::Ipv6;
 use linerate_wire::offload::complete_partial;
 
 use super::engine::Engine;
-use super::errors::{self, Complaint};
+use super::errors::Complaint;
 use super::hops::{Action, Hop};
 use super::options::{self, Asked};
+use super::origin;
 use super::punt::Reason;
 use super::settings::Interface;
 use super::trace::Stage;
@@ -115,7 +116,7 @@ impl Engine {
             }
             Some(source) => {
                 let vrf = self.faces[usize::from(sight.id.0)].vrf;
-                errors::route(view, vrf, source).1.action == Action::Local
+                origin::route(view, vrf, source).1.action == Action::Local
             }
             None => false,
         }
@@ -215,7 +216,7 @@ impl Engine {
             let now_ms = self.day.ms(view.now_ns);
             let is_ours = |address: Ipv4Addr| {
                 let vrf = self.faces[usize::from(id.0)].vrf;
-                errors::route(view, vrf, address.into()).1.action == Action::Local
+                origin::route(view, vrf, address.into()).1.action == Action::Local
             };
             let bytes = &mut packet.data_mut()[HEADER_LEN..];
             options::record(bytes, own, now_ms, is_ours);
@@ -432,13 +433,13 @@ fn owns(interface: Option<&Interface>, address: Ipv6Addr) -> bool {
         return false;
     };
     let is_given = |own: &crate::apps::router::model::Cidr| own.address == IpAddr::V6(address);
-    interface.addresses.iter().any(is_given) || address == errors::of_mac(interface.mac)
+    interface.addresses.iter().any(is_given) || address == origin::of_mac(interface.mac)
 }
 
 /// Our address on the interface that a packet leaves by.
 fn hop_address(view: View<'_>, hop: &Hop, packet: &Packet) -> Option<Ipv4Addr> {
     let id = hop.interface.get()?;
-    errors::source4(view.settings, hop, id, destination4(packet)?)
+    origin::source4(view.settings, hop, id, destination4(packet)?)
 }
 
 /// Whether this is Neighbor Discovery (RFC 4861 4), which tells nothing to who is not on the link.

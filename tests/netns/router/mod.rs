@@ -19,6 +19,7 @@ mod fragments;
 mod frr;
 mod frr_fpm;
 mod multipath;
+mod neighbours;
 mod operation;
 mod oracle;
 mod policy;

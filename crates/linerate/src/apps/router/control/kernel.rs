@@ -274,6 +274,13 @@ impl Control {
         all
     }
 
+    /// The addresses that the kernel has for the twin of an interface.
+    fn verified(&self, id: InterfaceId) -> Vec<IpAddr> {
+        let learned = (self.kernel.as_ref()).and_then(|kernel| kernel.learned.get(&id));
+        let addresses = learned.into_iter().flatten();
+        addresses.map(|cidr| cidr.address).collect()
+    }
+
     /// Tells workers and routing of addresses that the kernel has.
     fn renew(&mut self) {
         let mut settings = (*self.settings).clone();
@@ -282,6 +289,7 @@ impl Control {
                 continue;
             };
             let addresses = self.addresses_of(id, &config.addresses);
+            interface.verified = self.verified(id);
             if addresses != interface.addresses {
                 self.rib.addresses(id, &addresses);
                 interface.addresses = addresses;
@@ -389,6 +397,7 @@ impl Control {
             let before = self.settings.interfaces.get(usize::from(id.0));
             if before.is_some_and(|before| before.name == interface.name) {
                 interface.addresses = self.addresses_of(id, &interface.addresses);
+                interface.verified = self.verified(id);
             }
         }
         settings

@@ -63,6 +63,8 @@ pub(crate) struct Config {
     pub(crate) neighbours: usize,
     /// VRFs, from 0.
     pub(crate) vrfs: u32,
+    /// Which of its ways a flow takes depends on it: [`HopTable::new`].
+    pub(crate) seed: u64,
     /// The instructions that lookups may use.
     pub(crate) isa: Isa,
 }
@@ -73,6 +75,7 @@ impl Default for Config {
             routes: 1_000_000,
             neighbours: 65_536,
             vrfs: 1,
+            seed: 0,
             isa: Isa::detect(),
         }
     }
@@ -145,7 +148,7 @@ impl Rib {
             slots: Slots::default(),
             v4: Family::new(config.vrfs, SharedLpm4::new(&config.lpm4())?),
             v6: Family::new(config.vrfs, SharedLpm6::new(&config.lpm6())?),
-            targets: Targets::new()?,
+            targets: Targets::new(config.seed)?,
             own: BTreeMap::new(),
             limits: config.clone(),
             turned_away: 0,

@@ -22,7 +22,7 @@ use super::super::netlink::twin::Likeness;
 use super::message;
 use crate::error::Error;
 
-pub(super) use super::message::{Change, Like, Refusal, Reply, Request};
+pub(super) use super::message::{Like, Refusal, Reply, Request};
 
 /// Longest message, in bytes: some thousand addresses of a twin.
 const MESSAGE_BYTES: usize = 64 << 10;

@@ -122,10 +122,7 @@ impl Features {
             let queues = u64::from(queues);
             let (rate, burst) = (policer.rate_bps / 8 / queues, policer.burst_bytes / queues);
             let meter = known(&interface.name, &policer);
-            Some((
-                policer,
-                meter.unwrap_or_else(|| Meter::new(rate, burst)),
-            ))
+            Some((policer, meter.unwrap_or_else(|| Meter::new(rate, burst))))
         });
         self.policers = policers.collect();
         self.lists.install(&new.acls, egress);

@@ -48,6 +48,7 @@ pub(super) fn settings(
                 mac: mac(id, port),
                 mtu: mtu(interface, port),
                 addresses: interface.addresses.clone(),
+                verified: Vec::new(),
                 twin: interface.twin.as_ref().and_then(|_| twin(&interface.name)),
                 urpf: interface.urpf,
                 proxy: interface.proxy,

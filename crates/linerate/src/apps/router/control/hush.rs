@@ -103,7 +103,8 @@ impl Hush {
             let is_gone = |(path, _): &(PathBuf, String)| gone.contains(path);
             let (back, stay) = std::mem::take(&mut self.was).into_iter().partition(is_gone);
             self.was = stay;
-            self.put_back(&back);
+            let stuck = self.put_back(back);
+            self.was.extend(stuck);
             self.note();
         }
         if self.interfaces != before {
@@ -111,15 +112,20 @@ impl Hush {
         }
     }
 
-    fn put_back(&self, was: &[(PathBuf, String)]) {
-        for (path, was) in was {
+    /// Returns those that stay changed.
+    fn put_back(&self, mut was: Vec<(PathBuf, String)>) -> Vec<(PathBuf, String)> {
+        was.retain(|(path, was)| {
             // An interface that is gone has nothing to be put back.
-            if fs::read_to_string(path).is_ok()
-                && let Err(error) = self.privileged.set(path, was)
-            {
-                eprintln!("warning: {} stays changed: {error}", path.display());
+            let is_there = fs::read_to_string(path).is_ok();
+            match is_there.then(|| self.privileged.set(path, was)) {
+                Some(Err(error)) => {
+                    eprintln!("warning: {} stays changed: {error}", path.display());
+                    true
+                }
+                _ => false,
             }
-        }
+        });
+        was
     }
 
     fn set(&mut self, path: PathBuf, value: &str) -> Result<(), Error> {
@@ -148,6 +154,10 @@ impl Hush {
 
     /// Without the file a run that is killed leaves the settings as they are: no reason not to run.
     fn note(&self) {
+        if self.was.is_empty() {
+            let _ = fs::remove_file(&self.notes);
+            return;
+        }
         let line = |(path, was): &(PathBuf, String)| format!("{} {was}\n", path.display());
         let _ = fs::write(&self.notes, self.was.iter().map(line).collect::<String>());
     }
@@ -165,10 +175,13 @@ fn interfaces(ports: &[PortInfo]) -> Vec<String> {
 
 impl Drop for Hush {
     fn drop(&mut self) {
-        self.put_back(&self.was);
-        if !self.was.is_empty() {
-            let _ = fs::remove_file(&self.notes);
+        let was = std::mem::take(&mut self.was);
+        if was.is_empty() {
+            return;
         }
+        self.was = self.put_back(was);
+        // What stays, the next run may be able to.
+        self.note();
     }
 }
 

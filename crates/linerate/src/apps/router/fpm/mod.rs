@@ -15,14 +15,14 @@ mod restart;
 mod tests;
 
 use std::collections::BTreeSet;
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 pub(crate) use listener::{Event, Listener};
 use restart::Restart;
 
 use super::feed::Feed;
-use super::model::Vrf;
+use super::model::{InterfaceId, Vrf};
 use super::rib::{Rib, Source};
 use crate::error::Error;
 
@@ -32,6 +32,9 @@ pub(crate) enum News {
     Connected(SocketAddr),
     /// And why it ended. Routes stay until the time of grace is over.
     Disconnected(SocketAddr, String),
+    /// None came again in time. Routes are used until the next [`Fpm::poll`]: before it the kernel may be asked
+    /// for those that it has.
+    Ended,
     /// So many routes had not been repeated in time, and are gone.
     Swept(usize),
 }
@@ -52,9 +55,11 @@ pub(crate) struct Fpm {
     pub(crate) feed: Feed,
     pub(crate) counts: FpmCounts,
     restart: Restart,
+    is_connected: bool,
+    tells: bool,
+    /// Its routes go with the next look.
+    has_ended: bool,
     listener: Listener,
-    /// The connection that there is, if any.
-    peer: Option<TcpStream>,
 }
 
 impl Fpm {
@@ -72,8 +77,10 @@ impl Fpm {
             feed: Feed::new(Source::Fpm),
             counts: FpmCounts::default(),
             restart: Restart::new(graceful),
+            is_connected: false,
+            tells: false,
+            has_ended: false,
             listener: Listener::start(address, wake)?,
-            peer: None,
         })
     }
 
@@ -106,9 +113,22 @@ impl Fpm {
             .iter()
             .zip(known)
             .any(|(&(_, vrf), known)| known != Some(vrf));
-        if let Some(peer) = self.peer.as_ref().filter(|_| is_new) {
-            // Where the other end was faster, it is gone already.
-            let _ = peer.shutdown(Shutdown::Both);
+        if is_new {
+            self.listener.hang_up();
+        }
+    }
+
+    /// Whether FRR has told of its routes, and may still or again: from the first connection to
+    /// [`News::Ended`].
+    pub(crate) fn tells(&self) -> bool {
+        self.tells
+    }
+
+    /// Which of our interfaces the kernel's interface of that number is the twin of. Where routes by it had been
+    /// left out, since FRR had heard of it before us, FRR is asked for all of them again.
+    pub(crate) fn set_interface(&mut self, rib: &mut Rib, index: u32, id: InterfaceId) {
+        if self.feed.set_interface(rib, index, Some(id)) {
+            self.listener.hang_up();
         }
     }
 
@@ -116,10 +136,19 @@ impl Fpm {
     /// Nothing is committed.
     pub(crate) fn poll(&mut self, rib: &mut Rib, now: Instant, news: &mut Vec<News>) -> bool {
         const AT_ONCE: usize = 16;
+        if std::mem::take(&mut self.has_ended) {
+            news.push(News::Swept(self.feed.end(rib)));
+        }
         for _ in 0..AT_ONCE {
             let Some(event) = self.listener.next() else {
                 if self.restart.is_over(now) {
-                    news.push(News::Swept(self.feed.end(rib)));
+                    match self.is_connected {
+                        true => news.push(News::Swept(self.feed.end(rib))),
+                        false => {
+                            (self.tells, self.has_ended) = (false, true);
+                            news.push(News::Ended);
+                        }
+                    }
                 }
                 return false;
             };
@@ -130,9 +159,9 @@ impl Fpm {
 
     fn apply(&mut self, rib: &mut Rib, event: Event, now: Instant, news: &mut Vec<News>) {
         match event {
-            Event::Connected(peer, socket) => {
-                self.peer = socket;
+            Event::Connected(peer) => {
                 self.counts.connections += 1;
+                (self.is_connected, self.tells) = (true, true);
                 self.restart.connected(now);
                 news.push(News::Connected(peer));
             }
@@ -149,8 +178,8 @@ impl Fpm {
                 }
             }
             Event::Disconnected { peer, why, lied } => {
-                self.peer = None;
                 self.counts.liars += u64::from(lied);
+                self.is_connected = false;
                 self.restart.disconnected(now);
                 self.feed.begin(rib);
                 news.push(News::Disconnected(peer, why));

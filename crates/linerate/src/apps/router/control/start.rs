@@ -127,6 +127,8 @@ pub(super) fn bring_up(
         .map(|port| (Some(port.name.clone()), port.spec.clone()))
         .collect();
     let rig = Rig::open_among(drivers, &specs, Clock::calibrate())?;
+    // A reload may have an interface put fragments together.
+    let rig = rig.with_large_slots();
     let infos: Vec<PortInfo> = rig.ports.iter().map(|open| open.info.clone()).collect();
     let count = infos.len() as u16;
     // Behind the ports: the ring to the slow worker, then the twins.
@@ -254,6 +256,7 @@ fn table(config: &Config, settings: &Settings) -> Result<Rib, Error> {
         routes: config.router.routes as usize,
         neighbours: config.router.neighbours as usize,
         vrfs: config.vrfs.len() as u32,
+        seed: seed(settings),
         ..rib::Config::default()
     })?;
     for (id, interface) in (0..).zip(&settings.interfaces) {
@@ -272,6 +275,18 @@ fn table(config: &Config, settings: &Settings) -> Result<Rib, Error> {
     }
     while rib.commit() != rib::Progress::Done {}
     Ok(rib)
+}
+
+/// Another number in another router, and the same after a restart, so that flows keep their ways: from the
+/// addresses of the ports.
+fn seed(settings: &Settings) -> u64 {
+    let macs = settings.interfaces.iter().map(|interface| interface.mac.0);
+    macs.fold(0, |seed, [a, b, c, d, e, f]| {
+        let mac = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
+        (seed ^ mac)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29)
+    })
 }
 
 /// The fast workers' shares, each with a ring to the slow one, and the slow one's as the last.

@@ -199,7 +199,9 @@ impl Errors {
         if !self.limiter.allow(to.into(), view.now_ns) {
             return Err(Sent::Limited);
         }
-        let packet = blank(EtherType::IPV4, MAX_ERROR4_LEN, cache, pools, |out| {
+        // It fits the next link, too, be that one of few bytes.
+        let most = MAX_ERROR4_LEN.min(hop.mtu.into());
+        let packet = blank(EtherType::IPV4, most, cache, pools, |out| {
             error4(offending, error, source, out)
         });
         let packet = packet.ok_or(Sent::Withheld)?;

@@ -118,12 +118,11 @@ impl Features {
         };
         let policers = new.interfaces.iter().map(|interface| {
             let policer = interface.policer?;
-            let rate = policer.rate_bps / 8 / u64::from(queues);
+            // Each queue has its share of both.
+            let queues = u64::from(queues);
+            let (rate, burst) = (policer.rate_bps / 8 / queues, policer.burst_bytes / queues);
             let meter = known(&interface.name, &policer);
-            Some((
-                policer,
-                meter.unwrap_or_else(|| Meter::new(rate, policer.burst_bytes)),
-            ))
+            Some((policer, meter.unwrap_or_else(|| Meter::new(rate, burst))))
         });
         self.policers = policers.collect();
         self.lists.install(&new.acls, egress);

@@ -43,15 +43,12 @@ pub(super) fn route<'a>(view: View<'a>, vrf: Vrf, to: IpAddr) -> (u32, &'a Hop) 
     let (found, hash) = match to {
         IpAddr::V4(v4) => {
             let bits = u32::from(v4);
-            (
-                view.fib4.lookup(vrf, bits),
-                bits.wrapping_mul(0x9e37_79b1) >> 16,
-            )
+            (view.fib4.lookup(vrf, bits), bits.wrapping_mul(0x9e37_79b1))
         }
         IpAddr::V6(v6) => {
             let bits = u128::from(v6);
             let folded = (bits >> 64) as u64 ^ bits as u64;
-            let hash = folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
+            let hash = folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
             (view.fib6.lookup(vrf, bits), hash as u32)
         }
     };

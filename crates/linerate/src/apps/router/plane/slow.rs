@@ -354,9 +354,9 @@ fn described(interface: &Interface) -> InterfaceConfig {
         mac: interface.mac,
         addresses: addresses.map(|cidr| (cidr.address, cidr.len)).collect(),
         proxy: interface.proxy,
-        // Where there is a twin, the kernel looks for duplicates.
-        detect6: interface.twin.is_none(),
+        detect6: true,
         detect4: false,
+        verified: interface.verified.clone(),
         advertise: interface.advertise.map(advertise),
     }
 }

@@ -36,6 +36,8 @@ impl Verdict {
     }
 }
 
+    pub(crate) const ALL: [Self; 3] = [Self::Permit, Self::Deny, Self::Reject];
+
 /// One rule: the packets that it means, of each family that it can mean any of, and what becomes of
 /// them.
 #[derive(Clone, Copy, Debug)]

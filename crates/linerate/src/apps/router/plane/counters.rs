@@ -17,6 +17,8 @@ pub(crate) struct Traffic {
     pub(crate) in_bytes: Counter,
     pub(crate) out_packets: Counter,
     pub(crate) out_bytes: Counter,
+    /// Packets beyond the policer's rate.
+    pub(crate) policed: Counter,
 }
 
 /// What a router says on its own account, and does not say.
@@ -85,6 +87,7 @@ impl Counters {
             }
             new
         });
+                new.policed.set(old.policed.read());
         let lists = settings.acls.iter().map(|list| {
             let hits: Box<[Counter]> = (0..=list.rules).map(|_| Counter::default()).collect();
             // A list that has changed begins anew.

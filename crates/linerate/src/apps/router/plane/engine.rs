@@ -22,6 +22,7 @@ use super::features::Features;
 use super::input::{self, Sieve};
 use super::options::Day;
 use super::punt::{Punt, Reason};
+use super::ours::Ours;
 use super::reasons::Reasons;
 use super::settings::{PortMap, Settings};
 use super::trace::{Stage, Watch};
@@ -64,6 +65,8 @@ pub(super) struct Engine {
     /// By interface.
     pub(super) faces: Vec<Face>,
     any_acl_out: bool,
+    /// By VRF.
+    pub(super) ours: Vec<Ours>,
     /// Frames ready to go, by interface; and which may hold some, by its number modulo 64.
     pub(super) lanes: Vec<Burst>,
     pub(super) filled: u64,
@@ -93,6 +96,7 @@ impl Engine {
             hops: [NO_ROUTE; Burst::CAPACITY],
             faces: Vec::new(),
             any_acl_out: false,
+            ours: Vec::new(),
             lanes: Vec::new(),
             filled: 0,
             features: Features::default(),
@@ -113,6 +117,10 @@ impl Engine {
     pub(super) fn install(&mut self, old: &Settings, new: &Settings, egress: &mut Egress) {
         self.faces = new.interfaces.iter().map(Face::new).collect();
         self.any_acl_out = self.faces.iter().any(|face| face.has_acl_out);
+        let vrfs = self.faces.iter().map(|face| face.vrf + 1).max();
+        self.ours = (0..vrfs.unwrap_or(0))
+            .map(|vrf| Ours::of(new, vrf))
+            .collect();
         // Lanes are empty between two bursts.
         self.lanes.resize_with(self.faces.len(), Burst::new);
         self.features.install(old, new, self.queues, egress);

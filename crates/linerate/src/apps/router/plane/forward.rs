@@ -9,11 +9,10 @@ use linerate_tables::parse::Mask;
 use linerate_wire::ethernet::HEADER_LEN;
 
 use super::engine::{Engine, Fate, ones};
-use super::errors::Complaint;
 use super::hops::{Action, Hop, InterfaceIdOrNone};
 use super::input::Within;
 use super::lanes::trim;
-use super::{View, multipath, rewrite};
+use super::{View, errors, multipath, rewrite};
 use crate::apps::router::model::{InterfaceId, Vrf};
 
 /// The exit of packets that leave one by one, if at all: no interface has that number.
@@ -246,8 +245,9 @@ impl Engine {
         }
         match self.fates[index] {
             Fate::Drop(reason) => self.refuse(index, reason, packet, out),
-            Fate::Reject(reason) => {
-                self.complain(view, id, &packet, Complaint::Prohibited, out);
+            Fate::Reject(reason, answer) => {
+                let complaint = errors::rejection(&packet, answer);
+                self.complain(view, id, &packet, complaint, out);
                 self.refuse(index, reason, packet, out);
             }
             Fate::Punt(reason) => self.punt(index, view, reason, id, 0, packet, out),

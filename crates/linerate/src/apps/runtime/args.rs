@@ -69,7 +69,9 @@ impl RunArgs {
             watch: Watch::new(period, duration, self.json)?,
             options: Options {
                 queues: self.queues.or(file.queues).unwrap_or(1).clamp(1, MOST),
-                burst: (self.burst.or(file.burst)).map_or(MOST, |burst| burst.clamp(1, MOST)).into(),
+                burst: (self.burst.or(file.burst))
+                    .map_or(MOST, |burst| burst.clamp(1, MOST))
+                    .into(),
                 pool_slots: self.pool_slots.or(file.pool_slots),
                 sleep: !self.no_sleep && file.sleep.unwrap_or(true),
                 spin: false,

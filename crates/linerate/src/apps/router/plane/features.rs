@@ -122,10 +122,7 @@ impl Features {
             let queues = u64::from(queues);
             let (rate, burst) = (policer.rate_bps / 8 / queues, policer.burst_bytes / queues);
             let meter = known(&interface.name, &policer);
-            Some((
-                policer,
-                meter.unwrap_or_else(|| Meter::new(rate, burst)),
-            ))
+            Some((policer, meter.unwrap_or_else(|| Meter::new(rate, burst))))
         });
         self.policers = policers.collect();
         self.lists.install(&new.acls, egress);
@@ -212,9 +209,8 @@ impl Engine {
         for mut part in parts.drain() {
             // So that who is told of a datagram that never is whole can be found: `expire`.
             part.set_user(Punt {
-                reason: Reason::default(),
                 interface: id,
-                hop: 0,
+                ..Punt::default()
             });
             let (cache, pools) = (&mut out.cache, &self.pools);
             match reassembler.push(part, HEADER_LEN, vrf, view.now_ns, cache, pools) {

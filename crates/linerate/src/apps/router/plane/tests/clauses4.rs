@@ -34,7 +34,7 @@ fn punted(frame: &[u8], reason: Reason) {
     let punt = Punt {
         reason,
         interface: WAN,
-        hop: 0,
+        ..Punt::default()
     };
     assert_eq!(left.len(), 1);
     assert_eq!(left[0].punt, Some(punt));
@@ -397,7 +397,10 @@ fn rfc1812_5_2_7_2_no_redirects_between_networks_of_one_link_nor_for_what_goes_n
         dst,
         ..Frame::new()
     };
-    assert_eq!(lab.one(0, &frame("192.0.2.9", "10.2.0.1").bytes()).0.len(), 2);
+    assert_eq!(
+        lab.one(0, &frame("192.0.2.9", "10.2.0.1").bytes()).0.len(),
+        2
+    );
     // On the same link, and yet no neighbour of the gateway as IP has it.
     let (left, drops) = lab.one(0, &frame("203.0.113.9", "10.2.0.1").bytes());
     assert_eq!((left.len(), drops.len()), (1, 0));

@@ -52,7 +52,11 @@ pub(super) fn runs(tests: &str, first: First) {
     let scratch = Scratch::new();
     let out = scratch.file("out");
     std::fs::create_dir(&out).unwrap();
-    std::fs::write(scratch.file("initramfs"), initramfs::archive(&folder, first)).unwrap();
+    std::fs::write(
+        scratch.file("initramfs"),
+        initramfs::archive(&folder, first),
+    )
+    .unwrap();
     let script = format!(
         "export PATH='{}' HOME=/ TMPDIR=/dev/shm LINERATE_GUEST=1 LINERATE_BINARY='{}'\nip link set dev lo up\n\
          exec '{}' {tests} --include-ignored --show-output --test-threads 1\n",

@@ -3,7 +3,7 @@
 
 use super::instance::port;
 use super::privileges::{BPF, NET_ADMIN, NET_RAW, is_divided, keeper, proc, status};
-use super::site::{Site, reaches, GATE4, RIGHT4};
+use super::site::{GATE4, RIGHT4, Site, reaches};
 use crate::child::Running;
 use crate::linerate::binary;
 use crate::wait;

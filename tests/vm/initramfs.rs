@@ -54,7 +54,7 @@ mount -t overlay -o lowerdir=/root,upperdir=/over/upper,workdir=/over/work over 
 mount -t 9p -o $options out /whole/mnt
 chmod 666 /dev/net/tun
 cd /whole
-rm -rf etc/systemd etc/fstab lib/systemd/system-generators lib/systemd/system/*.wants
+rm -rf .dockerenv etc/systemd etc/fstab lib/systemd/system-generators lib/systemd/system/*.wants
 mkdir -p etc/systemd/system usr/local/bin
 cat > etc/systemd/system/guest.service <<END
 [Unit]

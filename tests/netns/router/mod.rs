@@ -17,6 +17,7 @@ mod basic;
 mod bfd;
 mod fragments;
 mod frr;
+mod frr_fpm;
 mod multipath;
 mod neighbours;
 mod operation;

@@ -60,6 +60,7 @@ pub mod attribute {
         pub const MULTIPATH: u16 = 9;
         pub const TABLE: u16 = 15;
         pub const VIA: u16 = 18;
+        pub const NEW_DST: u16 = 19;
         pub const ENCAP_TYPE: u16 = 21;
         pub const ENCAP: u16 = 22;
         pub const NH_ID: u16 = 30;
@@ -76,6 +77,7 @@ pub mod attribute {
         pub const BLACKHOLE: u16 = 4;
         pub const OIF: u16 = 5;
         pub const GATEWAY: u16 = 6;
+        pub const ENCAP_TYPE: u16 = 7;
         pub const ENCAP: u16 = 8;
         pub const FDB: u16 = 11;
     }

@@ -144,6 +144,15 @@ fn rfc1812_5_2_2_padding_goes_no_further_than_its_link() {
     frame.extend([0xee; 40]);
     let (left, _) = Lab::new().one(0, &frame);
     assert_eq!(left[0].frame, sound);
+    // Nor where the neighbour is to be found first.
+    let mut frame = Frame {
+        dst: "10.3.0.1",
+        ..Frame::new()
+    }
+    .bytes();
+    frame.extend([0xee; 40]);
+    let (left, _) = Lab::new().one(0, &frame);
+    assert_eq!((left[0].port, left[0].frame.len()), (SLOW, sound.len()));
 }
 
 #[test]

@@ -15,6 +15,7 @@ use linerate_wire::offload::complete_partial;
 use super::engine::Engine;
 use super::errors::Complaint;
 use super::hops::{Action, Hop};
+use super::lanes::trim;
 use super::options::{self, Asked};
 use super::origin;
 use super::ours::Whose;
@@ -370,7 +371,7 @@ impl Engine {
         sight: Sight,
         number: u32,
         hop: &Hop,
-        packet: Packet,
+        mut packet: Packet,
         out: &mut Egress,
     ) {
         let reason = match hop.action {
@@ -389,6 +390,8 @@ impl Engine {
         let Some(id) = hop.interface.get() else {
             return self.refuse(sight.index, self.reasons.no_interface, packet, out);
         };
+        // The slow worker does not look where it ends.
+        trim(&mut packet, sight.end);
         self.punt(sight.index, view, reason, id, number, packet, out);
     }
 }

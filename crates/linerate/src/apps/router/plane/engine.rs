@@ -338,12 +338,11 @@ impl Engine {
         if !self.features.may_punt(reason, view.now_ns) {
             return self.refuse(index, self.reasons.punt_limited, packet, out);
         }
-        self.watch
-            .end(index, || format!("to the slow worker: {}", reason.name()));
         packet.set_user(Punt {
             reason,
             interface,
             hop,
+            ticket: self.watch.hand_over(index, reason),
         });
         out.send_one(self.slow, packet);
     }

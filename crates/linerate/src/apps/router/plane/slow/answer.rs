@@ -15,6 +15,7 @@ use crate::apps::router::plane::dispose::{destination4, destination6};
 use crate::apps::router::plane::errors::{Complaint, Reply, refusal};
 use crate::apps::router::plane::hops::{Action, Hop};
 use crate::apps::router::plane::origin::{Way, route, vrf};
+use crate::apps::router::plane::punt::Punt;
 use crate::apps::router::plane::trace::Stage as At;
 use crate::apps::router::plane::view;
 
@@ -33,6 +34,8 @@ impl Slow {
                 if self.watch.is_tapped() {
                     self.watch.show_one(At::Slow, twin, &packet);
                 }
+                let Punt { ticket, .. } = packet.user();
+                self.watch.follow(ticket, || "to the kernel".into());
                 out.send_one(twin, packet);
             }
             None => self.serve(id, packet, now_ns, out),
@@ -42,7 +45,7 @@ impl Slow {
     /// Answers for the router: to ping, and to what nobody listens for.
     fn serve(&mut self, id: InterfaceId, mut packet: Packet, now_ns: u64, out: &mut Egress) {
         let Ok(frame) = Ethernet::new_checked(packet.data()) else {
-            return out.drop_one(self.reasons.not_served, packet);
+            return self.refuse(self.reasons.not_served, packet, out);
         };
         let (is_v4, is_group) = (
             frame.ethertype() == EtherType::IPV4,
@@ -50,7 +53,7 @@ impl Slow {
         );
         let is_ip = is_v4 || frame.ethertype() == EtherType::IPV6;
         if !is_ip || is_group {
-            return out.drop_one(self.reasons.not_served, packet);
+            return self.refuse(self.reasons.not_served, packet, out);
         }
         let bytes = &mut packet.data_mut()[HEADER_LEN..];
         if if is_v4 { echo4(bytes) } else { echo6(bytes) } {
@@ -66,9 +69,12 @@ impl Slow {
                     let (number, hop) = route(view, vrf, to);
                     Way::Hop(number, hop)
                 }
-                None => return out.drop_one(self.reasons.not_served, packet),
+                None => return self.refuse(self.reasons.not_served, packet, out),
             };
             self.counters.sent(Sent::EchoReply);
+            let Punt { ticket, .. } = packet.user();
+            self.watch.follow(ticket, || "answered".into());
+            packet.set_user(Punt::default());
             let own = Own::of(way);
             return self.send_own(own, packet, now_ns, out);
         }
@@ -88,7 +94,7 @@ impl Slow {
         if let Some(complaint) = complaint {
             self.complain(id, &packet, complaint, now_ns, out);
         }
-        out.drop_one(self.reasons.not_served, packet);
+        self.refuse(self.reasons.not_served, packet, out);
     }
 
     /// Tells the sender of a packet.
@@ -119,7 +125,7 @@ impl Slow {
                 let _ = set_macs(packet.data_mut(), dst, src);
                 self.send(id, packet, out);
             }
-            Own::Resolve { id, number } => self.resolve(id, number, packet, now_ns),
+            Own::Resolve { id, number } => self.resolve(id, number, packet, now_ns, out),
             Own::Glean { id } => self.glean(id, packet, now_ns, out),
             Own::Nowhere => out.drop_one(self.reasons.no_route, packet),
         }

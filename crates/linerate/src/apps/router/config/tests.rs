@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::apps::router::plane::acl::Verdict;
+use crate::apps::router::plane::acl::{Answer, Verdict};
 
 /// Two ports; lines behind it are counted from 9.
 const PORTS: &str = r#"[router]
@@ -63,6 +63,7 @@ interface = "wan"
 [[acl]]
 name = "edge"
 default = "permit"
+reject = "icmp"
 rules = [
   { action = "deny", source = "10.0.0.0/8", protocol = "tcp", destination_port = "22", log = false },
 ]
@@ -96,6 +97,7 @@ rules = [
     let gateways = ["192.0.2.253", "192.0.2.254"].map(|a| (InterfaceId(0), a.parse().unwrap()));
     assert_eq!(config.gateways(), gateways.into());
     assert_eq!(config.tables().collect::<Vec<_>>(), [Some(254), Some(10)]);
+    assert_eq!(config.acls[0].answer, Answer::Icmp);
     let rule = &config.acls[0].rules[0];
     assert_eq!(rule.match4().unwrap().dst_ports.low(), 22);
     assert!(

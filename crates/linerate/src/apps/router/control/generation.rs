@@ -138,7 +138,7 @@ fn access_list(acl: &Acl) -> Result<AccessList, Error> {
         log: rule.log,
     });
     let rules: Vec<AclRule> = rules.collect();
-    Ok(AccessList::new(&acl.name, acl.default, &rules)?)
+    Ok(AccessList::new(&acl.name, acl.default, &rules)?.answering(acl.answer))
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -117,6 +118,8 @@ pub(crate) struct Control {
     reloads: Reloads,
     /// Captures begun so far: the number of the last.
     captures: u64,
+    /// The last ticket that a traced packet was given.
+    tickets: Arc<AtomicU64>,
     /// Whether the kernel or FRR may have more to say.
     fed: bool,
     /// Since when route changes wait for publication.

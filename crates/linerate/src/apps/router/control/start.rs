@@ -219,6 +219,7 @@ pub(super) fn bring_up(
         sampled: now,
         reloads: Reloads::default(),
         captures: 0,
+        tickets: Arc::default(),
         fed: false,
         dirty: None,
         ticked: now,

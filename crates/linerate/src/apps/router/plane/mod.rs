@@ -37,6 +37,7 @@ pub(crate) mod lists;
 mod multipath;
 mod options;
 mod origin;
+mod ours;
 pub(crate) mod punt;
 mod reasons;
 mod rewrite;

@@ -224,6 +224,7 @@ impl Slow {
             reason,
             interface,
             hop,
+            ..
         } = packet.user();
         match reason {
             Reason::Arp => self.arp(interface, packet, now_ns, out),
@@ -231,14 +232,21 @@ impl Slow {
             Reason::Local | Reason::Other => {
                 self.for_twin(interface, packet, now_ns, out);
             }
-            Reason::Resolve => self.resolve(interface, hop, packet, now_ns),
+            Reason::Resolve => self.resolve(interface, hop, packet, now_ns, out),
             Reason::Glean => self.glean(interface, packet, now_ns, out),
         }
         self.work(now_ns, out);
     }
 
     /// To the gateway of a hop.
-    fn resolve(&mut self, id: InterfaceId, number: u32, packet: Packet, now_ns: u64) {
+    fn resolve(
+        &mut self,
+        id: InterfaceId,
+        number: u32,
+        packet: Packet,
+        now_ns: u64,
+        out: &mut Egress,
+    ) {
         let hop = self.tables.hops.read().get(number);
         let gateway = match (hop.action, hop.gateway) {
             (Action::Forward | Action::Resolve, gateway) if gateway != [0; 16] => {
@@ -248,21 +256,39 @@ impl Slow {
             // wrong at most for a moment and only if that is a neighbour.
             _ => destination(&packet),
         };
-        if let Some(gateway) = gateway {
-            self.table
-                .resolve(id.0, gateway, Some(packet), now_ns, &mut self.todo);
-        }
+        self.wait_for(id, gateway, packet, now_ns, out);
     }
 
     /// To the destination itself.
     fn glean(&mut self, id: InterfaceId, packet: Packet, now_ns: u64, out: &mut Egress) {
-        match destination(&packet) {
-            Some(to) => {
-                self.table
-                    .resolve(id.0, to, Some(packet), now_ns, &mut self.todo);
-            }
-            None => out.drop_one(self.reasons.no_route, packet),
+        self.wait_for(id, destination(&packet), packet, now_ns, out);
+    }
+
+    /// Has a packet wait for the MAC address of its next hop, if need be.
+    fn wait_for(
+        &mut self,
+        id: InterfaceId,
+        next: Option<IpAddr>,
+        packet: Packet,
+        now_ns: u64,
+        out: &mut Egress,
+    ) {
+        let Some(next) = next else {
+            return self.refuse(self.reasons.no_route, packet, out);
+        };
+        let (table, todo) = (&mut self.table, &mut self.todo);
+        table.resolve(id.0, next, Some(packet), now_ns, todo);
+    }
+
+    /// Drops a packet, and tells who watches it.
+    fn refuse(&mut self, reason: DropId, packet: Packet, out: &mut Egress) {
+        if self.watch.is_tapped() {
+            self.watch.show_one(At::Drop, packet.meta().port, &packet);
         }
+        let Punt { ticket, .. } = packet.user();
+        self.watch
+            .follow(ticket, || format!("dropped: {}", out.reason_name(reason)));
+        out.drop_one(reason, packet);
     }
 
     /// What the kernel sends goes out as it is.
@@ -320,9 +346,14 @@ impl Slow {
                 let own = self.settings.interfaces.get(usize::from(id.0));
                 let mac = own.map_or(MacAddr::default(), |own| own.mac);
                 if set_macs(packet.data_mut(), released.mac, mac) {
+                    let Punt { ticket, .. } = packet.user();
+                    let name = own.map_or("no interface", |own| own.name.as_str());
+                    let mac = released.mac;
+                    self.watch
+                        .follow(ticket, || format!("sent by {name} to {mac}"));
                     self.send(id, packet, out);
                 } else {
-                    out.drop_one(self.reasons.no_buffer, packet);
+                    self.refuse(self.reasons.no_buffer, packet, out);
                 }
             }
             for dropped in todo.dropped.drain(..) {
@@ -332,7 +363,7 @@ impl Slow {
                     self.complain(id, &dropped.packet, Complaint::NoNeighbour, now_ns, out);
                 }
                 let reason = self.reasons.neighbour[dropped.reason as usize];
-                out.drop_one(reason, dropped.packet);
+                self.refuse(reason, dropped.packet, out);
             }
             for event in todo.events.drain(..) {
                 (self.tell)(event);

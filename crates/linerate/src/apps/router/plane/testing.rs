@@ -421,7 +421,7 @@ impl Lab {
         let punt = Punt {
             reason,
             interface: WAN,
-            hop: 0,
+            ..Punt::default()
         };
         let expected = Left {
             port: SLOW,

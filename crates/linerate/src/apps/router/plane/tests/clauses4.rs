@@ -23,28 +23,6 @@ fn error(left: &[Left]) -> (u8, u8) {
     (ip.payload()[0], ip.payload()[1])
 }
 
-<<<<<<< HEAD
-=======
-fn dropped(frame: &[u8], reason: &str) {
-    let (left, drops) = Lab::new().one(0, frame);
-    assert!(left.is_empty(), "{left:?}");
-    assert_eq!(drops, [(reason.to_string(), 1)].into());
-}
-
-fn punted(frame: &[u8], reason: Reason) {
-    let (left, drops) = Lab::new().one(0, frame);
-    assert!(drops.is_empty(), "{drops:?}");
-    let punt = Punt {
-        reason,
-        interface: WAN,
-        ..Punt::default()
-    };
-    assert_eq!(left.len(), 1);
-    assert_eq!(left[0].punt, Some(punt));
-    assert_eq!(left[0].frame, frame);
-}
-
->>>>>>> clean
 #[test]
 fn rfc1812_5_2_1_2_unicast_is_forwarded_by_its_route() {
     let frame = Frame::new().bytes();

@@ -268,7 +268,6 @@ fn rfc1122_3_2_2_1_ports_and_protocols_that_nobody_serves() {
 }
 
 #[test]
-<<<<<<< HEAD
 fn rfc9293_3_5_2_tcp_that_nobody_serves_is_reset() {
     let mut lab = Lab::new();
     let (mut slow, _events) = slow(&mut lab);
@@ -287,7 +286,9 @@ fn rfc9293_3_5_2_tcp_that_nobody_serves_is_reset() {
     }
     assert_eq!(slow.counters().icmp(Sent::Reset), 2);
     assert_eq!(lab.drops()["not_served"], 2);
-=======
+}
+
+#[test]
 fn the_slow_worker_ends_the_traces_of_what_it_gets() {
     let mut lab = Lab::new();
     let (mut slow, _events) = slow(&mut lab);
@@ -334,7 +335,6 @@ fn the_slow_worker_ends_the_traces_of_what_it_gets() {
         slow.tick(now, &mut lab.egress);
     }
     assert_eq!(said(), [(9, "dropped: neighbour_unresolved".to_string())]);
->>>>>>> clean
 }
 
 #[test]

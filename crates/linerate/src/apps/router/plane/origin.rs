@@ -159,3 +159,42 @@ pub(super) fn of_mac(MacAddr([a, b, c, d, e, f]): MacAddr) -> Ipv6Addr {
     address[8..].copy_from_slice(&[a ^ 2, b, c, 0xff, 0xfe, d, e, f]);
     address.into()
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::settings::NO_PORT;
+    use super::super::testing::{LAN, LAN_MAC, WAN, WAN_MAC, interface};
+    use super::*;
+
+    #[test]
+    fn rfc1812_4_3_2_4_a_loopback_stands_for_the_router() {
+        let lan = ["198.51.100.1/24", "2001:db8:1::1/64"];
+        let own = ["10.255.0.1/32", "2001:db8::ff/128"];
+        let mut settings = Settings {
+            interfaces: vec![
+                interface("wan", 0, WAN_MAC, &[]),
+                interface("lan", 1, LAN_MAC, &lan),
+                interface("lo0", NO_PORT, LAN_MAC, &own),
+            ],
+            ..Settings::default()
+        };
+        let hop = |id: InterfaceId| Hop {
+            interface: id.into(),
+            ..Hop::default()
+        };
+        let from = |settings: &Settings, by: InterfaceId| {
+            let four = source4(settings, &hop(by), WAN, [203, 0, 113, 9].into());
+            let to = "2001:db8:9::9".parse().unwrap();
+            let six = source6(settings, Some(&hop(by)), WAN, to);
+            (four.unwrap().to_string(), six.unwrap().to_string())
+        };
+        let expected = |four: &str, six: &str| (four.to_string(), six.to_string());
+        let of_lan = expected("198.51.100.1", "2001:db8:1::1");
+        assert_eq!(from(&settings, LAN), of_lan);
+        assert_eq!(from(&settings, WAN), expected("10.255.0.1", "2001:db8::ff"));
+        // That of another VRF does not.
+        settings.interfaces[2].vrf = 1;
+        assert_eq!(from(&settings, WAN), of_lan);
+    }
+}

@@ -3,13 +3,18 @@
 //!
 //! Routes know them too, but a lookup of each source would cost as much as forwarding. Up to [`FEW`] IPv4
 //! addresses are compared with all sources of a burst at once; more, and those of IPv6, are looked for in
-//! bits by their hashes. Both only say which packets to look at: what is found is asked for in full.
+//! bits by their hashes. Both only say whether to look: what is found is asked for in full.
+//!
+//! What it costs a packet of a full burst, with AVX2, in instructions (callgrind) and TSC cycles: 1.4 and 0.3
+//! for each address to compare with, so 2.7 and 0.7 cycles for two interfaces with a network each, 6.4 and
+//! 1.1 for sixteen addresses; by the bits 6.7 and 1.4, in IPv6 12.6 and 2.9.
 
 use std::net::IpAddr;
 
 use linerate_core::arch::{Vectors, Work};
 use linerate_core::packet::Burst;
 use linerate_tables::parse::{Mask, Parsed};
+use linerate_wire::FlowKey6;
 
 use super::engine::ones;
 use super::settings::Settings;
@@ -32,10 +37,10 @@ pub(super) struct Ours {
     /// Sorted, each once: the router's before everybody's.
     v4: Vec<(u32, Whose)>,
     v6: Vec<u128>,
-    /// IPv4 addresses to compare with; none where there are more.
+    /// IPv4 addresses to compare with, where they are few; else there are bits.
     few: Vec<u32>,
-    bits4: Bits,
-    bits6: Bits,
+    bits4: Option<Box<Bits>>,
+    bits6: Option<Box<Bits>>,
 }
 
 impl Ours {
@@ -68,7 +73,7 @@ impl Ours {
             true => ours.few = addresses.collect(),
             false => ours.bits4 = Bits::of(addresses.map(hash4)),
         }
-        ours.bits6 = Bits::of(ours.v6.iter().copied().map(hash6));
+        ours.bits6 = Bits::of(ours.v6.iter().map(|bits| hash6(&bits.to_be_bytes())));
         ours
     }
 
@@ -90,20 +95,24 @@ impl Ours {
     #[inline(always)]
     pub(super) fn sources(&self, vectors: Vectors, parsed: &Parsed, mask: Mask) -> Mask {
         let (v4, v6) = (mask & parsed.class.v4, mask & parsed.class.v6);
-        let mut found = 0;
+        let mut suspects = 0;
         if v4 != 0 {
-            let (src, few, bits) = (&parsed.src4, &self.few[..], &self.bits4);
-            if vectors.run(AnyOf { src, few }) || bits.hold_any(src) {
-                found |= self.search(parsed, v4);
-            }
+            let (src, few) = (&parsed.src4, &self.few[..]);
+            let is_met = match &self.bits4 {
+                Some(bits) => vectors.run(Met4 { src, bits }),
+                None => vectors.run(AnyOf { src, few }),
+            };
+            suspects |= if is_met { v4 } else { 0 };
         }
-        for index in ones(v6) {
-            let source = parsed.keys6[index].src().to_bits();
-            if self.bits6.hold(hash6(source)) {
-                found |= self.search(parsed, 1 << index);
-            }
+        if let Some(bits) = self.bits6.as_ref().filter(|_| v6 != 0) {
+            let keys = &parsed.keys6;
+            let is_met = vectors.run(Met6 { keys, v6, bits });
+            suspects |= if is_met { v6 } else { 0 };
         }
-        found
+        match suspects {
+            0 => 0,
+            suspects => self.search(parsed, suspects),
+        }
     }
 
     /// The same, one by one.
@@ -133,58 +142,74 @@ impl Work for AnyOf<'_> {
 
     #[inline(always)]
     fn run(self) -> bool {
-        let mut any = false;
+        // One for each place, or the compiler turns the loops inside out.
+        let mut hits = [0_u32; Burst::CAPACITY];
         for &own in self.few {
-            for &src in self.src {
-                any |= src == own;
+            for (hit, &src) in hits.iter_mut().zip(self.src) {
+                *hit |= if src == own { u32::MAX } else { 0 };
             }
         }
-        any
+        hits.iter().fold(0, |all, hit| all | hit) != 0
     }
 }
 
-/// Bits by hashes of addresses: where the bit is not set, the address is none of them.
-#[derive(Debug, Default)]
-struct Bits {
-    words: Box<[u64]>,
-    /// How much of a hash is not looked at.
-    shift: u32,
-}
+/// Bits by hashes of addresses: where the bit is not set, the address is none of them. With a hundred
+/// addresses three in a thousand others are asked for in vain.
+#[derive(Debug)]
+struct Bits([u64; 512]);
 
 impl Bits {
-    fn of(hashes: impl ExactSizeIterator<Item = u64>) -> Self {
-        if hashes.len() == 0 {
-            return Self::default();
-        }
-        // One in 64 of all others is asked for in vain.
-        let count = (hashes.len() * 64).next_power_of_two();
-        let shift = u64::BITS - count.trailing_zeros();
-        let mut words = vec![0; count / 64];
+    fn of(hashes: impl Iterator<Item = u64>) -> Option<Box<Self>> {
+        let mut bits: Option<Box<Self>> = None;
         for hash in hashes {
-            let at = hash >> shift;
-            words[(at >> 6) as usize] |= 1_u64 << (at & 63);
+            let bits = bits.get_or_insert_with(|| Box::new(Self([0; 512])));
+            bits.0[(hash >> 55) as usize] |= 1 << (hash >> 49 & 63);
         }
-        let words = words.into();
-        Self { words, shift }
+        bits
     }
 
+    /// The bit of a hash, lowest, among others.
     #[inline(always)]
-    fn hold(&self, hash: u64) -> bool {
-        let at = hash >> self.shift;
-        let word = self.words.get((at >> 6) as usize);
-        word.is_some_and(|word| word >> (at & 63) & 1 != 0)
+    fn look(&self, hash: u64) -> u64 {
+        self.0[(hash >> 55) as usize] >> (hash >> 49 & 63)
     }
+}
+
+/// Whether the bit of any source is set.
+struct Met4<'a> {
+    src: &'a [u32; Burst::CAPACITY],
+    bits: &'a Bits,
+}
+
+impl Work for Met4<'_> {
+    type Output = bool;
 
     #[inline(always)]
-    fn hold_any(&self, src: &[u32; Burst::CAPACITY]) -> bool {
-        if self.words.is_empty() {
-            return false;
+    fn run(self) -> bool {
+        let looks = self.src.iter().map(|&src| self.bits.look(hash4(src)));
+        looks.fold(0, |all, look| all | look) & 1 != 0
+    }
+}
+
+/// The same of IPv6, of the packets in `v6`.
+struct Met6<'a> {
+    keys: &'a [FlowKey6; Burst::CAPACITY],
+    v6: Mask,
+    bits: &'a Bits,
+}
+
+impl Work for Met6<'_> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run(self) -> bool {
+        let (mut left, mut all) = (self.v6, 0);
+        while left != 0 {
+            let index = left.trailing_zeros() as usize;
+            left &= left - 1;
+            all |= self.bits.look(hash6(&self.keys[index].0));
         }
-        let mut any = false;
-        for &src in src {
-            any |= self.hold(hash4(src));
-        }
-        any
+        all & 1 != 0
     }
 }
 
@@ -196,10 +221,15 @@ fn hash4(address: u32) -> u64 {
     u64::from(address).wrapping_mul(GOLDEN)
 }
 
+/// Of the source that a key, or an address alone, begins with; as it lies there.
 #[inline(always)]
-fn hash6(address: u128) -> u64 {
-    let folded = (address >> 64) as u64 ^ (address as u64).rotate_left(32);
-    folded.wrapping_mul(GOLDEN)
+fn hash6(key: &[u8]) -> u64 {
+    let half = |at: usize| {
+        let mut half = [0; 8];
+        half.copy_from_slice(&key[at..at + 8]);
+        u64::from_le_bytes(half)
+    };
+    (half(0).rotate_left(32) ^ half(8)).wrapping_mul(GOLDEN)
 }
 
 #[cfg(test)]

@@ -76,6 +76,12 @@ pub(crate) struct Cidr {
 }
 
 impl Cidr {
+    /// The address, without a network around it.
+    pub(crate) fn alone(self) -> Self {
+        let len = if self.address.is_ipv4() { 32 } else { 128 };
+        Self { len, ..self }
+    }
+
     /// The network that the address is in.
     pub(crate) fn network(&self) -> Prefix {
         Prefix::of(self.address, self.len).expect("the length was checked")

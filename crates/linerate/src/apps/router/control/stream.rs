@@ -357,8 +357,9 @@ impl Control {
 
     /// Numbers and names of ports and twins that a client names; all of the user's where it names none.
     fn named_ports(&self, wanted: &[String]) -> Result<Vec<(u16, String)>, Problem> {
-        let ports = (0..).zip(self.running.ports().iter().map(|open| open.name.clone()));
-        let ports: Vec<(u16, String)> = ports.collect();
+        let ports = self.running.ports().iter();
+        let ports: Vec<(u16, String)> =
+            ports.map(|open| (open.number, open.name.clone())).collect();
         if wanted.is_empty() {
             return Ok(ports);
         }

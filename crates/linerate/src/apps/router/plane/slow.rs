@@ -13,9 +13,11 @@ use std::sync::Arc;
 
 use linerate_core::env::Clock;
 use linerate_core::packet::{Burst, Packet, Pool, Pools};
+use linerate_core::publish::Reader;
 use linerate_core::run::{DropId, Egress, Stage};
 use linerate_stack::neighbour::{self, DropReason, InterfaceConfig, Neighbour, Out, Table};
 use linerate_tables::TableError;
+use linerate_tables::lpm::{Fib4, Fib6};
 use linerate_wire::ethernet::HEADER_LEN;
 use linerate_wire::{MacAddr, set_macs};
 
@@ -26,7 +28,7 @@ use super::hops::Action;
 use super::punt::{Punt, Reason};
 use super::settings::{Advertise, Interface, Settings};
 use super::trace::{Stage as At, Watch};
-use super::{Setup, Tables, vlan};
+use super::{Old, Setup, Tables, vlan};
 use crate::apps::router::model::InterfaceId;
 
 /// What routing, or the operator, should know of neighbours.
@@ -41,6 +43,8 @@ struct Reasons {
     /// For the router itself, which has no twin there and does not answer such a thing.
     not_served: DropId,
     no_interface: DropId,
+    /// The kernel sent it by the twin of an interface that has no wire.
+    loopback: DropId,
     no_buffer: DropId,
     /// A hop that is none any more.
     no_route: DropId,
@@ -90,6 +94,7 @@ impl Slow {
                 neighbour: DropReason::ALL.map(|reason| egress.reason(&name(reason))),
                 not_served: egress.reason("not_served"),
                 no_interface: egress.reason("no_interface"),
+                loopback: egress.reason("loopback"),
                 no_buffer: egress.reason("no_buffer"),
                 no_route: egress.reason("no_route"),
             },
@@ -115,6 +120,11 @@ impl Slow {
             if before.is_some_and(|before| before.name != interface.name) {
                 self.table.remove_interface(id, &mut self.todo);
             }
+            // Nobody is on a link that there is not.
+            if interface.is_loopback() {
+                self.table.remove_interface(id, &mut self.todo);
+                continue;
+            }
             self.table
                 .set_interface(id, described(interface), now_ns, &mut self.todo);
         }
@@ -125,6 +135,11 @@ impl Slow {
         self.work(now_ns, egress);
         egress.flush();
         old
+    }
+
+    /// Takes other forwarding tables over; those that it had are the caller's to free.
+    pub(crate) fn exchange(&mut self, fib4: Reader<Fib4>, fib6: Reader<Fib6>) -> Old {
+        self.tables.exchange(fib4, fib6)
     }
 
     /// Looks at the newest tables, so that their publisher need not wait for this worker.
@@ -291,6 +306,9 @@ impl Slow {
         let Some(interface) = self.settings.interfaces.get(usize::from(id.0)) else {
             return out.drop_one(self.reasons.no_interface, packet);
         };
+        if interface.is_loopback() {
+            return out.drop_one(self.reasons.loopback, packet);
+        }
         if let Some(traffic) = self.counters.at(id.0.into()) {
             traffic.out_packets.add(1);
             traffic.out_bytes.add(packet.len() as u64);

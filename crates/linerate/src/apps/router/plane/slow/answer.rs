@@ -12,7 +12,7 @@ use super::Slow;
 use crate::apps::router::model::InterfaceId;
 use crate::apps::router::plane::counters::Sent;
 use crate::apps::router::plane::dispose::{destination4, destination6};
-use crate::apps::router::plane::errors::{Complaint, Reply};
+use crate::apps::router::plane::errors::{Complaint, Reply, refusal};
 use crate::apps::router::plane::hops::{Action, Hop};
 use crate::apps::router::plane::origin::{Way, route, vrf};
 use crate::apps::router::plane::punt::Punt;
@@ -81,9 +81,10 @@ impl Slow {
         let at = HEADER_LEN + if is_v4 { 9 } else { 6 };
         let complaint = match packet.data().get(at) {
             Some(&protocol::UDP) => Some(Complaint::NoPort),
-            // RFC 9293 3.5.2 has a host answer with a reset; RFC 1812 4.3.3.1 with silence what it does
-            // not know of ICMP.
-            Some(&(protocol::TCP | protocol::ICMP | protocol::ICMPV6 | protocol::NO_NEXT)) => None,
+            // RFC 9293 3.5.2.
+            Some(&protocol::TCP) => Some(Complaint::Refused(refusal(&packet))),
+            // RFC 1812 4.3.3.1: silence is the answer to what is not known of ICMP.
+            Some(&(protocol::ICMP | protocol::ICMPV6 | protocol::NO_NEXT)) => None,
             // Not the fixed header names what is behind these.
             Some(&(protocol::HOP_BY_HOP | protocol::ROUTING | protocol::FRAGMENT)) if !is_v4 => {
                 None

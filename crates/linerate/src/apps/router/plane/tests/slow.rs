@@ -5,6 +5,7 @@ use std::sync::mpsc;
 use linerate_stack::neighbour::{Config, Event};
 use linerate_wire::ipv4::Ipv4;
 use linerate_wire::ipv6::Ipv6;
+use linerate_wire::tcp::flag;
 use linerate_wire::{MacAddr, checksum};
 
 use super::super::punt::{Punt, Reason};
@@ -152,12 +153,7 @@ fn rfc1812_3_3_2_who_cannot_be_reached_is_told() {
     let mut lab = Lab::new();
     let (mut slow, _events) = slow(&mut lab);
     lab.left();
-    let frame = Frame {
-        dst: "192.0.2.99",
-        src: "192.0.2.7",
-        ..Frame::new()
-    }
-    .bytes();
+    let frame = Frame::between("192.0.2.7", "192.0.2.99").bytes();
     let packet = punted(&mut lab, &frame, Reason::Glean);
     lab.run_packets(&mut slow, SLOW, vec![packet]);
     let mut told = Vec::new();
@@ -318,6 +314,27 @@ fn the_slow_worker_ends_the_traces_of_what_it_gets() {
         slow.tick(now, &mut lab.egress);
     }
     assert_eq!(said(), [(9, "dropped: neighbour_unresolved".to_string())]);
+}
+
+#[test]
+fn rfc9293_3_5_2_tcp_that_nobody_serves_is_reset() {
+    let mut lab = Lab::new();
+    let (mut slow, _events) = slow(&mut lab);
+    lab.left();
+    for (frame, to, at) in [
+        (Frame::tcp(flag::SYN, &[]), "192.0.2.1", 34),
+        (Frame::tcp6(flag::SYN, &[]), "2001:db8::1", 54),
+    ] {
+        let frame = Frame { dst: to, ..frame }.summed();
+        let packet = punted(&mut lab, &frame.bytes(), Reason::Local);
+        let left = lab.run_packets(&mut slow, SLOW, vec![packet]);
+        assert_eq!((left.len(), left[0].port), (1, 0));
+        assert_eq!(left[0].frame[..12], [HOST_MAC.0, WAN_MAC.0].concat());
+        let segment = &left[0].frame[at..];
+        assert_eq!(segment[8..14], [0, 0, 0, 101, 0x50, flag::RST | flag::ACK]);
+    }
+    assert_eq!(slow.counters().icmp(Sent::Reset), 2);
+    assert_eq!(lab.drops()["not_served"], 2);
 }
 
 #[test]

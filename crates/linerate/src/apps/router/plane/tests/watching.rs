@@ -31,11 +31,7 @@ fn a_tap_sees_what_comes_and_what_goes() {
         fast.watch().set_tap(id, stage, Box::new(tap));
     }
     let good = Frame::new().bytes();
-    let bad = Frame {
-        dst: "10.4.0.1",
-        ..Frame::new()
-    }
-    .bytes();
+    let bad = Frame::to("10.4.0.1").bytes();
     lab.run(&mut fast, 0, &[good.clone(), bad.clone()]);
     let seen_now: Vec<_> = seen.try_iter().collect();
     let out = forwarded(good.clone(), ROUTER_MAC, LAN_MAC);
@@ -61,13 +57,7 @@ fn a_trace_tells_stage_by_stage_what_became_of_a_packet() {
     let mut fast = lab.fast();
     let (trace, records) = trace("dst net 10.0.0.0/8", 3);
     fast.watch().set_trace(Some(trace));
-    let to = |dst| {
-        Frame {
-            dst,
-            ..Frame::new()
-        }
-        .bytes()
-    };
+    let to = |dst| Frame::to(dst).bytes();
     let frames = [
         to("192.0.2.1"), // does not match
         to("10.1.0.9"),

@@ -268,27 +268,6 @@ fn rfc1122_3_2_2_1_ports_and_protocols_that_nobody_serves() {
 }
 
 #[test]
-fn rfc9293_3_5_2_tcp_that_nobody_serves_is_reset() {
-    let mut lab = Lab::new();
-    let (mut slow, _events) = slow(&mut lab);
-    lab.left();
-    for (frame, to, at) in [
-        (Frame::tcp(flag::SYN, &[]), "192.0.2.1", 34),
-        (Frame::tcp6(flag::SYN, &[]), "2001:db8::1", 54),
-    ] {
-        let frame = Frame { dst: to, ..frame }.summed();
-        let packet = punted(&mut lab, &frame.bytes(), Reason::Local);
-        let left = lab.run_packets(&mut slow, SLOW, vec![packet]);
-        assert_eq!((left.len(), left[0].port), (1, 0));
-        assert_eq!(left[0].frame[..12], [HOST_MAC.0, WAN_MAC.0].concat());
-        let segment = &left[0].frame[at..];
-        assert_eq!(segment[8..14], [0, 0, 0, 101, 0x50, flag::RST | flag::ACK]);
-    }
-    assert_eq!(slow.counters().icmp(Sent::Reset), 2);
-    assert_eq!(lab.drops()["not_served"], 2);
-}
-
-#[test]
 fn the_slow_worker_ends_the_traces_of_what_it_gets() {
     let mut lab = Lab::new();
     let (mut slow, _events) = slow(&mut lab);
@@ -335,6 +314,27 @@ fn the_slow_worker_ends_the_traces_of_what_it_gets() {
         slow.tick(now, &mut lab.egress);
     }
     assert_eq!(said(), [(9, "dropped: neighbour_unresolved".to_string())]);
+}
+
+#[test]
+fn rfc9293_3_5_2_tcp_that_nobody_serves_is_reset() {
+    let mut lab = Lab::new();
+    let (mut slow, _events) = slow(&mut lab);
+    lab.left();
+    for (frame, to, at) in [
+        (Frame::tcp(flag::SYN, &[]), "192.0.2.1", 34),
+        (Frame::tcp6(flag::SYN, &[]), "2001:db8::1", 54),
+    ] {
+        let frame = Frame { dst: to, ..frame }.summed();
+        let packet = punted(&mut lab, &frame.bytes(), Reason::Local);
+        let left = lab.run_packets(&mut slow, SLOW, vec![packet]);
+        assert_eq!((left.len(), left[0].port), (1, 0));
+        assert_eq!(left[0].frame[..12], [HOST_MAC.0, WAN_MAC.0].concat());
+        let segment = &left[0].frame[at..];
+        assert_eq!(segment[8..14], [0, 0, 0, 101, 0x50, flag::RST | flag::ACK]);
+    }
+    assert_eq!(slow.counters().icmp(Sent::Reset), 2);
+    assert_eq!(lab.drops()["not_served"], 2);
 }
 
 #[test]

@@ -373,6 +373,7 @@ impl Control {
         }
         for (number, state) in states.iter().enumerate() {
             let (name, before) = (&self.config.ports[number].name, self.links.get(number));
+        let is_back = |number: usize| links[number] && self.links.get(number) == Some(&false);
             match (state, before) {
                 (Link::Up, Some(false)) => eprintln!("port {name} is up"),
                 (Link::Down(why), Some(true) | None) => eprintln!("port {name} is down: {why}"),
@@ -380,9 +381,13 @@ impl Control {
             }
         }
         for (id, interface) in (0..).zip(&self.config.interfaces) {
-            if !interface.is_gone() {
-                let up = links[usize::from(interface.port)];
-                self.rib.interface_state(InterfaceId(id), up);
+            if interface.is_gone() {
+                continue;
+            }
+            let (id, port) = (InterfaceId(id), usize::from(interface.port));
+            self.rib.interface_state(id, links[port]);
+            if is_back(port) {
+                on_slow(self.slow(), move |slow, egress| slow.link_up(id, egress));
             }
         }
         self.links = links;

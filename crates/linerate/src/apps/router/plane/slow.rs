@@ -177,6 +177,15 @@ impl Slow {
     }
 
     /// The last words, before the ports stop (RFC 4861 6.2.5).
+    /// The link of an interface has come back: hosts there learn of our addresses anew, and are asked whether
+    /// they are still who they were.
+    pub(crate) fn link_up(&mut self, id: InterfaceId, out: &mut Egress) {
+        let now_ns = self.clock.ns(self.clock.now());
+        self.table.link_up(id.0, now_ns, &mut self.todo);
+        self.work(now_ns, out);
+        out.flush();
+    }
+
     pub(crate) fn shut_down(&mut self, out: &mut Egress) {
         self.table.shutdown(&mut self.todo);
         self.work(self.clock.ns(self.clock.now()), out);

@@ -371,9 +371,9 @@ impl Control {
         if links == self.links {
             return;
         }
+        let is_back = |number: usize| links[number] && self.links.get(number) == Some(&false);
         for (number, state) in states.iter().enumerate() {
             let (name, before) = (&self.config.ports[number].name, self.links.get(number));
-        let is_back = |number: usize| links[number] && self.links.get(number) == Some(&false);
             match (state, before) {
                 (Link::Up, Some(false)) => eprintln!("port {name} is up"),
                 (Link::Down(why), Some(true) | None) => eprintln!("port {name} is down: {why}"),

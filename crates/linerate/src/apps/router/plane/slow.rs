@@ -176,7 +176,6 @@ impl Slow {
         out.flush();
     }
 
-    /// The last words, before the ports stop (RFC 4861 6.2.5).
     /// The link of an interface has come back: hosts there learn of our addresses anew, and are asked whether
     /// they are still who they were.
     pub(crate) fn link_up(&mut self, id: InterfaceId, out: &mut Egress) {
@@ -186,6 +185,7 @@ impl Slow {
         out.flush();
     }
 
+    /// The last words, before the ports stop (RFC 4861 6.2.5).
     pub(crate) fn shut_down(&mut self, out: &mut Egress) {
         self.table.shutdown(&mut self.todo);
         self.work(self.clock.ns(self.clock.now()), out);

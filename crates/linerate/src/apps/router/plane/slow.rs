@@ -222,7 +222,7 @@ impl Slow {
         match reason {
             Reason::Arp => self.arp(interface, packet, now_ns, out),
             Reason::Nd => self.nd(interface, packet, now_ns, out),
-            Reason::Local | Reason::Other => {
+            Reason::Local | Reason::Routing | Reason::Other => {
                 self.for_twin(interface, packet, now_ns, out);
             }
             Reason::Resolve => self.resolve(interface, hop, packet, now_ns),

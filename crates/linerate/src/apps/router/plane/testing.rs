@@ -300,6 +300,7 @@ impl Lab {
             clock: Clock::monotonic("a test"),
             isa: self.isa,
             slow: SLOW,
+            punts: Default::default(),
             queues: 1,
         }
     }

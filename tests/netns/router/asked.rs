@@ -110,11 +110,7 @@ fn trace_tells_why_a_packet_was_dropped() {
     let goes_on = [valid, permits, lookup, "rewrite: time to live less one"];
     goes(
         "10.2.0.99:9000",
-        &[
-            &goes_on[..],
-            &["slow: glean", "dropped: neighbour_"],
-        ]
-        .concat(),
+        &[&goes_on[..], &["slow: glean", "dropped: neighbour_"]].concat(),
     );
     let lookup = "lookup: 10.2.0.1: hop ";
     goes(

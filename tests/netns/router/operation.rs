@@ -154,6 +154,24 @@ fn twins_mirror_their_interfaces() {
     });
 }
 
+/// Hosts behind a link that comes back hear at once where the router is, though nobody asks.
+#[test]
+fn a_link_that_is_back_hears_of_us() {
+    let Some(site) = Site::new() else { return };
+    let scratch = Scratch::new();
+    let mut router = Router::start(&site.mid, &scratch, &two_ports("af_packet", "", ""));
+    site.works();
+    site.left.ip("link set veth0 down");
+    router.shows("ports", |text| text.contains("down"));
+    // Linux takes what was not asked for if it is told to, and has forgotten all with the link.
+    site.left.sysctl("ipv4/conf/veth0/arp_accept", "1");
+    let knows = || site.left.ip("neigh show dev veth0").contains(GATE4);
+    assert!(!knows());
+    site.left.ip("link set veth0 up");
+    wait("the host to hear of the router", knows);
+    router.stop();
+}
+
 /// Somebody deletes a twin: traffic through the router goes on, the twin is made again, and the
 /// router itself is reached again.
 #[test]

@@ -1,6 +1,8 @@
 //! The entries themselves: where they are, who goes first, when each is due.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, hash_map};
+use std::hash::Hash;
 use std::net::IpAddr;
 use std::ops::{Index, IndexMut};
 
@@ -33,7 +35,7 @@ pub(super) struct Entry {
     pub(super) queue: Queue,
     pub(super) queue_bytes: usize,
     /// Its place among those that may be evicted.
-    rank: Option<(Class, u64)>,
+    rank: Option<(Class, Rank)>,
 }
 
 /// Entries that may be evicted.
@@ -43,7 +45,17 @@ enum Class {
     Unresolved,
     /// Stale ones that no packet has asked for.
     Spare,
+    /// Known ones that packets have asked for, by what they may be too many of.
+    Used(Crowds),
 }
+
+/// What an entry in use shares with others: its MAC address, and its interface.
+type Crowds = (u16, MacAddr);
+
+/// The lowest goes first of its class. Of those in use these are, by powers of two, those that came when
+/// there were most with the same MAC address, then those that came when there were most on the same
+/// interface; whoever came while there were few stays. Among equals the oldest.
+type Rank = (Reverse<u32>, Reverse<u32>, u64);
 
 impl Entry {
     pub(super) fn known_mac(&self) -> Option<MacAddr> {
@@ -59,7 +71,9 @@ impl Entry {
         match self.state {
             _ if self.is_held => None,
             State::Incomplete | State::Failed => Some(Class::Unresolved),
+            State::Static => None,
             State::Stale if !self.is_needed => Some(Class::Spare),
+            _ if self.is_needed => Some(Class::Used((self.interface, self.mac))),
             _ => None,
         }
     }
@@ -81,10 +95,13 @@ pub(super) struct Entries {
     slots: Vec<Option<Entry>>,
     free: Vec<u32>,
     places: BTreeMap<(u16, IpAddr), u32>,
-    /// By age of their rank.
-    unresolved: BTreeMap<u64, u32>,
-    spare: BTreeMap<u64, u32>,
+    unresolved: BTreeMap<Rank, u32>,
+    spare: BTreeMap<Rank, u32>,
+    used: BTreeMap<Rank, u32>,
     ranked: u64,
+    /// How many of those in use there are of each MAC address, and on each interface.
+    of_mac: HashMap<Crowds, u32>,
+    of_interface: HashMap<u16, u32>,
     timers: Wheel,
 }
 
@@ -96,7 +113,10 @@ impl Entries {
             places: BTreeMap::new(),
             unresolved: BTreeMap::new(),
             spare: BTreeMap::new(),
+            used: BTreeMap::new(),
             ranked: 0,
+            of_mac: HashMap::new(),
+            of_interface: HashMap::new(),
             timers: Wheel::new("neighbours", most, now_ns)?,
         })
     }
@@ -120,24 +140,20 @@ impl Entries {
         let most = self.timers.capacity();
         let is_full = self.places.len() >= most;
         let unresolved = self.unresolved.len();
-        let (oldest, spare) = (
-            self.unresolved.values().next().copied(),
-            self.spare.values().next().copied(),
-        );
+        let first = |ranks: &BTreeMap<Rank, u32>| ranks.values().next().copied();
+        let (oldest, spare) = (first(&self.unresolved), first(&self.spare));
+        // The last resort: who answers for a whole network does not lock out everybody else.
+        let used = first(&self.used);
         let victim = match who {
             // However many addresses are asked for, the other half stays for those that exist.
             For::Packet if unresolved >= (most / 2).max(1) => oldest,
             _ if !is_full => return Ok(None),
-            // A few that wait are not thrown out for one more: what is stale first then.
-            For::Packet if unresolved >= most / 8 => oldest.or(spare),
-            For::Packet => spare.or(oldest),
+            // A few that wait are not thrown out for one more: what is stale goes first then, and what is
+            // one of too many.
+            For::Packet if unresolved >= (most / 8).max(1) => oldest,
+            For::Packet => spare.or(used).or(oldest),
             For::Asker => spare,
-            For::Config => oldest.or(spare).or_else(|| {
-                let mut dynamic = self.iter();
-                let found =
-                    dynamic.find(|(_, entry)| entry.state != State::Static && !entry.is_held);
-                found.map(|(at, _)| at)
-            }),
+            For::Config => oldest.or(spare).or(used),
         };
         victim.map(Some).ok_or(())
     }
@@ -212,24 +228,47 @@ impl Entries {
             return;
         }
         self.unrank(at);
-        if let Some(class) = class {
-            self.ranked += 1;
-            let age = self.ranked;
-            self.ranks(class).insert(age, at);
-            self[at].rank = Some((class, age));
+        let Some(class) = class else { return };
+        self.ranked += 1;
+        let mut rank = (Reverse(0), Reverse(0), self.ranked);
+        if let Class::Used(crowds) = class {
+            let one_more = |count: &mut u32| {
+                *count += 1;
+                Reverse(count.ilog2())
+            };
+            rank.0 = one_more(self.of_mac.entry(crowds).or_default());
+            rank.1 = one_more(self.of_interface.entry(crowds.0).or_default());
         }
+        self.ranks(class).insert(rank, at);
+        self[at].rank = Some((class, rank));
     }
 
     fn unrank(&mut self, at: u32) {
-        if let Some((class, age)) = self[at].rank.take() {
-            self.ranks(class).remove(&age);
+        let Some((class, rank)) = self[at].rank.take() else {
+            return;
+        };
+        self.ranks(class).remove(&rank);
+        if let Class::Used(crowds) = class {
+            one_less(&mut self.of_mac, crowds);
+            one_less(&mut self.of_interface, crowds.0);
         }
     }
 
-    fn ranks(&mut self, class: Class) -> &mut BTreeMap<u64, u32> {
+    fn ranks(&mut self, class: Class) -> &mut BTreeMap<Rank, u32> {
         match class {
             Class::Unresolved => &mut self.unresolved,
             Class::Spare => &mut self.spare,
+            Class::Used(_) => &mut self.used,
+        }
+    }
+}
+
+/// Counts one out; what there is none of is not kept.
+fn one_less<K: Eq + Hash>(counts: &mut HashMap<K, u32>, of: K) {
+    if let hash_map::Entry::Occupied(mut count) = counts.entry(of) {
+        *count.get_mut() -= 1;
+        if *count.get() == 0 {
+            count.remove();
         }
     }
 }

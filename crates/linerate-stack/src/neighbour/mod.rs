@@ -36,9 +36,10 @@
 //! | the configuration | yes, static | the only one to change or remove a static entry |
 //!
 //! Entries are bounded ([`Config::max_entries`]), half of them may be unresolved (RFC 6583 6). The
-//! first to go are the oldest unresolved ones, then stale ones that no packet asked for. Those in
-//! use and static ones stay; if all are, a packet for one more is dropped
-//! ([`DropReason::TableFull`]). Solicitations and answers are limited in number a second.
+//! first to go are the oldest unresolved ones, then stale ones that no packet asked for, and at last those
+//! in use of which there are most: with one MAC address, then on one interface. So one host that answers for a
+//! whole network displaces itself. Static entries and next hops of routes stay; if all are such, a packet
+//! for one more is dropped ([`DropReason::TableFull`]). Solicitations and answers are limited in number a second.
 
 use std::net::IpAddr;
 
@@ -310,7 +311,7 @@ pub enum DropReason {
     Unresolved,
     /// Too many waited for that neighbour, or in all.
     QueueFull,
-    /// The table is full of neighbours that are in use.
+    /// The table is full of neighbours that are static, or routes' next hops.
     TableFull,
     /// Its entry made way for another one, or was removed.
     Evicted,

@@ -83,6 +83,13 @@ impl Own {
         self.phase == Phase::Duplicate
     }
 
+    /// Has it announced once more, if it is used.
+    pub(super) fn announce_anew(&mut self, now_ns: u64) {
+        if self.is_usable() {
+            (self.phase, self.sent, self.due_ns) = (Phase::Announcing, 0, now_ns);
+        }
+    }
+
     /// Whether `other` is in its network.
     pub(super) fn covers(&self, other: IpAddr) -> bool {
         network(self.address, self.len) == network(other, self.len)

@@ -9,7 +9,9 @@ use linerate_wire::MacAddr;
 use super::advertise::{self, Advertiser};
 use super::entries::{Entries, For};
 use super::interface::Interface;
-use super::{Config, DropReason, InterfaceConfig, Neighbour, Out, SOURCE_BURST, State, own};
+use super::{
+    Config, DropReason, InterfaceConfig, Neighbour, Out, SECOND, SOURCE_BURST, State, own,
+};
 use crate::bucket::{Bucket, Rate};
 use crate::icmp::{Limiter, Limits};
 use crate::random::Random;
@@ -155,6 +157,38 @@ impl Table {
         }
         let all: Vec<u32> = self.of(id).collect();
         all.into_iter().for_each(|at| self.evict(at, out));
+    }
+
+    /// The link of an interface has come back, perhaps to another place: our addresses are announced anew
+    /// (RFC 5227 2.1 and 2.3, RFC 4861 7.2.6), so is the router, and neighbours are probed before they are
+    /// trusted again (RFC 4861 7.3.3). Those in use at once, as many a second as may be asked for.
+    pub fn link_up(&mut self, id: u16, now_ns: u64, out: &mut Out) {
+        let Some(place) = self.interfaces.get_mut(&id) else {
+            return;
+        };
+        for own in &mut place.own {
+            own.announce_anew(now_ns);
+        }
+        if let Some(advertiser) = &mut place.advertiser {
+            advertiser.restart(now_ns, &mut self.random);
+        }
+        let is_known = |at: &u32| {
+            let state = self.entries[*at].state;
+            state.is_known() && state != State::Static
+        };
+        let known: Vec<u32> = self.of(id).filter(is_known).collect();
+        let rate = u64::from(self.config.solicits_per_s.max(1));
+        let within_ns = SECOND.max(known.len() as u64 * SECOND / rate);
+        for at in known {
+            match self.entries[at].is_in_use() {
+                true => {
+                    let due_ns = now_ns + self.random.within(0, within_ns);
+                    self.entries.enter(at, State::Delay, Some(due_ns));
+                }
+                false => self.doubt(at, now_ns),
+            }
+        }
+        self.tick_own(id, now_ns, out);
     }
 
     /// The last word: hosts learn that this is no router any more (RFC 4861 6.2.5), and what waits

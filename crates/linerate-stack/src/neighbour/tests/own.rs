@@ -243,3 +243,73 @@ fn rfc_4862_5_3_a_link_local_address_is_added_where_there_is_none() {
     world.set(InterfaceConfig { addresses, ..lan() });
     assert_eq!(world.table.link_local(0), None, "no IPv6, no address");
 }
+
+#[test]
+fn rfc_5227_2_1_a_link_that_comes_back_hears_of_us_and_is_asked_who_is_there() {
+    let mut world = World::new();
+    world.meet("192.0.2.7", HOST);
+    world.meet("2001:db8::7", HOST);
+    world
+        .hear(&who_has("192.0.2.1", OTHER, "192.0.2.8"))
+        .unwrap();
+    let pinned = ip("192.0.2.9");
+    assert!(world.table.add_static(0, pinned, OTHER, &mut world.out));
+    world.said();
+    world.table.link_up(0, world.now_ns, &mut world.out);
+    let mut announced = world.said();
+    announced.sort();
+    assert_eq!(
+        announced,
+        [
+            "all: ARP who has 192.0.2.1, tell 192.0.2.1",
+            "group: 2001:db8::1 > ff02::1 neighbour advertisement 2001:db8::1 RO",
+            "group: fe80::1 > ff02::1 neighbour advertisement fe80::1 RO",
+        ]
+    );
+    // Who is in use is asked within a second, by unicast; others only when a packet wants them.
+    assert_eq!(world.state("192.0.2.7"), Some(State::Delay));
+    world.pass(1000);
+    let asked = world.said();
+    let who = |text: &str| asked.iter().filter(|said| said.contains(text)).count();
+    assert_eq!(
+        (who("7: ARP who has 192.0.2.7"), asked.len()),
+        (1, 2),
+        "{asked:?}"
+    );
+    let states = ["192.0.2.7", "2001:db8::7", "192.0.2.8", "192.0.2.9"].map(|who| world.state(who));
+    let expected = [State::Probe, State::Probe, State::Stale, State::Static].map(Some);
+    assert_eq!(states, expected);
+    world.hear(&is_at("192.0.2.7", HOST)).unwrap();
+    world.pass(5000);
+    assert_eq!(world.state("192.0.2.7"), Some(State::Reachable));
+    assert_eq!(world.state("2001:db8::7"), None, "it is gone");
+    let again = world.said();
+    let again = again
+        .iter()
+        .filter(|said| said.contains("tell 192.0.2.1") && said.starts_with("all"));
+    assert_eq!(again.count(), 1, "announced twice");
+}
+
+#[test]
+fn many_neighbours_are_not_all_asked_at_once_when_their_link_comes_back() {
+    let mut world = World::with(
+        Config {
+            solicits_per_s: 10,
+            ..Config::default()
+        },
+        lan(),
+    );
+    for host in 10..50 {
+        world.send(&format!("192.0.2.{host}"), host);
+        world.pass(1000);
+        world
+            .hear(&is_at(&format!("192.0.2.{host}"), HOST))
+            .unwrap();
+    }
+    world.out.clear();
+    world.table.link_up(0, world.now_ns, &mut world.out);
+    world.said();
+    world.pass(1000);
+    let asked = world.said().len();
+    assert!((1..25).contains(&asked), "{asked}");
+}

@@ -143,10 +143,91 @@ fn stale_neighbours_that_nobody_needs_make_room_and_those_in_use_do_not() {
     world.hear(&asks(52)).unwrap();
     assert_eq!((world.state("10.1.0.52"), world.said().len()), (None, 1));
     answer(&mut world, 60).unwrap();
+    // Of those in use, all with one MAC address, the last makes room.
     resolve(&mut world, 61, Some(61));
-    assert_eq!(world.dropped(), [(61, DropReason::TableFull)]);
+    assert_eq!(world.dropped(), []);
     let in_use = [0, 1, 2, 60].map(|n| world.table.mac(0, nth(n)));
-    assert_eq!(in_use, [Some(HOST); 4]);
+    assert_eq!(in_use, [Some(HOST), Some(HOST), Some(HOST), None]);
+    assert_eq!(world.state("10.1.0.61"), Some(State::Incomplete));
+}
+
+/// A MAC address of one host alone.
+fn station(n: u32) -> MacAddr {
+    let [a, b, c, d] = n.to_be_bytes();
+    MacAddr([2, 1, a, b, c, d])
+}
+
+/// Looks the `n`th neighbour of an interface up, which answers.
+fn meet(world: &mut World, id: u16, n: u32, mac: MacAddr) {
+    let (now_ns, out) = (world.now_ns, &mut world.out);
+    world.table.resolve(id, nth(n), None, now_ns, out);
+    let us = (US, v4("10.0.0.1"));
+    let reply = super::arp(
+        US,
+        Operation::Reply,
+        (mac, Ipv4Addr::from_bits(0x0a01_0000 + n)),
+        us,
+    );
+    let heard = world.table.arp(id, &reply, &|_| false, now_ns, out);
+    assert!(heard.is_ok(), "{n}: there is room to be asked for");
+    out.clear();
+}
+
+#[test]
+fn who_answers_for_a_whole_network_displaces_itself() {
+    let mut world = small(100);
+    assert!(world.table.add_static(0, nth(9999), OTHER, &mut world.out));
+    let known = |world: &World, hosts: std::ops::Range<u32>| {
+        let known = |n: &u32| world.table.mac(0, nth(*n)) == Some(station(*n));
+        hosts.filter(known).count()
+    };
+    for n in 100..120 {
+        meet(&mut world, 0, n, station(n));
+    }
+    for n in 1000..3000 {
+        meet(&mut world, 0, n, HOST);
+    }
+    assert_eq!((world.table.len(), known(&world, 100..120)), (100, 20));
+    // Nor does it keep out those who come later.
+    for n in 120..140 {
+        meet(&mut world, 0, n, station(n));
+    }
+    for n in 3000..5000 {
+        meet(&mut world, 0, n, HOST);
+    }
+    assert_eq!((world.table.len(), known(&world, 100..140)), (100, 40));
+    assert_eq!(world.table.mac(0, nth(9999)), Some(OTHER), "static");
+}
+
+#[test]
+fn an_interface_full_of_stations_leaves_the_others_alone_and_its_own_first_ones() {
+    let mut world = small(100);
+    let mut other = lan();
+    other.addresses[0] = (ip("10.0.0.1"), 8);
+    world
+        .table
+        .set_interface(1, other, world.now_ns, &mut world.out);
+    for n in 0..10 {
+        meet(&mut world, 0, n, station(n));
+        meet(&mut world, 1, n, station(n));
+    }
+    for n in 1000..3000 {
+        meet(&mut world, 0, n, station(n));
+    }
+    for n in 10..20 {
+        meet(&mut world, 1, n, station(n));
+    }
+    let known = |id: u16, hosts: std::ops::Range<u32>| {
+        hosts
+            .filter(|n| world.table.mac(id, nth(*n)).is_some())
+            .count()
+    };
+    assert_eq!((known(0, 0..10), known(1, 0..20)), (10, 20));
+    assert_eq!(
+        known(0, 2999..3000),
+        1,
+        "and whoever is asked for now is found"
+    );
 }
 
 #[test]

@@ -62,6 +62,7 @@ fn route(row: &'static str, run: Run) -> Result<Sample, Error> {
         clock,
         isa: Isa::detect(),
         slow: 2,
+        punts: Default::default(),
         queues: 1,
     };
     let stage = Fast::new(setup, &mut egress);

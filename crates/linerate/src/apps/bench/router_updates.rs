@@ -76,6 +76,7 @@ fn run(row: &'static str, run: Run) -> Result<Sample, Error> {
             clock: Clock::calibrate(),
             isa: Isa::detect(),
             slow: 2,
+            punts: Default::default(),
             queues: 1,
         };
         let stage = Fast::new(setup, &mut egress);

@@ -6,6 +6,7 @@ use linerate_core::env::{Plan, Role};
 use serde::Serialize;
 
 use super::{Config, InterfaceConfig, RouteConfig, RouteTo, Via};
+use crate::apps::router::plane::punt::Reason;
 use crate::apps::router::plane::settings::Urpf;
 use crate::report::{Cell, Column, Table, Tone};
 
@@ -19,6 +20,8 @@ pub(crate) struct Explanation {
     neighbours: usize,
     acls: Vec<AclRow>,
     lcores: Vec<LcoreRow>,
+    /// Packets a second that one fast worker hands to the slow one at most, by kind.
+    punts: Vec<PuntRow>,
     /// What listens where.
     listeners: Vec<String>,
     warnings: Vec<String>,
@@ -70,6 +73,12 @@ struct LcoreRow {
     name: String,
     cpu: u32,
     does: String,
+}
+
+#[derive(Debug, Serialize)]
+struct PuntRow {
+    kind: &'static str,
+    packets_per_second: u32,
 }
 
 /// Puts a configuration, placed by `plan`, into words. `file` names it in warnings.
@@ -132,6 +141,12 @@ pub(crate) fn explain(config: &Config, plan: &Plan, file: &str) -> Explanation {
             })
             .collect(),
         lcores: lcores(plan),
+        punts: Reason::ALL
+            .map(|reason| PuntRow {
+                kind: reason.name(),
+                packets_per_second: config.router.punts.of(reason),
+            })
+            .into(),
         listeners: listeners(config),
         warnings: config
             .warnings
@@ -274,6 +289,14 @@ impl Explanation {
                 lcore.name, lcore.cpu, lcore.does
             );
         }
+        let punts = self.punts.iter();
+        let punts = punts.map(|punt| format!("{} {}", punt.kind, punt.packets_per_second));
+        let punts: Vec<String> = punts.collect();
+        let _ = writeln!(
+            text,
+            "punts a second, from each lcore that forwards: {}",
+            punts.join(", ")
+        );
         for listener in &self.listeners {
             let _ = writeln!(text, "{listener}");
         }

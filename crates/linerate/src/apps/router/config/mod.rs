@@ -26,6 +26,7 @@ use linerate_wire::MacAddr;
 use toml::de::DeTable;
 
 use crate::apps::router::model::{Cidr, InterfaceId, Prefix, Vrf};
+use crate::apps::router::plane::punt::Rates;
 use crate::apps::router::plane::settings::{Advertise, Policer, Urpf};
 use crate::config::PlanStanza;
 use crate::error::Error;
@@ -71,6 +72,8 @@ pub(crate) struct RouterStanza {
     pub(crate) neighbours: u32,
     /// How long routes stay that FRR or the kernel does not repeat after a restart.
     pub(crate) graceful: Duration,
+    /// How much the slow worker gets of each kind of packet at most.
+    pub(crate) punts: Rates,
     /// Receive queues of each port, largest burst, packets alive at once.
     pub(crate) queues: u16,
     pub(crate) burst: u16,
@@ -90,6 +93,7 @@ impl Default for RouterStanza {
             routes: 1_000_000,
             neighbours: 65_536,
             graceful: Duration::from_secs(60),
+            punts: Rates::default(),
             queues: 1,
             burst: 64,
             pool_slots: None,

@@ -9,6 +9,7 @@ use linerate_drivers::{COMMON_OPTIONS, Drivers};
 
 use super::section::{At, Section};
 use super::{MAIN_TABLE, PortConfig, RouterStanza, VrfConfig};
+use crate::apps::router::plane::punt::{Rates, Reason};
 use crate::config::PlanStanza;
 use crate::nearest::offer;
 
@@ -62,6 +63,7 @@ pub(super) fn router(file: &Section<'_>) -> RouterStanza {
             .number("neighbours", 1..=1_000_000)
             .map_or(usual.neighbours, |at| at.value),
         graceful: seconds("graceful", usual.graceful),
+        punts: punts(&section),
         queues: section
             .number("queues", 1..=64)
             .map_or(usual.queues, |at| at.value),
@@ -75,6 +77,22 @@ pub(super) fn router(file: &Section<'_>) -> RouterStanza {
     };
     section.end();
     stanza
+}
+
+/// `punts = { local = 50000, arp = 1000 }`; what is not named stays as usual.
+fn punts(router: &Section<'_>) -> Rates {
+    let mut rates = Rates::default();
+    let legal = "a table such as { local = 50000, arp = 1000 }, in packets a second";
+    let Some(section) = router.table("router.punts", "punts", legal) else {
+        return rates;
+    };
+    for reason in Reason::ALL {
+        if let Some(at) = section.number(reason.name(), 1..=10_000_000) {
+            rates.set(reason, at.value);
+        }
+    }
+    section.end();
+    rates
 }
 
 pub(super) fn ports(file: &Section<'_>) -> Vec<At<PortConfig>> {

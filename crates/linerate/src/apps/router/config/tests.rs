@@ -379,3 +379,30 @@ fn interfaces_keep_their_numbers_when_others_come_and_go() {
     let third = text(&["e", "c"]).keeping(&second, |_| false);
     assert_eq!(names(&third), ["e", "", "c", "lan"]);
 }
+
+#[test]
+fn punts_have_rates_by_kind_and_check_shows_them_all() {
+    let file = |punts: &str| {
+        let text = PORTS.replace("kernel = false", &format!("kernel = false\n{punts}"));
+        Config::parse(&text)
+    };
+    let config = file("punts = { local = 50000, arp = 7 }").unwrap();
+    let shown = |config: &Config| {
+        let plan = crate::apps::router::control::place(config).unwrap();
+        explain(config, &plan, "x").text("x", false)
+    };
+    let line = "punts a second, from each lcore that forwards: arp 7, nd 5000, local 50000, routing 100000, \
+                other 1000, resolve 20000, glean 5000\n";
+    assert!(shown(&config).contains(line), "{}", shown(&config));
+    let usual = shown(&file("").unwrap());
+    assert!(usual.contains("arp 5000, nd 5000, local 200000"), "{usual}");
+    let wrong = file("punts = { lokal = 5, arp = 0 }").unwrap_err();
+    let wrong: Vec<String> = wrong.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        wrong,
+        [
+            "3: router.punts.arp: 0 is out of range; a number from 1 to 10000000",
+            "3: router.punts.lokal: there is no such key; perhaps local",
+        ]
+    );
+}

@@ -4,6 +4,7 @@ use linerate_core::port::{Link, PortInfo};
 use linerate_drivers::Drivers;
 
 use super::Control;
+use super::stage::on_slow;
 use crate::apps::router::config::{Config, RouterStanza};
 use crate::apps::router::model::InterfaceId;
 use crate::apps::runtime::{OpenPort, Options};
@@ -117,12 +118,16 @@ impl Control {
                 _ => {}
             }
         }
-        self.links = links;
+        let before = std::mem::replace(&mut self.links, links);
         for (id, interface) in (0..).zip(&self.config.interfaces) {
             // A loopback is no way out: routing takes it for down.
             if let Some(port) = interface.port {
                 let up = self.links.get(&port) == Some(&true);
-                self.rib.interface_state(InterfaceId(id), up);
+                let id = InterfaceId(id);
+                self.rib.interface_state(id, up);
+                if up && before.get(&port) == Some(&false) {
+                    on_slow(self.slow(), move |slow, egress| slow.link_up(id, egress));
+                }
             }
         }
         // An interface that has come back has forgotten.

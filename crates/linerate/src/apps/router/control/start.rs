@@ -170,6 +170,7 @@ pub(super) fn bring_up(
             clock,
             isa: Isa::detect(),
             slow: slow_port,
+            punts: config.router.punts,
             queues: config.router.queues,
         };
         if worker != slow {

@@ -149,9 +149,10 @@ impl Engine {
     fn for_us(&mut self, view: View<'_>, sight: Sight, packet: Packet, out: &mut Egress) {
         let reason = match is_discovery(&packet, sight.is_v4) {
             true => Reason::Nd,
+            false if is_routing(&packet, sight.is_v4) => Reason::Routing,
             false => Reason::Local,
         };
-        if reason == Reason::Local
+        if reason != Reason::Nd
             && let Some(why) = self.pretends(view, sight, &packet)
         {
             return self.refuse(sight.index, why, packet, out);
@@ -455,6 +456,43 @@ fn is_discovery(packet: &Packet, is_v4: bool) -> bool {
     };
     // From router solicitations to redirects.
     !is_v4 && kind().is_some_and(|kind| matches!(kind, 133..=137))
+}
+
+/// Whether this is of a routing protocol: OSPF (RFC 2328, RFC 5340), VRRP (RFC 9568), BGP (RFC 4271), LDP (RFC
+/// 5036) or BFD (RFC 5881, RFC 5883). What comes behind extension headers, or in a later fragment, is not
+/// looked into.
+fn is_routing(packet: &Packet, is_v4: bool) -> bool {
+    const OSPF: u8 = 89;
+    const VRRP: u8 = 112;
+    const BGP: u16 = 179;
+    const LDP: u16 = 646;
+    /// Control, echo, and control over several hops.
+    const BFD: [u16; 3] = [3784, 3785, 4784];
+    let bytes = packet.data().get(HEADER_LEN..).unwrap_or_default();
+    let upper = match is_v4 {
+        true => Ipv4::new_checked(bytes)
+            .ok()
+            .filter(|ip| ip.fragment_offset() == 0)
+            .map(|ip| (ip.protocol(), ip.header_len())),
+        false => Ipv6::new_checked(bytes)
+            .ok()
+            .map(|ip| (ip.next_header(), linerate_wire::ipv6::HEADER_LEN)),
+    };
+    let Some((protocol, at)) = upper else {
+        return false;
+    };
+    let port = |at: usize| {
+        let two = bytes.get(at..)?.first_chunk::<2>()?;
+        Some(u16::from_be_bytes(*two))
+    };
+    match (protocol, port(at), port(at + 2)) {
+        (OSPF | VRRP, ..) => true,
+        (linerate_wire::protocol::TCP, Some(src), Some(dst)) => {
+            [src, dst].iter().any(|port| matches!(*port, BGP | LDP))
+        }
+        (linerate_wire::protocol::UDP, _, Some(dst)) => dst == LDP || BFD.contains(&dst),
+        _ => false,
+    }
 }
 
 /// Length in bytes of the longest packet that a frame to be segmented on its way out becomes, from its

@@ -100,7 +100,7 @@ impl Engine {
             any_acl_out: false,
             lanes: Vec::new(),
             filled: 0,
-            features: Features::default(),
+            features: Features::new(&setup.punts),
             errors: Errors::new(),
             reasons,
             counters: Arc::default(),

@@ -17,7 +17,7 @@ use super::View;
 use super::engine::{Engine, Fate, ones};
 use super::errors::Complaint;
 use super::lists::{Gate, Lists};
-use super::punt::{Punt, Reason};
+use super::punt::{Punt, Rates, Reason};
 use super::settings::{Interface, Policer, Settings, Urpf};
 use super::trace::Stage;
 use crate::apps::router::model::InterfaceId;
@@ -73,14 +73,12 @@ pub(super) struct Features {
     ident: u64,
 }
 
-impl Default for Features {
-    fn default() -> Self {
-        // Packets a second: so that a flood of one kind leaves the ring to the others.
-        let punts = Reason::ALL.map(|reason| match reason {
-            Reason::Local => Meter::new(200_000, 20_000),
-            Reason::Resolve => Meter::new(20_000, 2_000),
-            Reason::Arp | Reason::Nd | Reason::Glean => Meter::new(5_000, 1_000),
-            Reason::Other => Meter::new(1_000, 200),
+impl Features {
+    /// Such as no interface asks for, which hand this much to the slow worker.
+    pub(super) fn new(punts: &Rates) -> Self {
+        let punts = Reason::ALL.map(|reason| {
+            let pps = u64::from(punts.of(reason));
+            Meter::new(pps, pps / 5)
         });
         Self {
             policers: Vec::new(),
@@ -92,9 +90,7 @@ impl Default for Features {
             ident: 0,
         }
     }
-}
 
-impl Features {
     /// Whether an interface asks for anything about what comes in.
     pub(super) fn are_asked(interface: &Interface) -> bool {
         interface.policer.is_some()

@@ -101,6 +101,8 @@ pub(crate) struct Setup {
     pub(crate) isa: Isa,
     /// The outlet of punts: a ring to the slow worker. Of [`Slow`]: the inlet that they come by.
     pub(crate) slow: u16,
+    /// What the slow worker gets of each reason at most.
+    pub(crate) punts: punt::Rates,
     /// How many workers share each port's traffic (its receive queues): a policer's rate is
     /// divided among them.
     pub(crate) queues: u16,

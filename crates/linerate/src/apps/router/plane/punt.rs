@@ -15,6 +15,8 @@ pub(crate) enum Reason {
     /// For an address of the router, or a group or broadcast address that it listens to.
     #[default]
     Local,
+    /// The same, and of a routing protocol: apart from the rest, so that no flood of that ends its sessions.
+    Routing,
     /// Neither IP nor ARP: what else speaks on this link (LLDP, IS-IS) is the twin's.
     Other,
     /// To be sent to the gateway of the hop, whose MAC address is not known. Its link-layer header is
@@ -25,10 +27,11 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    pub(super) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Arp,
         Self::Nd,
         Self::Local,
+        Self::Routing,
         Self::Other,
         Self::Resolve,
         Self::Glean,
@@ -40,6 +43,7 @@ impl Reason {
             Self::Arp => "arp",
             Self::Nd => "nd",
             Self::Local => "local",
+            Self::Routing => "routing",
             Self::Other => "other",
             Self::Resolve => "resolve",
             Self::Glean => "glean",
@@ -51,6 +55,35 @@ impl Reason {
             .get(usize::from(byte))
             .copied()
             .unwrap_or_default()
+    }
+}
+
+/// How many packets a second one fast worker hands over for each reason at most: so that a flood of one
+/// kind leaves the ring, and the slow worker's time, to the others. A fifth of a second's worth may come at
+/// once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rates([u32; Reason::ALL.len()]);
+
+impl Default for Rates {
+    fn default() -> Self {
+        Self(Reason::ALL.map(|reason| match reason {
+            Reason::Local => 200_000,
+            Reason::Routing => 100_000,
+            Reason::Resolve => 20_000,
+            Reason::Arp | Reason::Nd | Reason::Glean => 5_000,
+            Reason::Other => 1_000,
+        }))
+    }
+}
+
+impl Rates {
+    /// Packets a second.
+    pub(crate) fn of(&self, reason: Reason) -> u32 {
+        self.0[reason as usize]
+    }
+
+    pub(crate) fn set(&mut self, reason: Reason, pps: u32) {
+        self.0[reason as usize] = pps;
     }
 }
 

@@ -191,6 +191,15 @@ impl Slow {
         out.flush();
     }
 
+    /// The link of an interface has come back: hosts there learn of our addresses anew, and are asked whether
+    /// they are still who they were.
+    pub(crate) fn link_up(&mut self, id: InterfaceId, out: &mut Egress) {
+        let now_ns = self.clock.ns(self.clock.now());
+        self.table.link_up(id.0, now_ns, &mut self.todo);
+        self.work(now_ns, out);
+        out.flush();
+    }
+
     /// The last words, before the ports stop (RFC 4861 6.2.5).
     pub(crate) fn shut_down(&mut self, out: &mut Egress) {
         self.table.shutdown(&mut self.todo);
@@ -229,7 +238,7 @@ impl Slow {
         match reason {
             Reason::Arp => self.arp(interface, packet, now_ns, out),
             Reason::Nd => self.nd(interface, packet, now_ns, out),
-            Reason::Local | Reason::Other => {
+            Reason::Local | Reason::Routing | Reason::Other => {
                 self.for_twin(interface, packet, now_ns, out);
             }
             Reason::Resolve => self.resolve(interface, hop, packet, now_ns, out),

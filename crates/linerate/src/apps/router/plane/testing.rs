@@ -305,6 +305,7 @@ impl Lab {
             clock: Clock::monotonic("a test"),
             isa: self.isa,
             slow: SLOW,
+            punts: Default::default(),
             queues: 1,
         }
     }

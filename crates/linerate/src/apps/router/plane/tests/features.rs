@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use super::super::hops::{Action, Hop};
+use super::super::punt::{Rates, Reason};
 use super::super::settings::{Policer, Urpf};
 use super::super::testing::*;
+use super::super::{Fast, Setup};
 use super::lists::list;
 
 #[test]
@@ -132,4 +134,76 @@ fn all_that_an_interface_asks_agrees_on_one_burst() {
     assert_eq!(count(&drops, "acl_in.edge"), 5);
     assert_eq!(count(&drops, "urpf"), 5);
     assert_eq!(count(&drops, "blackhole"), 5);
+}
+
+#[test]
+fn a_flood_for_the_router_leaves_routing_protocols_alone() {
+    let mut lab = Lab::new();
+    let mut punts = Rates::default();
+    punts.set(Reason::Local, 10);
+    let setup = Setup {
+        punts,
+        ..lab.setup()
+    };
+    let mut fast = Fast::new(setup, &mut lab.egress);
+    let to_us = |frame: Frame, protocol, src_port: u16, dst_port: u16| {
+        let mut payload = udp(18);
+        payload[..2].copy_from_slice(&src_port.to_be_bytes());
+        payload[2..4].copy_from_slice(&dst_port.to_be_bytes());
+        if protocol == 6 {
+            payload[12] = 0x50;
+        }
+        let dst = match frame.src.contains(':') {
+            true => "2001:db8::1",
+            false => "192.0.2.1",
+        };
+        let frame = Frame {
+            dst,
+            protocol,
+            payload,
+            ..frame
+        };
+        frame.bytes()
+    };
+    let flood = [
+        (6, 4000, 22),
+        (17, 3784, 4000),
+        (17, 4000, 179),
+        (47, 0, 179),
+    ];
+    let flood = flood.map(|(protocol, src, dst)| to_us(Frame::new(), protocol, src, dst));
+    let flood: Vec<Vec<u8>> = std::iter::repeat_n(flood, 5).flatten().collect();
+    let left = lab.run(&mut fast, 0, &flood);
+    let reasons = |left: &[Left]| -> Vec<Reason> {
+        let punts = left.iter().filter_map(|left| left.punt);
+        punts.map(|punt| punt.reason).collect()
+    };
+    assert_eq!(reasons(&left), [Reason::Local; 2], "a fifth of a second's");
+    assert_eq!(lab.drops()["punt_limited"], 18);
+    let routing = [
+        (6, 4000, 179),
+        (6, 179, 4000),
+        (6, 4000, 646),
+        (17, 646, 646),
+        (17, 49152, 3784),
+        (17, 49152, 3785),
+        (17, 49152, 4784),
+        (89, 0, 0),
+        (112, 0, 0),
+    ];
+    let frames: Vec<Vec<u8>> = [Frame::new(), Frame::new6()]
+        .into_iter()
+        .flat_map(|frame| {
+            routing.map(|(protocol, src, dst)| to_us(frame.clone(), protocol, src, dst))
+        })
+        .collect();
+    let left = lab.run(&mut fast, 0, &frames);
+    assert_eq!(reasons(&left), [Reason::Routing; 18], "{:?}", lab.drops());
+    // What is forwarded is nobody's session here.
+    let through = Frame {
+        protocol: 89,
+        ..Frame::new()
+    };
+    let left = lab.run(&mut fast, 0, &[through.bytes()]);
+    assert_eq!((left.len(), left[0].punt), (1, None));
 }

@@ -139,9 +139,10 @@ impl Line {
         })
     }
 
-    /// Sends as fast as the router takes it, until that time in ticks.
-    pub(super) fn flood(&mut self, until: u64, room: usize) {
-        while self.clock.now() < until {
+    /// Sends as fast as the router takes it, never more than `room` ahead of what has come, until
+    /// `is_over`, which is asked after each turn.
+    pub(super) fn fill(&mut self, room: usize, mut is_over: impl FnMut(u64) -> bool) {
+        while !is_over(self.clock.now()) {
             let is_room = self.under_way() + (Burst::CAPACITY as u64) < room as u64;
             self.turn(if is_room { Burst::CAPACITY } else { 0 });
         }

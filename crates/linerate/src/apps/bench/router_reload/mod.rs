@@ -15,8 +15,6 @@
 mod files;
 mod line;
 
-use std::sync::mpsc::TryRecvError;
-
 use linerate_core::env::{Clock, Lcore};
 use linerate_drivers::Drivers;
 use linerate_tables::lpm::synth::{Pattern, destinations};
@@ -173,10 +171,14 @@ fn silent(what: &str) -> Error {
 fn capacity(line: &mut Line, router: &Embedded, size: &Size, ns: u64) -> f64 {
     let (stats, clock) = (&router.worker.1, router.clock);
     let time = clock.ticks(ns.clamp(20_000_000, 500_000_000));
-    line.flood(clock.now() + time / 5, size.room);
+    let mut flood = |time| {
+        let end = clock.now() + time;
+        line.fill(size.room, |now| now >= end);
+    };
+    flood(time / 5);
     let read = || (stats.packets.read(), stats.busy_ticks.read());
     let before = read();
-    line.flood(clock.now() + time, size.room);
+    flood(time);
     let after = read();
     line.drain();
     (after.0 - before.0) as f64 / (after.1 - before.1).max(1) as f64
@@ -217,6 +219,12 @@ fn stretch(
     // scheduler's books are read.
     let watch = Watch::begin(vec![router.worker.0.clone()], Vec::new(), true);
     let (sent, lost, no_room) = (line.sent, line.lost(), line.no_room);
+    let stops = || {
+        let stats = &router.worker.1;
+        [&stats.gaps, &stats.mail].map(|histogram| histogram.snapshot())
+    };
+    let before = stops();
+    let dbg0 = { let s=&router.worker.1; (s.busy_ticks.read(), s.idle_ticks.read(), s.asleep_ticks.read(), s.sleeps.read(), s.drops()) };
     let began = clock.now();
     let mut pace = Pace::new(began, per_tick);
     let mut stretch = Stretch::default();
@@ -224,17 +232,16 @@ fn stretch(
         With::Nothing(ticks) => line.offer(&mut pace, |_, now| now >= began + ticks),
         With::Reload => {
             line.offer(&mut pace, |_, now| now >= began + around);
-            let (asked, answer) = (clock.now(), router.reload());
-            let mut answered = None;
-            line.offer(&mut pace, |_, now| match answer.try_recv() {
-                Ok(result) => {
-                    answered = Some((now, result));
-                    true
-                }
-                Err(TryRecvError::Empty) => now > asked + patience,
-                Err(TryRecvError::Disconnected) => true,
+            let (asked, reload) = (clock.now(), router.reload()?);
+            let mut now = asked;
+            line.offer(&mut pace, |_, at| {
+                now = at;
+                reload.is_finished() || now > asked + patience
             });
-            let (now, result) = answered.ok_or_else(|| silent("does not answer a reload"))?;
+            if !reload.is_finished() {
+                return Err(silent("does not answer a reload"));
+            }
+            let result = reload.join()?;
             let result =
                 result.map_err(|problem| silent(&format!("refuses a reload: {problem}")))?;
             stretch.changed_routes = result.get("routes").and_then(Value::as_u64).unwrap_or(0);
@@ -251,6 +258,17 @@ fn stretch(
     let stolen = watch.end(&[], (0, 0), clock);
     let pps = per_tick * clock.hz();
     stretch.disturbed = stolen.explains(stretch.lost, pps).is_some();
+    let longest = |at: usize| {
+        let since = stops()[at].since(&before[at]);
+        clock.ns(since.buckets().last().map_or(0, |(upper, _)| upper))
+    };
+    let g = stops()[0].since(&before[0]); let m = stops()[1].since(&before[1]);
+    let s=&router.worker.1;
+    let us = |t: u64| clock.ns(t) as f64 / 1e3;
+    eprintln!("{} ms {:.0} reload {:.0} frames {} lost {} no_room {} left_out {} stolen {:.2} ms gap max {} us n {} sum {:.2} ms, mail max {} us n {} sum {:.3} ms busy {:.1} idle {:.1} asleep {:.1} ms sleeps {} drops {:?} before {:?} top gaps {:?}",
+        if stretch.reload_ticks > 0 {"WITH   "} else {"without"}, us(stretch.ticks)/1e3, us(stretch.reload_ticks)/1e3, stretch.frames, stretch.lost, stretch.no_room, stretch.left_out, stolen.sum_ns as f64/1e6,
+        longest(0)/1000, g.total, us(g.sum)/1e3, longest(1)/1000, m.total, us(m.sum)/1e3, us(s.busy_ticks.read()-dbg0.0)/1e3, us(s.idle_ticks.read()-dbg0.1)/1e3, us(s.asleep_ticks.read()-dbg0.2)/1e3, s.sleeps.read()-dbg0.3, s.drops(), dbg0.4.len(),
+        g.buckets().map(|(u,c)| (clock.ns(u)/1000,c)).collect::<Vec<_>>().into_iter().rev().take(8).collect::<Vec<_>>());
     Ok(stretch)
 }
 

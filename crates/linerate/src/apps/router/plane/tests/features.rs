@@ -189,10 +189,10 @@ fn rules_count_what_they_decide_on_and_tell_of_some() {
     assert_eq!(fast.take_hits().iter().count(), 0);
     // A reload goes on counting in a list that stays the same, and only there.
     let mut settings = lab.settings.clone();
-    fast.install(Arc::new(settings.clone()), &mut lab.egress);
+    lab.reload(&mut fast, settings.clone());
     assert_eq!(fast.counters().hits(0, 0), 21);
     settings.acls = vec![rejecting()];
-    fast.install(Arc::new(settings), &mut lab.egress);
+    lab.reload(&mut fast, settings);
     assert_eq!(fast.counters().hits(0, 0), 0);
 }
 
@@ -410,8 +410,7 @@ fn rfc2697_a_policer_lets_its_burst_and_rate_through() {
     assert_eq!(lab.run(&mut fast, 0, &frames).len(), 5);
     assert_eq!(count(&lab.drops(), "policed"), 25);
     // A reload that leaves it alone does not fill it.
-    let settings = Arc::new(lab.settings.clone());
-    fast.install(settings, &mut lab.egress);
+    lab.reload(&mut fast, lab.settings.clone());
     assert_eq!(lab.run(&mut fast, 0, &frames).len(), 0);
 }
 

@@ -21,7 +21,7 @@ impl Namespace {
     /// Makes one without IPv6, so that the kernel sends nothing of its own accord; or says why the
     /// test is skipped.
     pub(crate) fn new(role: &str) -> Option<Self> {
-        let namespace = Self::bare(role)?;
+        let namespace = Self::named(role, "add", "")?;
         for which in ["all", "default"] {
             // Absent where the kernel has no IPv6.
             namespace.try_sysctl(&format!("ipv6/conf/{which}/disable_ipv6"), "1");
@@ -32,24 +32,35 @@ impl Namespace {
 
     /// Makes one with IPv6, whose addresses are usable at once, and which asks for no router.
     pub(crate) fn with_ipv6(role: &str) -> Option<Self> {
-        let namespace = Self::bare(role)?;
+        Some(Self::named(role, "add", "")?.ready_for_ipv6())
+    }
+
+    /// The one of the machine itself, likewise: a guest has nothing else to do with it.
+    pub(crate) fn of_the_guest(role: &str) -> Option<Self> {
+        Some(Self::named(role, "attach", "1")?.ready_for_ipv6())
+    }
+
+    fn ready_for_ipv6(self) -> Self {
         for (key, value) in [
             ("accept_dad", "0"),
             ("accept_ra", "0"),
             ("router_solicitations", "0"),
         ] {
             for which in ["all", "default"] {
-                namespace.try_sysctl(&format!("ipv6/conf/{which}/{key}"), value);
+                self.try_sysctl(&format!("ipv6/conf/{which}/{key}"), value);
             }
         }
-        namespace.ip("link set lo up");
-        Some(namespace)
+        self.ip("link set lo up");
+        self
     }
 
-    fn bare(role: &str) -> Option<Self> {
+    /// Gives a name to a new one (`add`), or to that of a process (`attach`).
+    fn named(role: &str, verb: &str, process: &str) -> Option<Self> {
         sweep();
         let name = format!("lr-{}-{}{role}", std::process::id(), scratch::number());
-        match Command::new("ip").args(["netns", "add", &name]).output() {
+        let mut command = Command::new("ip");
+        command.args(["netns", verb, &name]);
+        match command.args(process.split_whitespace()).output() {
             Ok(output) if output.status.success() => {}
             Ok(output) => {
                 let reason = String::from_utf8_lossy(&output.stderr);

@@ -13,6 +13,20 @@ use std::time::{Duration, Instant};
 /// machine itself, on a busy one longer.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
+/// What a guest runs as its first process.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum First {
+    /// A script that runs the tests, on this machine's root as it is.
+    Script,
+    /// This machine's systemd, which runs the script as a service, and may change all of the root.
+    Systemd,
+}
+
+/// Whether this is a guest.
+pub(super) fn is_here() -> bool {
+    std::env::var_os("LINERATE_GUEST").is_some()
+}
+
 /// Where `cargo xtask test --all` puts the kernel.
 fn folder() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
@@ -22,12 +36,12 @@ fn folder() -> PathBuf {
 
 /// Runs the tests of this binary whose names begin so in a guest; they must pass there.
 #[track_caller]
-pub(super) fn runs(tests: &str) {
+pub(super) fn runs(tests: &str, first: First) {
     if !cfg!(target_arch = "x86_64") {
         eprintln!("SKIP needs a machine of the guest's architecture, x86-64");
         return;
     }
-    if !has(&["qemu-system-x86_64", "setpriv"]) {
+    if !has(&["qemu-system-x86_64", "setpriv"]) || first == First::Systemd && !has(&["systemctl"]) {
         return;
     }
     let folder = folder();
@@ -38,15 +52,20 @@ pub(super) fn runs(tests: &str) {
     let scratch = Scratch::new();
     let out = scratch.file("out");
     std::fs::create_dir(&out).unwrap();
-    std::fs::write(scratch.file("initramfs"), initramfs::archive(&folder)).unwrap();
+    std::fs::write(
+        scratch.file("initramfs"),
+        initramfs::archive(&folder, first),
+    )
+    .unwrap();
     let script = format!(
-        "export PATH='{}' HOME=/ TMPDIR=/dev/shm LINERATE_BINARY='{}'\nip link set dev lo up\n\
+        "export PATH='{}' HOME=/ TMPDIR=/dev/shm LINERATE_GUEST=1 LINERATE_BINARY='{}'\nip link set dev lo up\n\
          exec '{}' {tests} --include-ignored --show-output --test-threads 1\n",
         std::env::var("PATH").unwrap(),
         binary(),
         std::env::current_exe().unwrap().display(),
     );
     std::fs::write(format!("{out}/script"), script).unwrap();
+    std::fs::write(format!("{out}/binary"), binary()).unwrap();
     let mut guest = boot(&folder, &scratch, &out);
     let (start, read) = (Instant::now(), |file: &str| std::fs::read_to_string(file));
     while guest.is_alive() {
@@ -92,9 +111,10 @@ fn boot(folder: &Path, scratch: &Scratch, out: &str) -> Running {
     command.args(["-serial", &format!("file:{}", scratch.file("console"))]);
     command.arg("-kernel").arg(folder.join("vmlinuz"));
     command.args(["-initrd", &scratch.file("initramfs")]);
+    // The guest measures its TSC while others have its processors: its time would be anything.
     command.args([
         "-append",
-        "console=ttyS0 quiet panic=-1 tsc=reliable random.trust_cpu=on",
+        "console=ttyS0 quiet panic=-1 tsc=unstable random.trust_cpu=on",
     ]);
     command.args(["-virtfs", &share("/", "root", ",readonly=on")]);
     command.args(["-virtfs", &share(out, "out", "")]);

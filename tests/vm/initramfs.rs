@@ -1,10 +1,11 @@
 //! The first root of a guest: a busybox, the kernel's modules that are wanted with all that they need, and
 //! a script that goes on to this machine's own root.
 
+use super::guest::First;
 use std::path::Path;
 
 /// What the guest's wires, devices and file systems are made of.
-const MODULES: [&str; 8] = [
+const MODULES: [&str; 9] = [
     "virtio_pci",
     "9pnet_virtio",
     "9p",
@@ -13,10 +14,11 @@ const MODULES: [&str; 8] = [
     "tun",
     "vrf",
     "8021q",
+    "overlay",
 ];
 
-/// `root` and `out` are QEMU's names of two folders of the machine around.
-const INIT: &str = r#"#!/bin/busybox sh
+/// How each guest begins. `root` and `out` are QEMU's names of two folders of the machine around.
+const BEGIN: &str = r#"#!/bin/busybox sh
 /bin/busybox --install -s /bin
 export PATH=/bin
 mount -t proc proc /proc
@@ -24,6 +26,10 @@ mount -t devtmpfs dev /dev
 for module in $(cat /order); do insmod /modules/$module.ko; done
 options=trans=virtio,version=9p2000.L,msize=262144
 mount -t 9p -o $options,ro,cache=loose root /root || poweroff -f
+"#;
+
+/// Goes on with a script, on the root as it is.
+const SCRIPT: &str = r#"
 mount -t 9p -o $options out /root/mnt
 mount -t proc proc /root/proc
 mount -t sysfs sys /root/sys
@@ -37,15 +43,55 @@ sync
 poweroff -f
 "#;
 
+/// Goes on with systemd, on a root that can be written but keeps nothing: without what this machine has
+/// configured, and with no other service than the one that runs the script. What udev would do, and
+/// nobody else does here, is the mode of the TAPs' device.
+const SYSTEMD: &str = r#"
+mkdir /over /whole
+mount -t tmpfs over /over
+mkdir /over/upper /over/work
+mount -t overlay -o lowerdir=/root,upperdir=/over/upper,workdir=/over/work over /whole
+mount -t 9p -o $options out /whole/mnt
+chmod 666 /dev/net/tun
+cd /whole
+rm -rf .dockerenv etc/systemd etc/fstab lib/systemd/system-generators lib/systemd/system/*.wants
+mkdir -p etc/systemd/system usr/local/bin
+cat > etc/systemd/system/guest.service <<END
+[Unit]
+DefaultDependencies=no
+Requires=systemd-journald.service
+After=systemd-journald.service
+[Service]
+Type=oneshot
+StandardOutput=file:/mnt/output
+StandardError=inherit
+ExecStart=/bin/sh /mnt/service
+END
+cat > mnt/service <<END
+sh /mnt/script
+echo \$? > /mnt/status
+sync
+systemctl poweroff --force --force
+END
+touch usr/local/bin/linerate
+mount --bind "/whole$(cat mnt/binary)" usr/local/bin/linerate
+exec switch_root /whole /lib/systemd/systemd --unit=guest.service --log-target=console --show-status=no
+"#;
+
 /// The archive, of what is in `folder`.
-pub(super) fn archive(folder: &Path) -> Vec<u8> {
+pub(super) fn archive(folder: &Path, first: First) -> Vec<u8> {
     let mut archive = Archive::default();
     for name in ["bin", "dev", "proc", "root", "modules"] {
         archive.entry(name, 0o040_755, &[]);
     }
     let busybox = std::fs::read(folder.join("busybox")).unwrap();
     archive.entry("bin/busybox", 0o100_755, &busybox);
-    archive.entry("init", 0o100_755, INIT.as_bytes());
+    let go_on = match first {
+        First::Script => SCRIPT,
+        First::Systemd => SYSTEMD,
+    };
+    let init = BEGIN.to_owned() + go_on;
+    archive.entry("init", 0o100_755, init.as_bytes());
     let mut order = Vec::new();
     for module in MODULES {
         visit(&folder.join("modules"), module, &mut order);

@@ -69,7 +69,7 @@ pub(crate) const PACKAGES: &[Package] = &[
     program("dpdk",        "dpdk-testpmd", "interoperation with DPDK, and the forwarding peers of `compare`"),
     Package { name: "libdpdk-dev", probe: Probe::PkgConfig("libdpdk"), used_for: "the ring and pool peers of `compare`", long: false },
     guest("qemu-system-x86",   Probe::Program("qemu-system-x86_64"), "guests whose kernel can what this one cannot, in the long scenarios"),
-    guest("linux-image-amd64", Probe::Unpacked("vmlinuz"), "the kernel of these guests; only unpacked, into target/guest"),
+    guest("linux-image-amd64", Probe::Unpacked("modules/overlay.ko"), "the kernel of these guests; only unpacked, into target/guest"),
     guest("busybox-static",    Probe::Unpacked("busybox"), "what these guests start with; only unpacked, into target/guest"),
 ];
 
@@ -172,7 +172,8 @@ done
 for package in *.deb; do
   # tar complains of what is in another of the packages; what is missing is seen below.
   dpkg-deb --fsys-tarfile "$package" | tar -x --wildcards '*/busybox' '*/vmlinuz-*' '*/kernel/net/*' \
-    '*/kernel/fs/9p/*' '*/kernel/fs/netfs/*' '*/kernel/fs/fscache/*' '*/kernel/drivers/virtio/*' \
+    '*/kernel/fs/9p/*' '*/kernel/fs/netfs/*' '*/kernel/fs/fscache/*' '*/kernel/fs/overlayfs/*' \
+    '*/kernel/drivers/virtio/*' \
     '*/kernel/drivers/net/tun.ko*' '*/kernel/drivers/net/veth.ko*' '*/kernel/drivers/net/vrf.ko*' \
     2> /dev/null || true
 done

@@ -6,6 +6,7 @@
 //! | [`reassembly`] | which datagram do these fragments make |
 //! | [`fragment`] | how a datagram is cut to a smaller MTU |
 //! | [`icmp`] | what the sender is told of a packet that cannot go on, and how often |
+//! | [`tcp`] | the reset for a segment that nobody takes |
 //!
 //! Everything here is driven by its caller: packets and the time are arguments, frames to send are
 //! results. Nothing knows a port or a thread.
@@ -17,3 +18,4 @@ pub mod icmp;
 pub mod neighbour;
 mod random;
 pub mod reassembly;
+pub mod tcp;

@@ -156,6 +156,19 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Tcp<T> {
     }
 }
 
+/// The bytes of a header without options: window, urgent pointer and checksum are zero, the last one for
+/// [`Tcp::fill_checksum`].
+pub fn header(src_port: u16, dst_port: u16, seq: u32, ack: u32, flags: u8) -> [u8; HEADER_LEN] {
+    let mut out = [0; HEADER_LEN];
+    put16(&mut out, field::SRC_PORT, src_port);
+    put16(&mut out, field::DST_PORT, dst_port);
+    put32(&mut out, field::SEQ, seq);
+    put32(&mut out, field::ACK, ack);
+    out[field::DATA_OFFSET] = (HEADER_LEN as u8 / 4) << 4;
+    out[field::FLAGS] = flags;
+    out
+}
+
 impl<T: AsRef<[u8]>> fmt::Display for Tcp<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TCP {} > {} ", self.src_port(), self.dst_port())?;
@@ -198,6 +211,14 @@ mod tests {
         );
         assert_eq!(tcp.options(), [3, 3, 12, 1]);
         assert_eq!(tcp.payload(), [0xaa, 0x00, 0x00, 0xff]);
+    }
+
+    #[test]
+    fn writes_a_header() {
+        let bytes = header(48896, 80, 0x0123_4567, 0x89ab_cdef, flag::FIN | flag::ACK);
+        assert_eq!(bytes[..12], BYTES[..12]);
+        assert_eq!(bytes[12..], [0x50, 0x11, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(Tcp::new_checked(&bytes).unwrap().payload(), []);
     }
 
     #[test]

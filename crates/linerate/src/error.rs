@@ -7,6 +7,9 @@ use linerate_core::MemError;
 use linerate_core::env::EnvError;
 use linerate_core::port::PortError;
 
+/// "Something was found in an unconfigured or misconfigured state" (sysexits.h).
+const EX_CONFIG: u8 = 78;
+
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(transparent)]
@@ -46,6 +49,9 @@ pub(crate) enum Error {
     Output(#[from] io::Error),
     #[error("ended by a signal")]
     Interrupted,
+    /// What is wrong stands in a configuration file: starting again is vain until somebody changes that.
+    #[error(transparent)]
+    Misconfigured(Box<Self>),
     /// The command did its work; what it found is its exit code. Nothing more is to be said.
     #[error("exit code {0}")]
     Found(u8),
@@ -63,6 +69,7 @@ impl Error {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Found(code) => *code,
+            Self::Misconfigured(_) => EX_CONFIG,
             _ => 1,
         }
     }
@@ -82,6 +89,7 @@ impl Error {
     pub(crate) fn fix(&self) -> Option<String> {
         match self {
             Self::Env(error) => error.fix(),
+            Self::Misconfigured(error) => error.fix(),
             Self::File { .. } => Some("check the path and its permissions".into()),
             Self::Config { .. } => Some("correct the line shown; [plan] takes bg, io, eu and cpus, each a string such as \"0,2-4\"".into()),
             Self::Report { .. } => Some(

@@ -278,7 +278,9 @@ via = "203.0.113.1"
         ping_hears(&site.left, &format!("-c 1 -W 2 {address}"), expected);
     }
     assert!(router.dropped("blackhole") >= 4, "{}", router.show("drops"));
-    router.shows("routes", |text| text.contains("10.9.5.0/24"));
+    let rows = router.shows("routes", |text| text.contains("10.9.5.0/24"));
+    let row = rows.lines().find(|row| row.contains("10.9.5.0/24"));
+    assert!(row.unwrap().contains("gateway unreachable"), "{rows}");
     // What is forwarded meanwhile is forwarded still.
     site.works();
     router.stop();

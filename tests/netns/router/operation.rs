@@ -260,7 +260,7 @@ fn mistakes_are_listed_all_at_once() {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(output.status.code(), Some(78), "{said}");
     for part in [
         "wrong.toml",
         // The legal values.

@@ -12,14 +12,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::collections::HashMap;
 use std::path::Path;
 
-const NET_ADMIN: u64 = 1 << 12;
-const NET_RAW: u64 = 1 << 13;
+pub(super) const NET_ADMIN: u64 = 1 << 12;
+pub(super) const NET_RAW: u64 = 1 << 13;
 const IPC_LOCK: u64 = 1 << 14;
 const SYS_ADMIN: u64 = 1 << 21;
-const BPF: u64 = 1 << 39;
+pub(super) const BPF: u64 = 1 << 39;
 
 /// What `/proc` says of a process, or of one of its threads: field to value.
-fn status(path: &Path) -> HashMap<String, String> {
+pub(super) fn status(path: &Path) -> HashMap<String, String> {
     let text = std::fs::read_to_string(path.join("status")).unwrap_or_default();
     let fields = text.lines().filter_map(|line| line.split_once(':'));
     fields
@@ -27,13 +27,13 @@ fn status(path: &Path) -> HashMap<String, String> {
         .collect()
 }
 
-fn proc(pid: Pid) -> std::path::PathBuf {
+pub(super) fn proc(pid: Pid) -> std::path::PathBuf {
     format!("/proc/{}", pid.as_raw_nonzero()).into()
 }
 
 /// The process that a router has started.
-fn keeper(router: &mut Router) -> Pid {
-    let parent = router.running().pid().as_raw_nonzero().to_string();
+pub(super) fn keeper(router: Pid) -> Pid {
+    let parent = router.as_raw_nonzero().to_string();
     let pids = std::fs::read_dir("/proc").unwrap().flatten();
     let mut children = pids.filter(|entry| status(&entry.path()).get("PPid") == Some(&parent));
     let child = children.next().expect("the keeper").file_name();
@@ -57,8 +57,8 @@ fn to_lock_memory(router: &mut Router) -> u64 {
 
 /// No thread of the router may do more than `left`, or ever again, and the keeper just what it has `kept`.
 #[track_caller]
-fn is_divided(router: &mut Router, left: u64, kept: u64) {
-    let threads = proc(router.running().pid()).join("task");
+pub(super) fn is_divided(router: Pid, left: u64, kept: u64) {
+    let threads = proc(router).join("task");
     let mut count = 0;
     for thread in std::fs::read_dir(threads).unwrap().flatten() {
         let status = status(&thread.path());
@@ -97,7 +97,7 @@ fn without_privileges(kind: &str, kept: u64) {
     } else {
         0
     };
-    is_divided(&mut router, left, kept);
+    is_divided(router.running().pid(), left, kept);
     wait("the twin to mirror", || {
         site.mid.ip("addr show lr-a").contains("10.1.0.1/24")
             && site.mid.ip("link show lr-b").contains("mtu 1400")
@@ -120,11 +120,11 @@ fn without_privileges(kind: &str, kept: u64) {
     site::link(&site.left, "veth0", &site.mid, "a");
     site::host(&site.left, "veth0", LEFT4, LEFT6, GATE4, GATE6);
     site.works();
-    is_divided(&mut router, left, kept);
+    is_divided(router.running().pid(), left, kept);
     // And a twin that somebody deletes is made again.
     site.mid.ip("link del lr-a");
     wait("the twin to be made again", || site.mid.has("lr-a"));
-    let keeper = keeper(&mut router);
+    let keeper = keeper(router.running().pid());
     router.stop();
     wait("the keeper to end", || !proc(keeper).exists());
 }
@@ -157,7 +157,7 @@ fn as_a_user(kind: &str, kept: u64) {
     let mut router = Router::begin_by(&mut command, &scratch, &config);
     router.forwards();
     site.works();
-    is_divided(&mut router, 0, kept);
+    is_divided(router.running().pid(), 0, kept);
     router.stop();
 }
 
@@ -187,14 +187,24 @@ fn nothing_is_left(site: &Site) {
 fn the_keeper_killed() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
-    let mut router = Router::start(&site.mid, &scratch, &two_ports("af_xdp", "", ""));
+    let config = two_ports("af_xdp", "", "");
+    site.mid.sysctl("ipv4/conf/a/arp_ignore", "1");
+    let mut router = Router::start(&site.mid, &scratch, &config);
     assert!(site.mid.ip("link show a").contains("xdp"));
-    kill_process(keeper(&mut router), Signal::KILL).unwrap();
+    kill_process(keeper(router.running().pid()), Signal::KILL).unwrap();
     let status = router.running().end();
     let said = router.running().stderr.text();
     assert_eq!(status.code(), Some(1), "{said}");
     assert!(said.contains("keeps the router's privileges"), "{said}");
     nothing_is_left(&site);
+    // What it could not put back, its successor does.
+    let setting = || {
+        site.mid
+            .inside(|| std::fs::read_to_string("/proc/sys/net/ipv4/conf/a/arp_ignore"))
+    };
+    assert_eq!(setting().unwrap().trim(), "8");
+    Router::start(&site.mid, &scratch, &config).stop();
+    assert_eq!(setting().unwrap().trim(), "1");
 }
 
 /// kill -9 of the router: the keeper ends, too.
@@ -203,7 +213,7 @@ fn the_router_killed() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
     let mut router = Router::start(&site.mid, &scratch, &two_ports("af_xdp", "", ""));
-    let keeper = keeper(&mut router);
+    let keeper = keeper(router.running().pid());
     router.kill();
     nothing_is_left(&site);
     wait("the keeper to end", || !proc(keeper).exists());
@@ -215,7 +225,7 @@ fn signals_to_the_keeper_are_none() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
     let mut router = Router::start(&site.mid, &scratch, &two_ports("af_packet", "", ""));
-    let keeper = keeper(&mut router);
+    let keeper = keeper(router.running().pid());
     for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
         kill_process(keeper, signal).unwrap();
     }
@@ -238,7 +248,7 @@ fn twins_in_a_name_space_that_the_router_cannot_enter() {
     let vrf = format!("\n[[vrf]]\nname = \"blue\"\nnetns = \"{}\"\n", twins.name());
     let config = vrf + &two_ports("af_packet", "vrf = \"blue\"", "vrf = \"blue\"");
     let mut router = Router::start(&site.mid, &scratch, &config);
-    is_divided(&mut router, 0, NET_ADMIN | NET_RAW | SYS_ADMIN);
+    is_divided(router.running().pid(), 0, NET_ADMIN | NET_RAW | SYS_ADMIN);
     let mirrors = |name: &str, address: &str| {
         wait(&format!("{name} to have {address}"), || {
             twins.has(name) && twins.ip(&format!("addr show {name}")).contains(address)

@@ -32,12 +32,15 @@ pub(super) struct Site {
 impl Site {
     /// Makes it, or says why the test is skipped.
     pub(super) fn new() -> Option<Self> {
-        let site = Self::with_offloads()?;
-        site.left.plain("veth0");
-        site.right.plain("veth1");
-        site.mid.plain("a");
-        site.mid.plain("b");
-        Some(site)
+        Self::with_offloads().map(Self::plain)
+    }
+
+    fn plain(self) -> Self {
+        self.left.plain("veth0");
+        self.right.plain("veth1");
+        self.mid.plain("a");
+        self.mid.plain("b");
+        self
     }
 
     /// The same with offloads: unfinished checksums and frames of up to 64 KiB cross the wires.
@@ -45,9 +48,18 @@ impl Site {
         if !has(&["ping", "ethtool", "setpriv"]) {
             return None;
         }
+        Self::around(Namespace::with_ipv6("m")?)
+    }
+
+    /// The same with the router's place in the guest's own namespace.
+    pub(super) fn of_the_guest() -> Option<Self> {
+        Self::around(Namespace::of_the_guest("m")?).map(Self::plain)
+    }
+
+    fn around(mid: Namespace) -> Option<Self> {
         let site = Self {
             left: Namespace::with_ipv6("l")?,
-            mid: Namespace::with_ipv6("m")?,
+            mid,
             right: Namespace::with_ipv6("r")?,
         };
         for (host, interface, port) in [(&site.left, "veth0", "a"), (&site.right, "veth1", "b")] {

@@ -196,6 +196,15 @@ impl Packet {
         fits
     }
 
+    /// Makes the whole slot the packet's data, and returns how many bytes that is.
+    #[inline]
+    pub fn widen(&mut self) -> usize {
+        let bytes = self.slot_bytes();
+        let meta = self.meta_mut();
+        (meta.start, meta.len) = (0, bytes as u32);
+        bytes
+    }
+
     /// Copies what the receiver knew of another packet, but not its bytes.
     pub fn copy_meta(&mut self, other: &Self) {
         let from = other.meta();

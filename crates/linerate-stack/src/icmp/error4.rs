@@ -130,13 +130,18 @@ pub fn error4(packet: &[u8], error: Error4, src: Ipv4Addr, out: &mut [u8]) -> Op
 
 /// RFC 1812 4.3.2.7, as far as the packet shows it.
 fn deserves_error(ip: &Ipv4<&[u8]>) -> bool {
+    let is_error =
+        ip.protocol() == protocol::ICMP && !ip.payload().first().is_some_and(|k| v4::is_query(*k));
+    is_between_hosts(ip) && ip.fragment_offset() == 0 && !is_error
+}
+
+/// Whether one host has sent it to one host, as far as the addresses show.
+pub(crate) fn is_between_hosts(ip: &Ipv4<&[u8]>) -> bool {
     let (src, dst) = (ip.src(), ip.dst());
     // "a source address that does not define a single host"; 5.3.7 for the rest.
     let is_host = src.octets()[0] != 0 && src.octets()[0] < 224 && !src.is_loopback();
     let is_broadcast = dst.is_broadcast() || dst.is_multicast() || dst.is_unspecified();
-    let is_error =
-        ip.protocol() == protocol::ICMP && !ip.payload().first().is_some_and(|k| v4::is_query(*k));
-    is_host && !is_broadcast && ip.fragment_offset() == 0 && !is_error
+    is_host && !is_broadcast
 }
 
 /// Whether there is a loose or strict source route (RFC 791 3.1) among the options.

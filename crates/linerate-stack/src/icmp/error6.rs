@@ -174,8 +174,6 @@ pub fn may_redirect6(packet: &[u8], target: Ipv6Addr) -> bool {
 
 /// RFC 4443 2.4(e) 1, 2 and 6, as far as the packet shows them.
 fn deserves_error(ip: &Ipv6<&[u8]>) -> bool {
-    let src = ip.src();
-    let is_node = !src.is_unspecified() && !src.is_multicast() && !src.is_loopback();
     // Extension headers that cannot be walked may be what the error is about.
     let is_error = ip.upper_layer().is_ok_and(|upper| {
         // In a later fragment the type is out of sight.
@@ -183,5 +181,11 @@ fn deserves_error(ip: &Ipv6<&[u8]>) -> bool {
         let kind = (ip.payload().get(upper.offset - ipv6::HEADER_LEN)).filter(|_| !is_later);
         upper.protocol == protocol::ICMPV6 && kind.is_none_or(|k| *k < 128 || *k == v6::REDIRECT)
     });
-    is_node && !is_error
+    is_from_node(ip) && !is_error
+}
+
+/// Whether one node has sent it, as far as the address shows.
+pub(crate) fn is_from_node(ip: &Ipv6<&[u8]>) -> bool {
+    let src = ip.src();
+    !src.is_unspecified() && !src.is_multicast() && !src.is_loopback()
 }

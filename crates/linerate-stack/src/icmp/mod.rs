@@ -35,5 +35,8 @@ pub use error4::{Error4, MAX_ERROR4_LEN, error4, may_answer4};
 pub use error6::{Error6, MAX_ERROR6_LEN, error6, may_answer6, may_redirect6, redirect6};
 pub use limiter::{Limiter, Limits};
 
+pub(crate) use error4::is_between_hosts;
+pub(crate) use error6::is_from_node;
+
 /// TTL and hop limit of what we send (RFC 1812 4.2.2.9; IANA "IP Time to Live Parameter").
-const TTL: u8 = 64;
+pub(crate) const TTL: u8 = 64;

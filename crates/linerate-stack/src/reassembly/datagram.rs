@@ -99,11 +99,12 @@ impl Datagram {
     pub(super) fn begin(&mut self, piece: &Piece, home: Home) {
         let Home {
             packet: home,
+            bytes,
             base,
             is_lone,
         } = home;
         self.is_lone = is_lone;
-        self.slot_bytes = home.len() as u32;
+        self.slot_bytes = bytes;
         self.packet = Some(home);
         self.base = base;
         self.header_len = 0;
@@ -140,7 +141,7 @@ impl Datagram {
                 .copy_within(from..from + end - start, from + start);
             return Err(packet);
         }
-        widen(&mut packet);
+        packet.widen();
         let old = self.home();
         packet.data_mut()[base + start..base + end]
             .copy_from_slice(&old.data()[from..from + end - start]);
@@ -269,13 +270,13 @@ impl Datagram {
     }
 
     /// Copies an admitted fragment to its place.
-    #[inline]
+    #[inline(always)]
     pub(super) fn place(&mut self, piece: &Piece, packet: &Packet) {
         let (frame, base) = (packet.data(), self.base as usize);
         let home = self.home_mut();
         let payload = piece.payload(frame);
         let data = home.data_mut();
-        copy(&mut data[base + usize::from(piece.start)..], payload);
+        data[base + usize::from(piece.start)..][..payload.len()].copy_from_slice(payload);
         if piece.start == 0 {
             let headers = &frame[..usize::from(piece.header_len)];
             data[base - headers.len()..base].copy_from_slice(headers);
@@ -363,7 +364,7 @@ impl Datagram {
     /// old one.
     pub(super) fn move_to(&mut self, mut home: Packet, piece: &Piece) -> Packet {
         let base = home.headroom() + self.headers_with(piece);
-        widen(&mut home);
+        home.widen();
         let old_base = self.base as usize;
         let old = self.home();
         let headers = usize::from(self.header_len);
@@ -422,6 +423,8 @@ impl Datagram {
 /// Where a datagram begins to be made.
 pub(super) struct Home {
     pub(super) packet: Packet,
+    /// Of the slot.
+    pub(super) bytes: u32,
     base: u32,
     is_lone: bool,
 }
@@ -430,9 +433,10 @@ pub(super) struct Home {
 #[inline]
 pub(super) fn settle(mut packet: Packet, piece: &Piece) -> Home {
     let base = packet.headroom() + usize::from(piece.header_len);
-    widen(&mut packet);
+    let bytes = packet.widen();
     Home {
         packet,
+        bytes: bytes as u32,
         base: base as u32,
         is_lone: piece.start != 0,
     }
@@ -443,7 +447,7 @@ pub(super) fn settle(mut packet: Packet, piece: &Piece) -> Home {
 pub(super) fn settle_in(mut home: Packet, packet: &Packet, piece: &Piece) -> Home {
     let (headers, frame) = (usize::from(piece.header_len), packet.data());
     let base = home.headroom() + headers;
-    widen(&mut home);
+    let bytes = home.widen();
     let data = home.data_mut();
     data[base - headers..base].copy_from_slice(&frame[..headers]);
     let payload = piece.payload(frame);
@@ -451,40 +455,8 @@ pub(super) fn settle_in(mut home: Packet, packet: &Packet, piece: &Piece) -> Hom
     home.copy_meta(packet);
     Home {
         packet: home,
+        bytes: bytes as u32,
         base: base as u32,
         is_lone: false,
     }
-}
-
-/// Copies to the front. Short ones by two overlapping halves of a size that the compiler knows, since a
-/// call takes longer.
-#[inline(always)]
-fn copy(to: &mut [u8], from: &[u8]) {
-    #[inline(always)]
-    fn by_halves<const HALF: usize>(to: &mut [u8], from: &[u8]) -> bool {
-        let (Some(first), Some(last)) = (from.first_chunk::<HALF>(), from.last_chunk::<HALF>())
-        else {
-            return false;
-        };
-        let to = &mut to[..from.len()];
-        to[..HALF].copy_from_slice(first);
-        let at = to.len() - HALF;
-        to[at..].copy_from_slice(last);
-        true
-    }
-    let is_done = match from.len() {
-        32..=64 => by_halves::<32>(to, from),
-        65..=128 => by_halves::<64>(to, from),
-        _ => false,
-    };
-    if !is_done {
-        to[..from.len()].copy_from_slice(from);
-    }
-}
-
-/// Makes all of the slot the packet's data.
-#[inline]
-fn widen(packet: &mut Packet) {
-    let bytes = packet.slot_bytes();
-    packet.set_span(0, bytes);
 }

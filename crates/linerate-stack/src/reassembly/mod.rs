@@ -111,14 +111,15 @@ impl Reassembler {
         cache: &mut PoolCache,
         pools: &Pools,
     ) -> Outcome {
-        let piece = match Piece::read(packet.data(), l3, vrf) {
-            Ok(Shape::Fragment(piece)) => piece,
+        let mut piece = Piece::default();
+        match piece.read(packet.data(), l3, vrf) {
+            Ok(Shape::Fragment) => {}
             Ok(Shape::Whole) => {
                 self.stats.passed += 1;
                 packet.meta_mut().l3_offset = l3 as u8;
                 return Outcome::Whole(packet);
             }
-            Ok(Shape::Atomic(piece)) => {
+            Ok(Shape::Atomic) => {
                 self.stats.passed += 1;
                 header::strip_atomic(&mut packet, &piece);
                 return Outcome::Whole(packet);
@@ -127,7 +128,7 @@ impl Reassembler {
                 self.stats.fragments += 1;
                 return self.refuse(refusal, packet);
             }
-        };
+        }
         self.stats.fragments += 1;
         if let Some(at) = self.table.find_last(&piece.key) {
             return self.add(at, &piece, packet, cache, pools);
@@ -237,7 +238,7 @@ impl Reassembler {
             cache.free_one(packet);
             settled
         };
-        let bytes = home.packet.len();
+        let bytes = home.bytes as usize;
         let at = self.table.insert(piece, now_ns);
         self.table.at_mut(at).begin(piece, home);
         self.account(at, bytes);
@@ -267,25 +268,49 @@ impl Reassembler {
         cache: &mut PoolCache,
         pools: &Pools,
     ) -> Outcome {
-        let packet = match self.table.at_mut(at).take(piece, packet) {
-            Ok(packet) => packet,
-            Err((Added::Ok, packet)) => match self.move_to_larger(at, piece, cache, pools) {
-                Ok(()) => {
-                    self.table.at_mut(at).place(piece, &packet);
-                    packet
-                }
-                Err(refusal) => return self.abandon(at, refusal, packet, cache),
-            },
-            Err((Added::Duplicate, packet)) => return self.refuse(Refusal::Duplicate, packet),
-            Err((Added::Abandon(refusal), packet)) => {
-                return self.abandon(at, refusal, packet, cache);
-            }
-        };
-        cache.free_one(packet);
         let datagram = self.table.at_mut(at);
-        if !datagram.is_complete() {
-            return Outcome::Held;
+        match datagram.take(piece, packet) {
+            Ok(spare) => cache.free_one(spare),
+            Err((added, packet)) => return self.add_odd(at, piece, added, packet, cache, pools),
         }
+        match datagram.is_complete() {
+            true => self.complete(at),
+            false => Outcome::Held,
+        }
+    }
+
+    /// A fragment that is none, or has no room in the slot.
+    #[inline(never)]
+    fn add_odd(
+        &mut self,
+        at: u32,
+        piece: &Piece,
+        added: Added,
+        packet: Packet,
+        cache: &mut PoolCache,
+        pools: &Pools,
+    ) -> Outcome {
+        match added {
+            Added::Ok => {}
+            Added::Duplicate => return self.refuse(Refusal::Duplicate, packet),
+            Added::Abandon(refusal) => return self.abandon(at, refusal, packet, cache),
+        }
+        if let Err(refusal) = self.move_to_larger(at, piece, cache, pools) {
+            return self.abandon(at, refusal, packet, cache);
+        }
+        let datagram = self.table.at_mut(at);
+        datagram.place(piece, &packet);
+        cache.free_one(packet);
+        match datagram.is_complete() {
+            true => self.complete(at),
+            false => Outcome::Held,
+        }
+    }
+
+    /// The last byte of a datagram has come.
+    #[inline(always)]
+    fn complete(&mut self, at: u32) -> Outcome {
+        let datagram = self.table.at_mut(at);
         let fragments = datagram.fragments();
         let finished = datagram.finish();
         let home = self.release(at);

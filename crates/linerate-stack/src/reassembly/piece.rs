@@ -1,11 +1,13 @@
 //! What one packet says of the datagram that it is a fragment of.
 
-use linerate_wire::ipv4::Ipv4;
+use linerate_wire::ipv4::{self, Ipv4};
 use linerate_wire::ipv6::{self, Ipv6, MAX_EXTENSIONS};
 use linerate_wire::protocol;
 
 use super::Refusal;
 
+/// First byte of an IPv4 header without options.
+const PLAIN4: u8 = 0x45;
 /// The longest IP packet in bytes.
 const MOST: usize = 65_535;
 /// Bytes of a TCP header that a first fragment must have: up to the flags (RFC 1858 3.2.1).
@@ -31,7 +33,7 @@ impl PartialEq for Key {
 }
 
 /// A fragment, as read from its headers.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Piece {
     pub(super) key: Key,
     /// Where its payload belongs in the datagram's: first byte, and the one behind the last.
@@ -55,22 +57,26 @@ pub(super) enum Shape {
     /// No fragment.
     Whole,
     /// An IPv6 packet with a fragment header, but all of it (RFC 6946).
-    Atomic(Piece),
-    Fragment(Piece),
+    Atomic,
+    Fragment,
 }
 
 impl Piece {
-    /// Reads the frame's headers from byte `l3` on.
-    #[inline]
-    pub(super) fn read(frame: &[u8], l3: usize, vrf: u32) -> Result<Shape, Refusal> {
+    /// Reads the frame's headers from byte `l3` on; unless it is `Whole`, this is what they say.
+    ///
+    /// In place: a piece that is moved is read in larger words than it was written in, and each such read
+    /// waits until the writes have left the core's store buffer.
+    #[inline(always)]
+    pub(super) fn read(&mut self, frame: &[u8], l3: usize, vrf: u32) -> Result<Shape, Refusal> {
         // As far as metadata can say.
         if l3 > usize::from(u8::MAX) {
             return Err(Refusal::Malformed);
         }
         let packet = frame.get(l3..).ok_or(Refusal::Malformed)?;
-        match packet.first().map(|first| first >> 4) {
-            Some(4) => Self::read4(packet, l3, vrf),
-            Some(6) => Self::read6(packet, l3, vrf),
+        match packet.first() {
+            Some(&PLAIN4) => self.read4(packet, ipv4::HEADER_LEN, l3, vrf),
+            Some(first) if first >> 4 == 4 => self.read4_options(packet, l3, vrf),
+            Some(first) if first >> 4 == 6 => self.read6(packet, l3, vrf),
             _ => Err(Refusal::Malformed),
         }
     }
@@ -93,43 +99,62 @@ impl Piece {
         usize::from(self.header_len) + usize::from(self.end)
     }
 
-    #[inline]
-    fn read4(packet: &[u8], l3: usize, vrf: u32) -> Result<Shape, Refusal> {
+    /// IPv4 with options, or with an impossible header.
+    #[inline(never)]
+    fn read4_options(&mut self, packet: &[u8], l3: usize, vrf: u32) -> Result<Shape, Refusal> {
         let ip = Ipv4::new_checked(packet).map_err(|_| Refusal::Malformed)?;
-        if !ip.is_fragment() {
-            return Ok(Shape::Whole);
-        }
-        let (more, start) = (ip.more_fragments(), ip.fragment_offset());
-        let len = ip.total_len() - ip.header_len();
-        check_length(len, more)?;
-        if ip.header_len() + start + len > MOST {
-            return Err(Refusal::TooLong);
-        }
-        // RFC 1858 3.2.1 and 3.2.2, RFC 3128 3: neither may a first fragment end before the TCP flags,
-        // nor a second one bring them.
-        let cuts_flags = (start == 0 && len < TCP_LEAST) || start == 8;
-        if cuts_flags && ip.protocol() == protocol::TCP {
-            return Err(Refusal::Tiny);
-        }
-        let addresses = word(packet, 12);
-        let named = u64::from(ip.ident()) << 8 | u64::from(ip.protocol());
-        // No IPv6 datagram goes to `::`, so no key of one looks like this.
-        let key = Key([addresses, u64::from(vrf) << 32 | named, 0, 0, u64::MAX]);
-        Ok(Shape::Fragment(Self {
-            key,
-            start: start as u16,
-            end: (start + len) as u16,
-            more,
-            is_v6: false,
-            ecn: ip.tos() & 3,
-            next: 0,
-            l3: l3 as u8,
-            header_len: (l3 + ip.header_len()) as u16,
-            next_at: 0,
-        }))
+        self.read4(packet, ip.header_len(), l3, vrf)
     }
 
-    fn read6(packet: &[u8], l3: usize, vrf: u32) -> Result<Shape, Refusal> {
+    /// IPv4 with a header of that many bytes.
+    #[inline(always)]
+    fn read4(
+        &mut self,
+        packet: &[u8],
+        header_len: usize,
+        l3: usize,
+        vrf: u32,
+    ) -> Result<Shape, Refusal> {
+        let header = packet.first_chunk::<{ ipv4::HEADER_LEN }>();
+        let header = header.ok_or(Refusal::Malformed)?;
+        let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+        if total < header_len || total > packet.len() {
+            return Err(Refusal::Malformed);
+        }
+        // Three bits of flags, of which the last says that more come, and the offset in 8 bytes.
+        let cut = u16::from_be_bytes([header[6], header[7]]);
+        if cut & 0x3fff == 0 {
+            return Ok(Shape::Whole);
+        }
+        let (more, start) = (cut & 0x2000 != 0, usize::from(cut & 0x1fff) * 8);
+        let len = total - header_len;
+        check_length(len, more)?;
+        if start + total > MOST {
+            return Err(Refusal::TooLong);
+        }
+        let protocol = header[9];
+        // RFC 1858 3.2.1 and 3.2.2, RFC 3128 3: neither may a first fragment end before the TCP flags,
+        // nor a second one bring them.
+        if protocol == protocol::TCP && ((start == 0 && len < TCP_LEAST) || start == 8) {
+            return Err(Refusal::Tiny);
+        }
+        let ident = u16::from_be_bytes([header[4], header[5]]);
+        let named = u64::from(ident) << 8 | u64::from(protocol);
+        // No IPv6 datagram goes to `::`, so no key of one looks like this.
+        self.key.0[0] = word(header, 12);
+        self.key.0[1] = u64::from(vrf) << 32 | named;
+        self.key.0[4] = u64::MAX;
+        self.start = start as u16;
+        self.end = (start + len) as u16;
+        self.more = more;
+        self.ecn = header[1] & 3;
+        self.l3 = l3 as u8;
+        self.header_len = (l3 + header_len) as u16;
+        Ok(Shape::Fragment)
+    }
+
+    #[inline(never)]
+    fn read6(&mut self, packet: &[u8], l3: usize, vrf: u32) -> Result<Shape, Refusal> {
         let ip = Ipv6::new_checked(packet).map_err(|_| Refusal::Malformed)?;
         let packet = &packet[..ip.total_len()];
         let Some((next_at, at)) = find_fragment_header(packet)? else {
@@ -161,7 +186,7 @@ impl Piece {
             word(packet, 32),
             u64::from(vrf) << 32 | id,
         ]);
-        let piece = Self {
+        *self = Self {
             key,
             start: start as u16,
             end: (start + len) as u16,
@@ -174,8 +199,8 @@ impl Piece {
             next_at: (l3 + next_at) as u16,
         };
         Ok(match is_atomic {
-            true => Shape::Atomic(piece),
-            false => Shape::Fragment(piece),
+            true => Shape::Atomic,
+            false => Shape::Fragment,
         })
     }
 }
@@ -255,7 +280,7 @@ fn has_upper_header(upper: u8, rest: &[u8]) -> bool {
         protocol::ICMPV6 => 4,
         protocol::SCTP => 12,
         protocol::IPV6 => ipv6::HEADER_LEN,
-        protocol::IPV4 => linerate_wire::ipv4::HEADER_LEN,
+        protocol::IPV4 => ipv4::HEADER_LEN,
         protocol::NO_NEXT => 0,
         // A fragment of a fragment: RFC 8200 4.1 has one such header at most.
         protocol::FRAGMENT => return false,

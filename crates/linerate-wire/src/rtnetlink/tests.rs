@@ -1,7 +1,10 @@
 //! Messages as the kernel and zebra send them, byte by byte where it matters, and anything else.
 
 use super::build::{Builder, CREATE, REPLACE, REQUEST};
+use super::route::ONLINK;
 use super::*;
+use crate::MacAddr;
+use core::net::{IpAddr, Ipv6Addr};
 use proptest::prelude::*;
 use std::string::ToString;
 use std::vec::Vec;
@@ -84,6 +87,45 @@ fn an_ipv4_route_over_an_ipv6_gateway() {
         panic!("no route");
     };
     assert_eq!(route.vias().next().unwrap().gateway, Some(gateway.into()));
+}
+
+#[test]
+fn what_takes_labels_or_a_tunnel_says_so() {
+    let route = || {
+        Builder::new(kind::NEW_ROUTE, 0)
+            .fixed(&rtm(16, 254, 1))
+            .address(attribute::route::DST, [10, 1, 0, 0].into())
+    };
+    let ways = [(Some(IpAddr::from([192, 0, 2, 1])), 3, 1), (None, 4, 1)];
+    let label = [0, 0, 17, 1];
+    // With NLA_F_NESTED, and without.
+    for encap in [attribute::route::ENCAP | 0x8000, attribute::route::ENCAP] {
+        for (route, ways) in [
+            (route().u32(attribute::route::OIF, 3), 1),
+            (route().multipath(&ways), 2),
+        ] {
+            let bytes = route
+                .bytes(attribute::route::ENCAP_TYPE, &[1, 0])
+                .bytes(encap, &label)
+                .finish(0);
+            let Ok(Body::NewRoute(route)) = read(&bytes) else {
+                panic!("no route");
+            };
+            assert_eq!(route.vias().filter(|via| via.encapsulated).count(), ways);
+        }
+    }
+}
+
+#[test]
+fn routes_of_frr_are_told_by_their_protocol() {
+    let by = |protocol| {
+        let fixed = [2, 0, 0, 0, 254, protocol, 0, 1, 0, 0, 0, 0];
+        let bytes = Builder::new(kind::NEW_ROUTE, 0).fixed(&fixed).finish(0);
+        matches!(read(&bytes), Ok(Body::NewRoute(route)) if route.by_zebra())
+    };
+    // RTPROT_ZEBRA, BABEL, BGP, OSPF, ZSTATIC, SRTE; KERNEL, BOOT, STATIC, BIRD, DHCP, KEEPALIVED.
+    assert!([11, 42, 186, 188, 196, 198].into_iter().all(by));
+    assert!(![2, 3, 4, 12, 16, 18].into_iter().any(by));
 }
 
 #[test]

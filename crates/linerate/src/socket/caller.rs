@@ -27,7 +27,10 @@ impl Caller {
     pub(crate) fn connect(path: &Path, fix: &str) -> Result<Self, Error> {
         let refused = |error: io::Error| Error::Usage {
             problem: format!("{}: no instance answers there: {error}", path.display()),
-            fix: fix.into(),
+            fix: match error.kind() {
+                io::ErrorKind::PermissionDenied => "ask as root, or as its user".into(),
+                _ => fix.into(),
+            },
         };
         let wire = UnixStream::connect(path).map_err(refused)?;
         let lines = Lines::new(Wire::Unix(wire.try_clone()?), ANSWER_BYTES);

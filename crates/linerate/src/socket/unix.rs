@@ -1,8 +1,10 @@
 //! Where an instance listens: a Unix socket that only its user and root reach.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -14,18 +16,43 @@ use rustix::process::geteuid;
 
 use crate::error::Error;
 
-/// The usual place of a socket: in `$XDG_RUNTIME_DIR`, in `/run/linerate` for root, or in a folder of
-/// the user's own under `/tmp`.
+/// Where the sockets of root's instances are, and of services (`RuntimeDirectory=linerate`).
+const OF_THE_MACHINE: &str = "/run/linerate";
+
+/// The usual place of a socket: the folder that systemd has made for a service, in `$XDG_RUNTIME_DIR`, in
+/// `/run/linerate` for root, or in a folder of the user's own under `/tmp`.
 pub(crate) fn usual(name: &str) -> PathBuf {
-    let own = std::env::var_os("XDG_RUNTIME_DIR")
-        .map(PathBuf::from)
-        .filter(|folder| folder.is_absolute());
-    let folder = match own {
+    let folder = |variable: &str| {
+        let value = std::env::var_os(variable)?;
+        // Of several, the first.
+        let first = value.as_bytes().split(|&byte| byte == b':').next()?;
+        let folder = PathBuf::from(OsStr::from_bytes(first));
+        folder.is_absolute().then_some(folder)
+    };
+    if let Some(folder) = folder("RUNTIME_DIRECTORY") {
+        // With DynamicUser=yes it may be a link.
+        return fs::canonicalize(&folder).unwrap_or(folder).join(name);
+    }
+    let folder = match folder("XDG_RUNTIME_DIR") {
         Some(folder) => folder.join("linerate"),
-        None if geteuid().is_root() => "/run/linerate".into(),
+        None if geteuid().is_root() => OF_THE_MACHINE.into(),
         None => PathBuf::from(format!("/tmp/linerate-{}", geteuid().as_raw())),
     };
     folder.join(name)
+}
+
+/// Where a client looks for an instance: at the usual place, and if nothing is there, at that of the
+/// machine's service, should there be one.
+pub(crate) fn found(name: &str) -> PathBuf {
+    let is_there = |path: &Path| match fs::symlink_metadata(path) {
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+        Ok(_) => true,
+    };
+    let (usual, service) = (usual(name), Path::new(OF_THE_MACHINE).join(name));
+    match !is_there(&usual) && is_there(&service) {
+        true => service,
+        false => usual,
+    }
 }
 
 /// A socket that takes connections, mode 0600. Its file goes with it.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::router::usual_socket;
+use super::router::found_socket;
 use super::runtime::Interrupts;
 use crate::error::Error;
 use crate::socket::Caller;
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
             fix: "pipe them: `linerate capture -w - | tcpdump -r -`, or name a file".into(),
         });
     }
-    let path = args.socket.clone().unwrap_or_else(usual_socket);
+    let path = args.socket.clone().unwrap_or_else(found_socket);
     let mut router = Caller::connect(&path, super::router::START_ONE)?;
     let params = json!({
         "ports": args.port,

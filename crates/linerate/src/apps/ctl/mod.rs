@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
-use super::router::usual_socket;
+use super::router::found_socket;
 use crate::error::Error;
 use crate::report;
 use crate::socket::Caller;
@@ -84,7 +84,7 @@ impl What {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
-    let path = args.socket.clone().unwrap_or_else(usual_socket);
+    let path = args.socket.clone().unwrap_or_else(found_socket);
     let mut router = Caller::connect(&path, super::router::START_ONE)?;
     let nothing = |_: Value| Ok(());
     match &args.command {

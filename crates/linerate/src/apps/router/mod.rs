@@ -21,7 +21,7 @@ pub(crate) mod netlink;
 pub(crate) mod plane;
 pub(crate) mod rib;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::Error;
@@ -34,6 +34,11 @@ pub(crate) fn usual_socket() -> PathBuf {
     unix::usual("router.sock")
 }
 
+/// Where clients of a router look for it.
+pub(crate) fn found_socket() -> PathBuf {
+    unix::found("router.sock")
+}
+
 /// What clients of a router say where there is none.
 pub(crate) const START_ONE: &str =
     "start one with `linerate router CONF.toml`, or name its socket: --socket PATH";
@@ -41,8 +46,11 @@ pub(crate) const START_ONE: &str =
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Configuration file
-    #[arg(value_name = "CONF.toml")]
-    config: PathBuf,
+    #[arg(value_name = "CONF.toml", required_unless_present = "print")]
+    config: Option<PathBuf>,
+    /// Print a file that comes with the program, and do nothing else
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
+    print: Option<Supplement>,
     /// Check the file and say what it means, without touching anything
     #[arg(long)]
     check: bool,
@@ -54,11 +62,39 @@ pub(crate) struct Args {
     duration: Option<f64>,
 }
 
+/// What a router is run with.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Supplement {
+    /// A configuration to begin with
+    Example,
+    /// The unit of a systemd service
+    Unit,
+    /// A dashboard of Grafana for the metrics page
+    Dashboard,
+}
+
+impl Supplement {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Example => include_str!("../../../../../packaging/router.toml"),
+            Self::Unit => include_str!("../../../../../packaging/linerate-router.service"),
+            Self::Dashboard => include_str!("../../../../../docs/grafana/router.json"),
+        }
+    }
+}
+
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
-    let config = Config::read(&args.config)?;
-    let file = args.config.display().to_string();
+    if let Some(supplement) = args.print {
+        return report::print(supplement.text());
+    }
+    // Without `--print` there is one.
+    let path = args.config.as_deref().unwrap_or(Path::new(""));
+    let wrong = |error| Error::Misconfigured(Box::new(error));
+    let config = Config::read(path).map_err(wrong)?;
+    let file = path.display().to_string();
+    let plan = control::place(&config).map_err(wrong)?;
     if args.check {
-        let explanation = config::explain(&config, &control::place(&config)?, &file);
+        let explanation = config::explain(&config, &plan, &file);
         return match args.json {
             true => report::print_json(&explanation),
             false => report::print(&explanation.text(&file, report::colour())),
@@ -73,8 +109,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         fix: "give --duration in seconds, such as 2.5".into(),
     })?;
     control::start(
-        &args.config,
+        path,
         config,
+        &plan,
         &control::Run {
             json: args.json,
             duration,

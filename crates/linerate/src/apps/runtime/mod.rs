@@ -5,6 +5,7 @@
 //! Read [`wiring`] for who polls what. [`Rig`] is opened ports; [`Running`] is workers at work;
 //! [`watch()`] shows what they do until the end.
 
+mod args;
 mod observe;
 mod show;
 mod signals;
@@ -16,17 +17,17 @@ pub(crate) mod wiring;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use linerate_core::env::{Clock, Lcore, LcoreHandle, Placement, PlanSpec};
+use linerate_core::env::{Clock, Lcore, LcoreHandle, Placement};
 use linerate_core::packet::{Layout, Pool, PoolCache, PoolConfig, Pools, SlotClass};
 use linerate_core::port::{Port, PortConfig, PortInfo, Queues};
 use linerate_core::ring::spsc;
 use linerate_core::run::{Egress, Idle, Inlet, Stage, Way, Worker, WorkerHandle, WorkerStats};
 use linerate_drivers::Drivers;
 
-use crate::config::PlanStanza;
 use crate::error::Error;
 use wiring::{PortShape, Share};
 
+pub(crate) use args::{PlanArgs, Run, RunArgs, RunKeys};
 pub(crate) use observe::{Reading, Sample};
 pub(crate) use signals::Interrupts;
 pub(crate) use watch::{Watch, places, watch};
@@ -41,35 +42,6 @@ const HAND_OFF: usize = 1024;
 const HAND_OFF_INLET: u16 = 1 << 15;
 /// How long packets between two workers may take to leave when all ends.
 const DRAIN: Duration = Duration::from_secs(1);
-
-/// The plan's keys as options.
-#[derive(Clone, Debug, Default, clap::Args)]
-pub(crate) struct PlanArgs {
-    /// Slots of the background role, such as 0
-    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
-    pub(crate) bg: Option<String>,
-    /// Slots that poll ports, such as 1-2
-    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
-    pub(crate) io: Option<String>,
-    /// Slots that process packets, such as 3-7
-    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
-    pub(crate) eu: Option<String>,
-    /// The CPU behind each slot, such as 2,4,6-9: slot n is the n-th
-    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
-    pub(crate) cpus: Option<String>,
-}
-
-impl PlanArgs {
-    /// The file's stanza, where the command line does not say otherwise.
-    pub(crate) fn over(&self, stanza: PlanStanza) -> PlanSpec {
-        PlanSpec {
-            bg: self.bg.clone().or(stanza.bg),
-            io: self.io.clone().or(stanza.io),
-            eu: self.eu.clone().or(stanza.eu),
-            cpus: self.cpus.clone().or(stanza.cpus),
-        }
-    }
-}
 
 /// One port, opened.
 pub(crate) struct OpenPort {
@@ -115,6 +87,8 @@ impl Options {
 pub(crate) struct Rig {
     pub(crate) ports: Vec<OpenPort>,
     pub(crate) clock: Clock,
+    /// Whether there are slots of 64 KiB even if no port receives into them.
+    needs_large: bool,
 }
 
 impl Rig {
@@ -136,7 +110,17 @@ impl Rig {
             let name = name.clone().unwrap_or_else(|| info.name.clone());
             ports.push(OpenPort { name, port, info });
         }
-        Ok(Self { ports, clock })
+        Ok(Self {
+            ports,
+            clock,
+            needs_large: false,
+        })
+    }
+
+    /// For packets that get longer than any port receives them, put together from fragments.
+    pub(crate) fn with_large_slots(mut self) -> Self {
+        self.needs_large = true;
+        self
     }
 
     /// Starts ports and workers. `outs` says for each port where its packets go, `lcores` where
@@ -213,7 +197,7 @@ impl Rig {
     }
 
     /// The pools that these ports want: one that they receive into, and one of 64 KiB slots
-    /// where the kernel hands over frames that it has not cut yet. `queues`: how many hold packets,
+    /// where the kernel hands over frames that it has not cut yet, or where somebody makes such. `queues`: how many hold packets,
     /// `slots` overrules what is chosen by that.
     pub(crate) fn pools(&self, queues: u32, slots: Option<u32>) -> Result<Pools, Error> {
         let chosen = (1 + queues).saturating_mul(SLOTS_PER_QUEUE);
@@ -231,11 +215,12 @@ impl Rig {
         let mut pools = vec![Pool::new(&main)?];
         let oversized = |port: &&OpenPort| matches!(port.info.kind, "af_packet" | "tap" | "pcap");
         let kernel_ports = self.ports.iter().filter(oversized).count() as u32;
-        if kernel_ports > 0 {
+        let large_of = kernel_ports.max(self.needs_large.into());
+        if large_of > 0 {
             pools.push(Pool::new(&PoolConfig {
                 class: SlotClass::Large,
                 numa_node,
-                ..PoolConfig::new("oversized", LARGE_SLOTS * kernel_ports)
+                ..PoolConfig::new("oversized", LARGE_SLOTS * large_of)
             })?);
         }
         Ok(Pools::new(pools))

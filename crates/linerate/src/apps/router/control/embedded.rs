@@ -68,7 +68,9 @@ impl Embedded {
     /// There can be no other thread.
     pub(crate) fn reload(&self) -> Result<LcoreHandle<Result<Value, Problem>>, Error> {
         let desk = self.desk.clone();
-        Ok(Lcore::spawn("reload", Some(self.cpu), move || desk.reload())?)
+        Ok(Lcore::spawn("reload", Some(self.cpu), move || {
+            desk.reload()
+        })?)
     }
 
     /// Ends it.

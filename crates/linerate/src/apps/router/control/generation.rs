@@ -40,6 +40,7 @@ pub(super) fn settings(
                 mac: mac(interface.port, info),
                 mtu: mtu(interface, info),
                 addresses: interface.addresses.clone(),
+                verified: Vec::new(),
                 twin: interface.twin.as_ref().and_then(|_| twin(&interface.name)),
                 urpf: interface.urpf,
                 proxy: interface.proxy,

@@ -128,16 +128,25 @@ impl Hush {
 
 impl Drop for Hush {
     fn drop(&mut self) {
-        for (path, was) in &self.was {
-            // An interface that is gone has nothing to be put back.
-            if fs::read_to_string(path).is_ok()
-                && let Err(error) = self.privileged.set(path, was)
-            {
-                eprintln!("warning: {} stays changed: {error}", path.display());
-            }
+        if self.was.is_empty() {
+            return;
         }
-        if !self.was.is_empty() {
-            let _ = fs::remove_file(&self.notes);
+        let privileged = &self.privileged;
+        self.was.retain(|(path, was)| {
+            // An interface that is gone has nothing to be put back.
+            let is_there = fs::read_to_string(path).is_ok();
+            match is_there.then(|| privileged.set(path, was)) {
+                Some(Err(error)) => {
+                    eprintln!("warning: {} stays changed: {error}", path.display());
+                    true
+                }
+                _ => false,
+            }
+        });
+        match self.was.is_empty() {
+            true => _ = fs::remove_file(&self.notes),
+            // The next run may be able to.
+            false => self.note(),
         }
     }
 }

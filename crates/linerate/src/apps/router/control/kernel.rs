@@ -116,6 +116,7 @@ impl Kernel {
             let wake = waker(&self.desk, &self.woken);
             let mut ears = Mirror::watch(&*self.privileged, name.as_deref(), wake)?;
             ears.feed.set_tables(tables(config, name.as_deref()));
+            ears.set_told_by_frr(self.fpm.as_ref().is_some_and(Fpm::tells));
             self.spaces.push(Space { name, ears });
         }
         Ok(())
@@ -164,9 +165,11 @@ impl Control {
         for space in &mut kernel.spaces {
             more |= space.ears.poll(&mut self.rib, &mut news);
         }
+        self.hear(news);
         let mut of_frr = Vec::new();
         // Routes by a twin that is not known yet would be taken for somebody else's.
-        if let Some(fpm) = &mut kernel.fpm
+        if let Some(kernel) = &mut self.kernel
+            && let Some(fpm) = &mut kernel.fpm
             && kernel
                 .spaces
                 .iter()
@@ -174,10 +177,14 @@ impl Control {
         {
             more |= fpm.poll(&mut self.rib, Instant::now(), &mut of_frr);
         }
-        self.hear(news);
         for news in of_frr {
             match news {
-                fpm::News::Connected(peer) => eprintln!("fpm: {peer} is connected"),
+                fpm::News::Connected(peer) => {
+                    eprintln!("fpm: {peer} is connected");
+                    self.set_told_by_frr(true);
+                }
+                // Before its routes go, the kernel says which it has.
+                fpm::News::Ended => self.set_told_by_frr(false),
                 fpm::News::Disconnected(peer, why) => eprintln!("fpm: {peer} has gone: {why}"),
                 fpm::News::Swept(0) => {}
                 fpm::News::Swept(routes) => {
@@ -189,6 +196,15 @@ impl Control {
         more
     }
 
+    /// Whether FRR tells of its routes itself.
+    fn set_told_by_frr(&mut self, told: bool) {
+        if let Some(kernel) = &mut self.kernel {
+            for space in &mut kernel.spaces {
+                space.ears.set_told_by_frr(told);
+            }
+        }
+    }
+
     /// Does what the kernel's news ask for.
     fn hear(&mut self, all: Vec<News>) {
         let mut addresses_changed = false;
@@ -198,7 +214,7 @@ impl Control {
                     if let Some(kernel) = &mut self.kernel
                         && let Some(fpm) = &mut kernel.fpm
                     {
-                        fpm.feed.set_interface(&mut self.rib, link.index, Some(id));
+                        fpm.set_interface(&mut self.rib, link.index, id);
                     }
                     self.liken(id);
                 }
@@ -258,6 +274,13 @@ impl Control {
         all
     }
 
+    /// The addresses that the kernel has for the twin of an interface.
+    fn verified(&self, id: InterfaceId) -> Vec<IpAddr> {
+        let learned = (self.kernel.as_ref()).and_then(|kernel| kernel.learned.get(&id));
+        let addresses = learned.into_iter().flatten();
+        addresses.map(|cidr| cidr.address).collect()
+    }
+
     /// Tells workers and routing of addresses that the kernel has.
     fn renew(&mut self) {
         let mut settings = (*self.settings).clone();
@@ -266,6 +289,7 @@ impl Control {
                 continue;
             };
             let addresses = self.addresses_of(id, &config.addresses);
+            interface.verified = self.verified(id);
             if addresses != interface.addresses {
                 self.rib.addresses(id, &addresses);
                 interface.addresses = addresses;
@@ -326,6 +350,12 @@ impl Control {
             kernel
                 .learned
                 .retain(|&id, _| name(old, id) == name(config, id));
+            let ids = (0..old.interfaces.len() as u16).map(InterfaceId);
+            for id in ids.filter(|&id| name(old, id) != name(config, id)) {
+                if let Some(fpm) = &mut kernel.fpm {
+                    fpm.feed.forget_interface(&mut self.rib, id);
+                }
+            }
         }
     }
 
@@ -367,6 +397,7 @@ impl Control {
             let before = self.settings.interfaces.get(usize::from(id.0));
             if before.is_some_and(|before| before.name == interface.name) {
                 interface.addresses = self.addresses_of(id, &interface.addresses);
+                interface.verified = self.verified(id);
             }
         }
         settings

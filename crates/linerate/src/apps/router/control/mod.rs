@@ -17,6 +17,7 @@ mod http;
 mod hush;
 mod kernel;
 mod metrics;
+mod notify;
 mod reload;
 mod report;
 mod server;
@@ -57,6 +58,7 @@ use acls::Teller;
 use desk::Job;
 use hush::Hush;
 use kernel::Kernel;
+use notify::Notify;
 use stage::{RouterStage, on_slow};
 use twins::{Twins, Wanted};
 
@@ -135,6 +137,8 @@ pub(crate) struct Control {
     teller: Teller,
     /// What the kernel was told about the interfaces of ports.
     hush: Hush,
+    /// Who started the router as a service.
+    notify: Notify,
 }
 
 impl Control {
@@ -306,6 +310,8 @@ impl Control {
             self.say_period(&sample.since(since))?;
             self.begin_period(now, sample);
         }
+        // Every worker has answered.
+        self.notify.alive(now);
         Ok(())
     }
 

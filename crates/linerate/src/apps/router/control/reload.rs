@@ -44,7 +44,15 @@ pub(super) fn tell(result: Result<Value, Problem>) {
 impl Control {
     /// Takes over what was read from the file, and says what came of it.
     pub(super) fn reload(&mut self, read: Result<Config, Error>) -> Result<Value, Problem> {
-        match read.and_then(|config| self.take_over(config)) {
+        self.notify.reloading();
+        let outcome = read.and_then(|config| self.take_over(config));
+        let last = match &outcome {
+            Ok(changes) => changes.text(),
+            Err(error) => format!("refused: {error}"),
+        };
+        self.notify
+            .ready(&format!("{}; last reload: {last}", self.status()));
+        match outcome {
             Ok(changes) => {
                 self.reloads.done += 1;
                 Ok(json!({

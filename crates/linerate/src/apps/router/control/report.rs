@@ -73,6 +73,14 @@ impl Control {
         ))
     }
 
+    /// What it does, in a short line.
+    pub(super) fn status(&self) -> String {
+        let interfaces = self.config.interfaces.iter();
+        let interfaces = interfaces.filter(|interface| !interface.is_gone()).count();
+        let ports = self.config.ports.len();
+        format!("forwarding, interfaces: {interfaces}, ports: {ports}")
+    }
+
     /// One line about the time since the last.
     pub(super) fn say_period(&self, reading: &Reading) -> Result<(), Error> {
         let elapsed_s = self.began.elapsed().as_secs_f64();

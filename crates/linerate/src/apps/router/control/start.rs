@@ -18,6 +18,7 @@ use super::desk::Desk;
 use super::http::{Http, Page};
 use super::hush::Hush;
 use super::kernel::Kernel;
+use super::notify::Notify;
 use super::server::Server;
 use super::signals::Signals;
 use super::stage::{RouterStage, on_slow};
@@ -77,8 +78,7 @@ pub(crate) fn place(config: &Config) -> Result<Plan, Error> {
 ///
 /// # Errors
 /// What could not be set up, or what went wrong at the end.
-pub(crate) fn start(path: &Path, config: Config, run: &Run) -> Result<(), Error> {
-    let plan = place(&config)?;
+pub(crate) fn start(path: &Path, config: Config, plan: &Plan, run: &Run) -> Result<(), Error> {
     // Before there are threads: capabilities are each thread's own.
     let privileged = keeper::split(path, &config)?;
     let (sender, events) = mpsc::channel();
@@ -89,9 +89,12 @@ pub(crate) fn start(path: &Path, config: Config, run: &Run) -> Result<(), Error>
     let server = Server::listen(&socket, usual, desk.clone())?;
     let http = listen_http(&config, &desk)?;
     let mut drivers = Drivers::opened_by(privileged.clone());
-    let mut control = bring_up(path, config, &plan, &mut drivers, &desk, run, privileged)?;
+    let mut control = bring_up(path, config, plan, &mut drivers, &desk, run, privileged)?;
     let begun = control.say_ready(&socket, http.as_ref().map(|http| http.at));
+    control.notify = Notify::from_environment();
+    control.notify.ready(&control.status());
     let ran = begun.and_then(|()| control.run(&events));
+    control.notify.stopping();
     // Clients whose question is under way hear that the router has ended.
     drop(events);
     drop((server, http));
@@ -124,6 +127,8 @@ pub(super) fn bring_up(
         .map(|port| (Some(port.name.clone()), port.spec.clone()))
         .collect();
     let rig = Rig::open_among(drivers, &specs, Clock::calibrate())?;
+    // A reload may have an interface put fragments together.
+    let rig = rig.with_large_slots();
     let infos: Vec<PortInfo> = rig.ports.iter().map(|open| open.info.clone()).collect();
     let count = infos.len() as u16;
     // Behind the ports: the ring to the slow worker, then the twins.
@@ -230,13 +235,19 @@ pub(super) fn bring_up(
         json: run.json,
         teller: Teller::new(now),
         hush,
+        notify: Notify::default(),
     };
     control.begin_period(now, first);
     control.hush.keep();
     // The slow worker is told of twins when it has them, or what comes for one would go nowhere.
     control.start_twins()?;
     let (settings, none) = (control.settings.clone(), Counters::default());
-    let change = Change::new(settings.clone(), &settings, &none, control.config.router.queues);
+    let change = Change::new(
+        settings.clone(),
+        &settings,
+        &none,
+        control.config.router.queues,
+    );
     on_slow(control.slow(), move |slow, egress| {
         slow.install(change, egress)
     });
@@ -254,6 +265,7 @@ fn table(config: &Config, settings: &Settings) -> Result<(Rib, bool), Error> {
         routes: config.router.routes as usize,
         neighbours: config.router.neighbours as usize,
         vrfs: config.vrfs.len() as u32,
+        seed: seed(settings),
         ..rib::Config::default()
     })?;
     for (id, interface) in (0..).zip(&settings.interfaces) {
@@ -269,6 +281,18 @@ fn table(config: &Config, settings: &Settings) -> Result<(Rib, bool), Error> {
     let turned_away = difference::insert(&mut rib, &config.routes);
     while rib.commit() != rib::Progress::Done {}
     Ok((rib, !turned_away.is_empty()))
+}
+
+/// Another number in another router, and the same after a restart, so that flows keep their ways: from the
+/// addresses of the ports.
+fn seed(settings: &Settings) -> u64 {
+    let macs = settings.interfaces.iter().map(|interface| interface.mac.0);
+    macs.fold(0, |seed, [a, b, c, d, e, f]| {
+        let mac = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
+        (seed ^ mac)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29)
+    })
 }
 
 /// The fast workers' shares, each with a ring to the slow one, and the slow one's as the last.

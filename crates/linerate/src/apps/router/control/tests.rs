@@ -150,7 +150,9 @@ fn touched(control: &Control) -> ([u64; 2], Arc<Settings>, Vec<Arc<Counters>>) {
 fn a_reload_of_the_same_file_touches_no_route_and_no_worker() {
     let mut control = router(&routes(50, "192.0.2.9"));
     let before = touched(&control);
-    let result = control.reload(Ok(config(&routes(50, "192.0.2.9")))).unwrap();
+    let result = control
+        .reload(Ok(config(&routes(50, "192.0.2.9"))))
+        .unwrap();
     assert_eq!(result["text"], "nothing changed");
     let after = touched(&control);
     assert_eq!(before.0, after.0);
@@ -163,7 +165,9 @@ fn a_reload_of_the_same_file_touches_no_route_and_no_worker() {
 fn a_reload_that_changes_one_route_touches_that_route_and_no_worker() {
     let mut control = router(&routes(50, "192.0.2.9"));
     let before = touched(&control);
-    let result = control.reload(Ok(config(&routes(50, "192.0.2.10")))).unwrap();
+    let result = control
+        .reload(Ok(config(&routes(50, "192.0.2.10"))))
+        .unwrap();
     assert_eq!(result["text"], "changed: 1 route");
     let after = touched(&control);
     assert_eq!(after.0, [before.0[0] + 1, before.0[1]]);
@@ -190,7 +194,9 @@ fn a_route_that_found_no_room_gets_that_of_one_that_goes() {
     let mut control = router(&routes(51, "192.0.2.9"));
     let counts = |control: &Control| (control.rib.counts().routes[0], control.turned_away);
     assert_eq!(counts(&control), (50, true));
-    control.reload(Ok(config(&routes(51, "192.0.2.9")))).unwrap();
+    control
+        .reload(Ok(config(&routes(51, "192.0.2.9"))))
+        .unwrap();
     assert_eq!(counts(&control), (50, true));
     // It is the last one, and has not changed; another one goes.
     let mut fewer = config(&routes(51, "192.0.2.9"));

@@ -21,6 +21,7 @@ pub(crate) use listener::{Event, Listener};
 use restart::Restart;
 
 use super::feed::Feed;
+use super::model::InterfaceId;
 use super::rib::{Rib, Source};
 use crate::error::Error;
 
@@ -30,6 +31,9 @@ pub(crate) enum News {
     Connected(SocketAddr),
     /// And why it ended. Routes stay until the time of grace is over.
     Disconnected(SocketAddr, String),
+    /// None came again in time. Routes are used until the next [`Fpm::poll`]: before it the kernel may be asked
+    /// for those that it has.
+    Ended,
     /// So many routes had not been repeated in time, and are gone.
     Swept(usize),
 }
@@ -50,6 +54,10 @@ pub(crate) struct Fpm {
     pub(crate) feed: Feed,
     pub(crate) counts: FpmCounts,
     restart: Restart,
+    is_connected: bool,
+    tells: bool,
+    /// Its routes go with the next look.
+    has_ended: bool,
     listener: Listener,
 }
 
@@ -68,6 +76,9 @@ impl Fpm {
             feed: Feed::new(Source::Fpm),
             counts: FpmCounts::default(),
             restart: Restart::new(graceful),
+            is_connected: false,
+            tells: false,
+            has_ended: false,
             listener: Listener::start(address, wake)?,
         })
     }
@@ -77,14 +88,37 @@ impl Fpm {
         self.listener.address()
     }
 
+    /// Whether FRR has told of its routes, and may still or again: from the first connection to
+    /// [`News::Ended`].
+    pub(crate) fn tells(&self) -> bool {
+        self.tells
+    }
+
+    /// Which of our interfaces the kernel's interface of that number is the twin of. Where routes by it had been
+    /// left out, since FRR had heard of it before us, FRR is asked for all of them again.
+    pub(crate) fn set_interface(&mut self, rib: &mut Rib, index: u32, id: InterfaceId) {
+        if self.feed.set_interface(rib, index, Some(id)) {
+            self.listener.hang_up();
+        }
+    }
+
     /// Puts what has come into the routing table, a bounded part of it: `true` if there may be more.
     /// Nothing is committed.
     pub(crate) fn poll(&mut self, rib: &mut Rib, now: Instant, news: &mut Vec<News>) -> bool {
         const AT_ONCE: usize = 16;
+        if std::mem::take(&mut self.has_ended) {
+            news.push(News::Swept(self.feed.end(rib)));
+        }
         for _ in 0..AT_ONCE {
             let Some(event) = self.listener.next() else {
                 if self.restart.is_over(now) {
-                    news.push(News::Swept(self.feed.end(rib)));
+                    match self.is_connected {
+                        true => news.push(News::Swept(self.feed.end(rib))),
+                        false => {
+                            (self.tells, self.has_ended) = (false, true);
+                            news.push(News::Ended);
+                        }
+                    }
                 }
                 return false;
             };
@@ -97,6 +131,7 @@ impl Fpm {
         match event {
             Event::Connected(peer) => {
                 self.counts.connections += 1;
+                (self.is_connected, self.tells) = (true, true);
                 self.restart.connected(now);
                 news.push(News::Connected(peer));
             }
@@ -114,6 +149,7 @@ impl Fpm {
             }
             Event::Disconnected { peer, why, lied } => {
                 self.counts.liars += u64::from(lied);
+                self.is_connected = false;
                 self.restart.disconnected(now);
                 self.feed.begin(rib);
                 news.push(News::Disconnected(peer, why));

@@ -69,12 +69,16 @@ pub(crate) struct Mirror {
     pub(crate) feed: Feed,
     pub(crate) counts: KernelCounts,
     monitor: Monitor,
+    /// Whether it is the router's own, in which FRR is.
+    is_own: bool,
     /// The names of our twins in it.
     twins: HashMap<String, InterfaceId>,
     seen: HashMap<u32, Seen>,
     /// During a dump: what it has said so far.
     anew: Option<HashMap<u32, Seen>>,
     synchronised: bool,
+    /// All is being said again because we asked.
+    asked: bool,
 }
 
 impl Mirror {
@@ -101,10 +105,12 @@ impl Mirror {
             feed: Feed::new(Source::Kernel),
             counts: KernelCounts::default(),
             monitor: Monitor::start(privileged, space, room, wake)?,
+            is_own: space.is_none(),
             twins: HashMap::new(),
             seen: HashMap::new(),
             anew: None,
             synchronised: false,
+            asked: false,
         })
     }
 
@@ -140,6 +146,19 @@ impl Mirror {
         self.synchronised
     }
 
+    /// Whether FRR tells of its routes itself. While it does, what it puts into the kernel's tables is not taken
+    /// from there a second time; when it does not any more, the kernel is asked for all of it
+    /// ([`is_synchronised`](Self::is_synchronised) says when that is here).
+    pub(crate) fn set_told_by_frr(&mut self, told: bool) {
+        let was = std::mem::replace(&mut self.feed.told_by_frr, told);
+        // Another FRR may be in another name space, and has no connection.
+        self.monitor.leave_out_frr(told && self.is_own);
+        if was && !told {
+            (self.synchronised, self.asked) = (false, true);
+            self.monitor.again();
+        }
+    }
+
     /// Does what the kernel has said, a bounded part of it: `true` if there may be more. Nothing is
     /// committed.
     pub(crate) fn poll(&mut self, rib: &mut Rib, news: &mut Vec<News>) -> bool {
@@ -162,18 +181,23 @@ impl Mirror {
                 self.anew = Some(HashMap::new());
                 self.feed.begin(rib);
             }
-            Fact::End => {
+            Fact::End { asked } => {
                 let anew = self.anew.take().unwrap_or_default();
                 self.forget_all_but(rib, &anew, news);
                 self.feed.end(rib);
-                self.synchronised = true;
+                self.asked &= !asked;
+                self.synchronised = !self.asked;
                 news.push(News::Synchronised);
             }
             Fact::Overrun => {
                 self.counts.overruns += 1;
                 news.push(News::Overrun);
             }
-            Fact::Lost(why) => news.push(News::Lost(why)),
+            Fact::Lost(why) => {
+                // Nothing more comes that could be waited for.
+                self.synchronised = true;
+                news.push(News::Lost(why));
+            }
             Fact::Said(said) => self.feed.apply(rib, &said),
             Fact::Link(link) => {
                 if let Some(seen) = self.said_anew(link.index) {

@@ -12,7 +12,7 @@ use linerate_core::run::DropId;
 use linerate_stack::reassembly::{Config, Reassembler};
 
 use super::counters::Counters;
-use super::engine::Face;
+use super::face::Face;
 use super::features::Meter;
 use super::settings::{Interface, Policer, Settings};
 
@@ -54,8 +54,9 @@ impl Change {
         let names: Vec<String> = interfaces.iter().map(name).collect();
         let policer = |interface: &Interface| {
             let policer = interface.policer?;
-            let rate = policer.rate_bps / 8 / queues;
-            Some((policer, Meter::new(rate, policer.burst_bytes)))
+            // Each queue has its share of both.
+            let (rate, burst) = (policer.rate_bps / 8 / queues, policer.burst_bytes / queues);
+            Some((policer, Meter::new(rate, burst)))
         };
         let asks = |settings: &Settings| settings.interfaces.iter().any(|one| one.reassemble);
         // Without memory for it, fragments go on one by one, and lists judge them as such.

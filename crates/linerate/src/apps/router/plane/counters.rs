@@ -76,7 +76,8 @@ impl Counters {
             // A list that has changed begins anew.
             let same = |(old, _): &&(Arc<AccessList>, _)| Arc::ptr_eq(old, list);
             let known = old.lists.iter().find(same).map(|(_, hits)| hits.clone());
-            let hits = known.unwrap_or_else(|| (0..=list.rules).map(|_| Counter::default()).collect());
+            let hits =
+                known.unwrap_or_else(|| (0..=list.rules).map(|_| Counter::default()).collect());
             (list.clone(), hits)
         });
         Self {

@@ -13,9 +13,10 @@ use linerate_wire::ipv6::Ipv6;
 use linerate_wire::offload::complete_partial;
 
 use super::engine::Engine;
-use super::errors::{self, Complaint};
+use super::errors::Complaint;
 use super::hops::{Action, Hop};
 use super::options::{self, Asked};
+use super::origin;
 use super::punt::Reason;
 use super::settings::Interface;
 use super::trace::Stage;
@@ -115,7 +116,7 @@ impl Engine {
             }
             Some(source) => {
                 let vrf = self.faces[usize::from(sight.id.0)].vrf;
-                errors::route(view, vrf, source).1.action == Action::Local
+                origin::route(view, vrf, source).1.action == Action::Local
             }
             None => false,
         }
@@ -190,9 +191,6 @@ impl Engine {
             self.complain(view, id, &packet, Complaint::TtlExceeded, out);
             return self.refuse(index, reasons.ttl_exceeded, packet, out);
         }
-        if hop.interface.get() == Some(id) && self.faces[usize::from(id.0)].redirects {
-            self.redirect(view, sight, hop, &packet, out);
-        }
         let length = sight.end - HEADER_LEN;
         let mtu = usize::from(hop.mtu);
         let is_cut_later = packet.meta().offload.intersects(Offload::GSO);
@@ -200,6 +198,10 @@ impl Engine {
         if !fits && !self.may_be_cut(sight, mtu, &mut packet) {
             self.complain(view, id, &packet, Complaint::TooBig { mtu: hop.mtu }, out);
             return self.refuse(index, reasons.too_big, packet, out);
+        }
+        // Only what goes on (RFC 1812 5.2.7.2), and as it came.
+        if hop.interface.get() == Some(id) && self.faces[usize::from(id.0)].redirects {
+            self.redirect(view, sight, hop, &packet, out);
         }
         self.note(index, Stage::Rewrite, || rewritten(hop, fits));
         let frame = packet.data_mut();
@@ -214,7 +216,7 @@ impl Engine {
             let now_ms = self.day.ms(view.now_ns);
             let is_ours = |address: Ipv4Addr| {
                 let vrf = self.faces[usize::from(id.0)].vrf;
-                errors::route(view, vrf, address.into()).1.action == Action::Local
+                origin::route(view, vrf, address.into()).1.action == Action::Local
             };
             let bytes = &mut packet.data_mut()[HEADER_LEN..];
             options::record(bytes, own, now_ms, is_ours);
@@ -270,16 +272,18 @@ impl Engine {
             gateway if gateway != [0; 16] && !sight.is_v4 => Ipv6Addr::from(gateway).into(),
             _ => to,
         };
-        // The sender and whom it is told of are on one network of ours: any link-local gateway is.
-        let is_near = |address: IpAddr| match address {
-            IpAddr::V6(v6) if v6.is_unicast_link_local() => true,
-            _ => interface
-                .addresses
-                .iter()
-                .any(|cidr| cidr.network().contains(address)),
+        let networks = || interface.addresses.iter().map(|cidr| cidr.network());
+        let is_near = |address: IpAddr| networks().any(|network| network.contains(address));
+        let are_neighbours = match gateway {
+            // RFC 1812 5.2.7.2: on one and the same network.
+            IpAddr::V4(_) => {
+                networks().any(|network| network.contains(from) && network.contains(gateway))
+            }
+            // RFC 4861 8.2: each a neighbour of ours, which any link-local address is.
+            IpAddr::V6(v6) => is_near(from) && (v6.is_unicast_link_local() || is_near(gateway)),
         };
         let is_ours = |address| interface.addresses.iter().any(|own| own.address == address);
-        if is_near(from) && is_near(gateway) && !is_ours(from) {
+        if are_neighbours && !is_ours(from) {
             let mac = (hop.action == Action::Forward).then_some(hop.dst);
             let complaint = Complaint::Redirect { to: gateway, mac };
             self.complain(view, sight.id, packet, complaint, out);
@@ -429,13 +433,13 @@ fn owns(interface: Option<&Interface>, address: Ipv6Addr) -> bool {
         return false;
     };
     let is_given = |own: &crate::apps::router::model::Cidr| own.address == IpAddr::V6(address);
-    interface.addresses.iter().any(is_given) || address == errors::of_mac(interface.mac)
+    interface.addresses.iter().any(is_given) || address == origin::of_mac(interface.mac)
 }
 
 /// Our address on the interface that a packet leaves by.
 fn hop_address(view: View<'_>, hop: &Hop, packet: &Packet) -> Option<Ipv4Addr> {
     let id = hop.interface.get()?;
-    errors::source4(view.settings, hop, id, destination4(packet)?)
+    origin::source4(view.settings, hop, id, destination4(packet)?)
 }
 
 /// Whether this is Neighbor Discovery (RFC 4861 4), which tells nothing to who is not on the link.

@@ -1,13 +1,11 @@
 //! What the router says to senders whose packets cannot go on: ICMP errors and redirects.
 //!
 //! [`Errors::reply`] makes the packet and finds its way back; whoever asked sends it. What may be
-//! said about a packet is `stack::icmp`'s to know, how often the limiter's. Which address it is from
-//! (RFC 1812 4.3.2.4, RFC 4443 2.2): one of the interface that it leaves by, the one on the way to
-//! the sender if there are several; where that has none, one of the interface that the packet came in
-//! by, and where that has none either, any of the same VRF.
+//! said about a packet is `stack::icmp`'s to know, how often the limiter's, which address it is from
+//! `origin.rs`'s.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use linerate_core::packet::{Packet, PoolCache, Pools};
 use linerate_core::run::Egress;
@@ -23,10 +21,10 @@ use linerate_wire::{EtherType, MacAddr};
 use super::View;
 use super::counters::{Counters, Sent};
 use super::engine::Engine;
-use super::hops::{Action, Hop};
+use super::hops::Action;
+use super::origin::{Way, leads, link_local, route, source4, source6, vrf};
 use super::punt::Reason;
-use super::settings::Settings;
-use crate::apps::router::model::{InterfaceId, Vrf};
+use crate::apps::router::model::InterfaceId;
 
 /// Why a packet cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,15 +126,6 @@ impl Complaint {
     }
 }
 
-/// Where a packet of ours goes.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Way<'a> {
-    /// By a hop of this number.
-    Hop(u32, &'a Hop),
-    /// To a neighbour on this interface, whatever the routes say: its address is link-local.
-    Link(InterfaceId),
-}
-
 /// A packet of ours, untagged, its addresses of the link not written yet.
 #[derive(Debug)]
 pub(super) struct Reply<'a> {
@@ -198,7 +187,7 @@ impl Errors {
     ) -> Result<Reply<'a>, Sent> {
         let error = complaint.to4().ok_or(Sent::Withheld)?;
         let ip = Ipv4::new_checked(offending).map_err(|_| Sent::Withheld)?;
-        let (to, vrf) = (ip.src(), self::vrf(view.settings, id));
+        let (to, vrf) = (ip.src(), vrf(view.settings, id));
         let (number, hop) = route(view, vrf, to.into());
         // RFC 1812 4.3.2.7: nor where the destination was everybody on a network, which routes know.
         let was_broadcast = || route(view, vrf, ip.dst().into()).1.action == Action::Broadcast;
@@ -210,7 +199,9 @@ impl Errors {
         if !self.limiter.allow(to.into(), view.now_ns) {
             return Err(Sent::Limited);
         }
-        let packet = blank(EtherType::IPV4, MAX_ERROR4_LEN, cache, pools, |out| {
+        // It fits the next link, too, be that one of few bytes.
+        let most = MAX_ERROR4_LEN.min(hop.mtu.into());
+        let packet = blank(EtherType::IPV4, most, cache, pools, |out| {
             error4(offending, error, source, out)
         });
         let packet = packet.ok_or(Sent::Withheld)?;
@@ -276,15 +267,6 @@ impl Errors {
     }
 }
 
-/// Whether a packet of ours can leave by a hop.
-fn leads(hop: &Hop) -> bool {
-    let is_way = matches!(
-        hop.action,
-        Action::Forward | Action::Resolve | Action::Glean
-    );
-    is_way && hop.interface.get().is_some()
-}
-
 /// A packet with room for `most` bytes behind the Ethernet header, as many of them as `write` says.
 fn blank(
     ethertype: EtherType,
@@ -306,134 +288,6 @@ fn blank(
     }
     packet.meta_mut().l3_offset = HEADER_LEN as u8;
     Some(packet)
-}
-
-/// The VRF of an interface.
-pub(super) fn vrf(settings: &Settings, id: InterfaceId) -> Vrf {
-    let interface = settings.interfaces.get(usize::from(id.0));
-    interface.map_or(0, |interface| interface.vrf)
-}
-
-/// The hop to an address, for a packet of ours. Any member of a group will do, the same one for the
-/// same address.
-pub(super) fn route<'a>(view: View<'a>, vrf: Vrf, to: IpAddr) -> (u32, &'a Hop) {
-    let (found, hash) = match to {
-        IpAddr::V4(v4) => {
-            let bits = u32::from(v4);
-            (
-                view.fib4.lookup(vrf, bits),
-                bits.wrapping_mul(0x9e37_79b1) >> 16,
-            )
-        }
-        IpAddr::V6(v6) => {
-            let bits = u128::from(v6);
-            let folded = (bits >> 64) as u64 ^ bits as u64;
-            let hash = folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
-            (view.fib6.lookup(vrf, bits), hash as u32)
-        }
-    };
-    let number = found.unwrap_or(u32::MAX);
-    let hop = view.hops.get(number);
-    if hop.action != Action::Multipath {
-        return (number, hop);
-    }
-    let number = view.hops.member(hop.group, hash);
-    (number, view.hops.get(number))
-}
-
-/// Our address for a packet to `to`, which leaves by `hop` and answers what came in by `id`.
-pub(super) fn source4(
-    settings: &Settings,
-    hop: &Hop,
-    id: InterfaceId,
-    to: Ipv4Addr,
-) -> Option<Ipv4Addr> {
-    let next = match hop.gateway {
-        [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d] => Ipv4Addr::new(a, b, c, d),
-        _ => to,
-    };
-    let pick = |id: InterfaceId| {
-        let interface = settings.interfaces.get(usize::from(id.0))?;
-        let mut own = interface.addresses.iter().filter_map(|cidr| {
-            let IpAddr::V4(address) = cidr.address else {
-                return None;
-            };
-            Some((address, cidr.network().contains(next.into())))
-        });
-        let first = own.clone().next();
-        own.find(|own| own.1).or(first).map(|own| own.0)
-    };
-    let out_by = hop.interface.get().and_then(pick);
-    out_by.or_else(|| pick(id)).or_else(|| {
-        let vrf = vrf(settings, id);
-        (0..settings.interfaces.len() as u16)
-            .map(InterfaceId)
-            .filter(|&id| self::vrf(settings, id) == vrf)
-            .find_map(pick)
-    })
-}
-
-/// The same of IPv6; `hop` is absent where the packet stays on the link that it answers to.
-pub(super) fn source6(
-    settings: &Settings,
-    hop: Option<&Hop>,
-    id: InterfaceId,
-    to: Ipv6Addr,
-) -> Option<Ipv6Addr> {
-    let Some(hop) = hop else {
-        return link_local(settings, id).or_else(|| global(settings, id, to));
-    };
-    let out_by = hop.interface.get();
-    let out_by = out_by.and_then(|id| global(settings, id, to));
-    let own = out_by.or_else(|| global(settings, id, to)).or_else(|| {
-        let vrf = vrf(settings, id);
-        (0..settings.interfaces.len() as u16)
-            .map(InterfaceId)
-            .filter(|&id| self::vrf(settings, id) == vrf)
-            .find_map(|id| global(settings, id, to))
-    });
-    // Better than silence on a link without any other.
-    own.or_else(|| link_local(settings, id))
-}
-
-/// An address of more than link scope, one on the network of `to` if there is one.
-fn global(settings: &Settings, id: InterfaceId, to: Ipv6Addr) -> Option<Ipv6Addr> {
-    let interface = settings.interfaces.get(usize::from(id.0))?;
-    let mut own = interface
-        .addresses
-        .iter()
-        .filter_map(|cidr| match cidr.address {
-            IpAddr::V6(address) if !address.is_unicast_link_local() => {
-                Some((address, cidr.network().contains(to.into())))
-            }
-            _ => None,
-        });
-    let first = own.clone().next();
-    own.find(|own| own.1).or(first).map(|own| own.0)
-}
-
-/// The link-local address of an interface: one that it was given, or the one that its MAC address makes
-/// where it speaks IPv6 at all (RFC 4862 5.3).
-pub(super) fn link_local(settings: &Settings, id: InterfaceId) -> Option<Ipv6Addr> {
-    let interface = settings.interfaces.get(usize::from(id.0))?;
-    let mut speaks = false;
-    for cidr in &interface.addresses {
-        if let IpAddr::V6(address) = cidr.address {
-            if address.is_unicast_link_local() {
-                return Some(address);
-            }
-            speaks = true;
-        }
-    }
-    speaks.then(|| of_mac(interface.mac))
-}
-
-/// RFC 4291 appendix A: the link-local address with the interface identifier of a MAC address.
-pub(super) fn of_mac(MacAddr([a, b, c, d, e, f]): MacAddr) -> Ipv6Addr {
-    let mut address = [0; 16];
-    address[..2].copy_from_slice(&[0xfe, 0x80]);
-    address[8..].copy_from_slice(&[a ^ 2, b, c, 0xff, 0xfe, d, e, f]);
-    address.into()
 }
 
 impl Engine {

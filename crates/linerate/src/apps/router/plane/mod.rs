@@ -16,8 +16,9 @@
 //! ```
 //!
 //! A burst has one input interface once it is split, so one VRF, one access list and one policer.
-//! Read `engine.rs` first, then `input.rs` (what is valid), `dispose.rs` (what is done with what is
-//! not plain) and `slow.rs`. `docs/rfc/forwarding.md` lists the clauses and their tests.
+//! Read `engine.rs` first, then `input.rs` (what is valid), `forward.rs` (the loops from the lookup on),
+//! `dispose.rs` (what is done with what is not plain) and `slow.rs`. `docs/rfc/forwarding.md` lists the
+//! clauses and their tests.
 
 pub(crate) mod acl;
 mod address;
@@ -26,13 +27,17 @@ pub(crate) mod counters;
 mod dispose;
 mod engine;
 mod errors;
+mod face;
 mod features;
+mod forward;
 pub(crate) mod hits;
 pub(crate) mod hops;
 mod input;
+mod lanes;
 pub(crate) mod lists;
 mod multipath;
 mod options;
+mod origin;
 pub(crate) mod punt;
 mod reasons;
 mod rewrite;

@@ -1,5 +1,6 @@
 //! What workers know of the configuration: read-only, exchanged as a whole on reload.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use linerate_wire::MacAddr;
@@ -51,6 +52,8 @@ pub(crate) struct Interface {
     /// Largest IP packet in bytes.
     pub(crate) mtu: u16,
     pub(crate) addresses: Vec<Cidr>,
+    /// Those of them that the kernel has, on the twin: its detection of duplicates has passed them.
+    pub(crate) verified: Vec<IpAddr>,
     /// Number of the port of its TAP twin in the kernel.
     pub(crate) twin: Option<u16>,
     pub(crate) urpf: Urpf,

@@ -5,28 +5,29 @@
 //! stack's neighbour table decides about ARP and Neighbor Discovery; what it has to say to routing goes
 //! to control through `tell`.
 
+mod answer;
+mod discovery;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use linerate_core::env::Clock;
 use linerate_core::packet::{Burst, Packet, Pool, Pools};
 use linerate_core::run::{DropId, Egress, Stage};
-use linerate_stack::icmp::{echo4, echo6};
 use linerate_stack::neighbour::{self, DropReason, InterfaceConfig, Neighbour, Out, Table};
 use linerate_tables::TableError;
-use linerate_wire::arp::{Arp, Operation};
-use linerate_wire::ethernet::{Ethernet, HEADER_LEN};
-use linerate_wire::{EtherType, MacAddr, protocol, set_macs};
+use linerate_wire::ethernet::HEADER_LEN;
+use linerate_wire::{MacAddr, set_macs};
 
 use super::change::Change;
-use super::counters::{Counters, Sent};
-use super::dispose::{destination4, destination6, source6};
-use super::errors::{Complaint, Errors, Reply, Way, route, vrf};
-use super::hops::{Action, Hop};
+use super::counters::Counters;
+use super::dispose::{destination4, destination6};
+use super::errors::{Complaint, Errors};
+use super::hops::Action;
 use super::punt::{Punt, Reason};
 use super::settings::{Advertise, Interface, Settings};
 use super::trace::{Stage as At, Watch};
-use super::{Setup, Tables, View, view, vlan};
+use super::{Setup, Tables, vlan};
 use crate::apps::router::model::InterfaceId;
 
 /// What routing, or the operator, should know of neighbours.
@@ -224,131 +225,6 @@ impl Slow {
         self.work(now_ns, out);
     }
 
-    /// ARP is ours to answer. What answers the kernel's own questions it must see as well, and so it must
-    /// what says that a neighbour has moved: it would go on sending to the old address for a minute.
-    fn arp(&mut self, id: InterfaceId, packet: Packet, now_ns: u64, out: &mut Egress) {
-        let arp = packet.data().get(HEADER_LEN..).map(Arp::new_checked);
-        let arp = arp.and_then(Result::ok);
-        let is_request = arp
-            .as_ref()
-            .is_some_and(|arp| arp.operation() == Operation::Request);
-        let sender = arp.map(|arp| IpAddr::V4(arp.sender_ip()));
-        let before = sender.and_then(|sender| self.table.mac(id.0, sender));
-        let elsewhere = elsewhere(&self.settings, &mut self.tables, id);
-        // Why it was ignored, if it was, nobody needs to know.
-        let _ = self
-            .table
-            .arp(id.0, packet.data(), &elsewhere, now_ns, &mut self.todo);
-        drop(elsewhere);
-        match is_request && !self.has_moved(id, sender, before) {
-            true => self.answered(packet, out),
-            false => self.for_twin(id, packet, now_ns, out),
-        }
-    }
-
-    /// Whether a neighbour, whose MAC address was `before`, has another one now.
-    fn has_moved(&self, id: InterfaceId, who: Option<IpAddr>, before: Option<MacAddr>) -> bool {
-        before.is_some() && who.and_then(|who| self.table.mac(id.0, who)) != before
-    }
-
-    /// Neighbor Discovery likewise.
-    fn nd(&mut self, id: InterfaceId, packet: Packet, now_ns: u64, out: &mut Egress) {
-        const ROUTER_SOLICITATION: u8 = 133;
-        const NEIGHBOUR_SOLICITATION: u8 = 135;
-        let sender = source6(&packet);
-        let before = sender.and_then(|sender| self.table.mac(id.0, sender.into()));
-        let elsewhere = elsewhere(&self.settings, &mut self.tables, id);
-        let _ = self
-            .table
-            .ndp(id.0, packet.data(), &elsewhere, now_ns, &mut self.todo);
-        drop(elsewhere);
-        let interface = self.settings.interfaces.get(usize::from(id.0));
-        let is_answered = match packet.data().get(HEADER_LEN + 40) {
-            Some(&ROUTER_SOLICITATION) => interface.is_some_and(|own| own.advertise.is_some()),
-            // Whoever probes for an address may probe for the kernel's, too (RFC 4862 5.4.3).
-            Some(&NEIGHBOUR_SOLICITATION) => {
-                sender.is_some_and(|from| !from.is_unspecified())
-                    && !self.has_moved(id, sender.map(IpAddr::V6), before)
-            }
-            _ => false,
-        };
-        match is_answered {
-            true => self.answered(packet, out),
-            false => self.for_twin(id, packet, now_ns, out),
-        }
-    }
-
-    /// A question that the neighbour table has dealt with ends here.
-    fn answered(&self, packet: Packet, out: &mut Egress) {
-        self.counters.answered.add(1);
-        out.consume_one(packet);
-    }
-
-    /// Hands a packet for the router to the kernel, or serves it where there is none.
-    fn for_twin(&mut self, id: InterfaceId, packet: Packet, now_ns: u64, out: &mut Egress) {
-        let interface = self.settings.interfaces.get(usize::from(id.0));
-        match interface.and_then(|interface| interface.twin) {
-            Some(twin) => {
-                if self.watch.is_tapped() {
-                    self.watch.show_one(At::Slow, twin, &packet);
-                }
-                out.send_one(twin, packet);
-            }
-            None => self.serve(id, packet, now_ns, out),
-        }
-    }
-
-    /// Answers for the router: to ping, and to what nobody listens for.
-    fn serve(&mut self, id: InterfaceId, mut packet: Packet, now_ns: u64, out: &mut Egress) {
-        let Ok(frame) = Ethernet::new_checked(packet.data()) else {
-            return out.drop_one(self.reasons.not_served, packet);
-        };
-        let (is_v4, is_group) = (
-            frame.ethertype() == EtherType::IPV4,
-            frame.dst().is_multicast(),
-        );
-        let is_ip = is_v4 || frame.ethertype() == EtherType::IPV6;
-        if !is_ip || is_group {
-            return out.drop_one(self.reasons.not_served, packet);
-        }
-        let bytes = &mut packet.data_mut()[HEADER_LEN..];
-        if if is_v4 { echo4(bytes) } else { echo6(bytes) } {
-            let to = match is_v4 {
-                true => destination4(&packet).map(IpAddr::V4),
-                false => destination6(&packet).map(IpAddr::V6),
-            };
-            let view = view(&self.settings, &mut self.tables, now_ns);
-            let vrf = vrf(view.settings, id);
-            let way = match to {
-                Some(IpAddr::V6(v6)) if v6.is_unicast_link_local() => Way::Link(id),
-                Some(to) => {
-                    let (number, hop) = route(view, vrf, to);
-                    Way::Hop(number, hop)
-                }
-                None => return out.drop_one(self.reasons.not_served, packet),
-            };
-            self.counters.sent(Sent::EchoReply);
-            let own = Own::of(way);
-            return self.send_own(own, packet, now_ns, out);
-        }
-        let at = HEADER_LEN + if is_v4 { 9 } else { 6 };
-        let complaint = match packet.data().get(at) {
-            Some(&protocol::UDP) => Some(Complaint::NoPort),
-            // RFC 9293 3.5.2 has a host answer with a reset; RFC 1812 4.3.3.1 with silence what it does
-            // not know of ICMP.
-            Some(&(protocol::TCP | protocol::ICMP | protocol::ICMPV6 | protocol::NO_NEXT)) => None,
-            // Not the fixed header names what is behind these.
-            Some(&(protocol::HOP_BY_HOP | protocol::ROUTING | protocol::FRAGMENT)) if !is_v4 => {
-                None
-            }
-            _ => Some(Complaint::NoProtocol),
-        };
-        if let Some(complaint) = complaint {
-            self.complain(id, &packet, complaint, now_ns, out);
-        }
-        out.drop_one(self.reasons.not_served, packet);
-    }
-
     /// To the gateway of a hop.
     fn resolve(&mut self, id: InterfaceId, number: u32, packet: Packet, now_ns: u64) {
         let hop = self.tables.hops.read().get(number);
@@ -452,92 +328,6 @@ impl Slow {
             }
         }
     }
-
-    /// Tells the sender of a packet.
-    fn complain(
-        &mut self,
-        id: InterfaceId,
-        offending: &Packet,
-        complaint: Complaint,
-        now_ns: u64,
-        out: &mut Egress,
-    ) {
-        let view = view(&self.settings, &mut self.tables, now_ns);
-        let packet = offending.data().get(HEADER_LEN..).unwrap_or_default();
-        let (cache, pools, counters) = (&mut out.cache, &self.pools, &self.counters);
-        let reply = self
-            .errors
-            .reply(view, id, packet, complaint, cache, pools, counters);
-        if let Some(Reply { packet, way }) = reply {
-            let own = Own::of(way);
-            self.send_own(own, packet, now_ns, out);
-        }
-    }
-
-    /// Sends a packet of ours.
-    fn send_own(&mut self, own: Own, mut packet: Packet, now_ns: u64, out: &mut Egress) {
-        match own {
-            Own::To { id, dst, src } => {
-                let _ = set_macs(packet.data_mut(), dst, src);
-                self.send(id, packet, out);
-            }
-            Own::Resolve { id, number } => self.resolve(id, number, packet, now_ns),
-            Own::Glean { id } => self.glean(id, packet, now_ns, out),
-            Own::Nowhere => out.drop_one(self.reasons.no_route, packet),
-        }
-    }
-}
-
-/// What is done with a packet of ours: a [`Way`] without its loans.
-#[derive(Clone, Copy)]
-enum Own {
-    To {
-        id: InterfaceId,
-        dst: MacAddr,
-        src: MacAddr,
-    },
-    Resolve {
-        id: InterfaceId,
-        number: u32,
-    },
-    Glean {
-        id: InterfaceId,
-    },
-    Nowhere,
-}
-
-impl Own {
-    fn of(way: Way<'_>) -> Self {
-        let (number, hop): (u32, &Hop) = match way {
-            Way::Link(id) => return Self::Glean { id },
-            Way::Hop(number, hop) => (number, hop),
-        };
-        let &Hop { dst, src, .. } = hop;
-        match (hop.action, hop.interface.get()) {
-            (Action::Forward, Some(id)) => Self::To { id, dst, src },
-            (Action::Resolve, Some(id)) => Self::Resolve { id, number },
-            (Action::Glean, Some(id)) => Self::Glean { id },
-            _ => Self::Nowhere,
-        }
-    }
-}
-
-/// Whether another interface than `id` leads to an address: what a proxy answers for.
-fn elsewhere<'a>(
-    settings: &'a Settings,
-    tables: &'a mut Tables,
-    id: InterfaceId,
-) -> impl Fn(IpAddr) -> bool + 'a {
-    let vrf = vrf(settings, id);
-    let view: View<'a> = view(settings, tables, 0);
-    move |address| {
-        let (_, hop) = route(view, vrf, address);
-        let leads = matches!(
-            hop.action,
-            Action::Forward | Action::Resolve | Action::Glean
-        );
-        leads && hop.interface.get().is_some_and(|out_by| out_by != id)
-    }
 }
 
 fn destination(packet: &Packet) -> Option<IpAddr> {
@@ -567,9 +357,9 @@ fn described(interface: &Interface) -> InterfaceConfig {
         mac: interface.mac,
         addresses: addresses.map(|cidr| (cidr.address, cidr.len)).collect(),
         proxy: interface.proxy,
-        // Where there is a twin, the kernel looks for duplicates.
-        detect6: interface.twin.is_none(),
+        detect6: true,
         detect4: false,
+        verified: interface.verified.clone(),
         advertise: interface.advertise.map(advertise),
     }
 }

@@ -63,6 +63,8 @@ pub(crate) struct Config {
     pub(crate) neighbours: usize,
     /// VRFs, from 0.
     pub(crate) vrfs: u32,
+    /// Which of its ways a flow takes depends on it: [`HopTable::new`].
+    pub(crate) seed: u64,
     /// The instructions that lookups may use.
     pub(crate) isa: Isa,
 }
@@ -73,6 +75,7 @@ impl Default for Config {
             routes: 1_000_000,
             neighbours: 65_536,
             vrfs: 1,
+            seed: 0,
             isa: Isa::detect(),
         }
     }
@@ -145,7 +148,7 @@ impl Rib {
             slots: Slots::default(),
             v4: Family::new(config.vrfs, SharedLpm4::new(&config.lpm4())?),
             v6: Family::new(config.vrfs, SharedLpm6::new(&config.lpm6())?),
-            targets: Targets::new()?,
+            targets: Targets::new(config.seed)?,
             own: BTreeMap::new(),
             limits: config.clone(),
             turned_away: 0,
@@ -187,6 +190,16 @@ impl Rib {
             false => target,
         };
         self.put(vrf, prefix, key, target)
+    }
+
+    /// Whether a source has a route with that prefix.
+    pub(crate) fn has(&self, vrf: Vrf, prefix: Prefix, source: Source) -> bool {
+        let head = match prefix {
+            Prefix::V4(prefix) => self.v4.head(vrf, prefix),
+            Prefix::V6(prefix) => self.v6.head(vrf, prefix),
+        };
+        let mut list = head.into_iter().flat_map(|head| self.slots.list(head));
+        list.any(|candidate| candidate.key().source == source)
     }
 
     /// Takes a route out. Returns whether it was there.
@@ -292,17 +305,19 @@ impl Rib {
             }
         };
         let had = list.and_then(|list| self.slots.join(head, list));
+        let copy = match key.source {
+            Source::Fpm => self.slots.take_copy(head),
+            _ => None,
+        };
         if full {
-            let Some(had) = had else {
+            if had.is_none() && copy.is_none() {
                 // It was put before the others, and goes again.
                 let (rest, _) = self.slots.take(head, key);
                 debug_assert_eq!(rest, list);
                 return Err(Full);
-            };
+            }
             let trie = &mut A::of_mut(self).tries[vrf as usize];
             trie.insert(prefix, head).map_err(|_| Full)?;
-            self.took_place(vrf, prefix, Candidate::new(key, target), had);
-            return Ok(());
         }
         match had {
             Some(had) => self.took_place(vrf, prefix, Candidate::new(key, target), had),
@@ -311,6 +326,11 @@ impl Rib {
                 self.targets.add_route(target);
                 A::of_mut(self).dirty.push_back((vrf, prefix));
             }
+        }
+        if let Some(copy) = copy {
+            A::of_mut(self).fed -= 1;
+            self.targets.drop_route(copy.target);
+            A::of_mut(self).dirty.push_back((vrf, prefix));
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use linerate_wire::MacAddr;
 use super::route::Unused;
 use super::testing::*;
 use super::*;
-use crate::apps::router::plane::hops::{Action, BUCKETS, Hop};
+use crate::apps::router::plane::hops::{Action, Hop};
 
 #[test]
 fn what_comes_with_an_address() {
@@ -299,9 +299,8 @@ fn a_neighbour_of_a_group_is_one_change() {
     bench.commit();
     let hop = bench.hop("198.51.100.1");
     let hops = bench.hops.read();
-    let macs: Vec<MacAddr> = (0..BUCKETS as u32)
-        .map(|hash| hops.get(hops.member(hop.group, hash)))
-        .map(|member| member.dst)
+    let macs: Vec<MacAddr> = (hops.members(hop.group).iter())
+        .map(|&member| hops.get(member).dst)
         .collect();
     assert_eq!(
         macs.iter().filter(|&&mac| mac == MacAddr::local(3)).count(),

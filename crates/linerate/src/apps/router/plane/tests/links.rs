@@ -1,6 +1,5 @@
 //! Tags, offloads, lanes, counters: what is between packets and ports.
 
-
 use linerate_core::packet::Offload;
 use linerate_wire::ipv4::Ipv4;
 
@@ -65,11 +64,12 @@ fn packets_of_a_flow_leave_in_order_whatever_they_ask_for() {
 
 /// A frame with a tag among its bytes.
 fn tagged(frame: &[u8], tci: u16) -> Vec<u8> {
-    let mut tagged = frame[..12].to_vec();
-    tagged.extend([0x81, 0]);
-    tagged.extend(tci.to_be_bytes());
-    tagged.extend(&frame[12..]);
-    tagged
+    tagged_as([0x81, 0], frame, tci)
+}
+
+/// The same with another EtherType than 802.1Q's.
+fn tagged_as(kind: [u8; 2], frame: &[u8], tci: u16) -> Vec<u8> {
+    [&frame[..12], &kind, &tci.to_be_bytes(), &frame[12..]].concat()
 }
 
 #[test]
@@ -96,6 +96,9 @@ fn unknown_tags_are_counted_drops() {
     let frame = Frame::new().bytes();
     for (frame, reason) in [
         (tagged(&frame, 300), "unknown_vlan"),
+        // IEEE 802.1Q 5.5: a provider's tag (802.1ad) is no customer's, whatever its number.
+        (tagged_as([0x88, 0xa8], &frame, 100), "unknown_vlan"),
+        (tagged_as([0x91, 0], &frame, 100), "unknown_vlan"),
         (tagged(&tagged(&frame, 7), 100), "unknown_vlan"),
         (frame.clone(), "no_interface"),
         (tagged(&frame, 100)[..15].to_vec(), "truncated"),

@@ -1,0 +1,157 @@
+//! Packets of our own: which way they go, and which of our addresses they are from.
+//!
+//! Of an error (RFC 1812 4.3.2.4, RFC 4443 2.2): one of the interface that it leaves by, the one on the
+//! way to the sender if there are several; where that has none, one of the interface that the packet came
+//! in by, and where that has none either, any of the same VRF.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use linerate_wire::MacAddr;
+
+use super::View;
+use super::hops::{Action, Hop};
+use super::settings::Settings;
+use crate::apps::router::model::{InterfaceId, Vrf};
+
+/// Where a packet of ours goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Way<'a> {
+    /// By a hop of this number.
+    Hop(u32, &'a Hop),
+    /// To a neighbour on this interface, whatever the routes say: its address is link-local.
+    Link(InterfaceId),
+}
+
+/// Whether a packet of ours can leave by a hop.
+pub(super) fn leads(hop: &Hop) -> bool {
+    let is_way = matches!(
+        hop.action,
+        Action::Forward | Action::Resolve | Action::Glean
+    );
+    is_way && hop.interface.get().is_some()
+}
+
+/// The VRF of an interface.
+pub(super) fn vrf(settings: &Settings, id: InterfaceId) -> Vrf {
+    let interface = settings.interfaces.get(usize::from(id.0));
+    interface.map_or(0, |interface| interface.vrf)
+}
+
+/// The hop to an address, for a packet of ours. Any member of a group will do, the same one for the
+/// same address.
+pub(super) fn route<'a>(view: View<'a>, vrf: Vrf, to: IpAddr) -> (u32, &'a Hop) {
+    let (found, hash) = match to {
+        IpAddr::V4(v4) => {
+            let bits = u32::from(v4);
+            (view.fib4.lookup(vrf, bits), bits.wrapping_mul(0x9e37_79b1))
+        }
+        IpAddr::V6(v6) => {
+            let bits = u128::from(v6);
+            let folded = (bits >> 64) as u64 ^ bits as u64;
+            let hash = folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+            (view.fib6.lookup(vrf, bits), hash as u32)
+        }
+    };
+    let number = found.unwrap_or(u32::MAX);
+    let hop = view.hops.get(number);
+    if hop.action != Action::Multipath {
+        return (number, hop);
+    }
+    let number = view.hops.member(hop.group, hash);
+    (number, view.hops.get(number))
+}
+
+/// Our address for a packet to `to`, which leaves by `hop` and answers what came in by `id`.
+pub(super) fn source4(
+    settings: &Settings,
+    hop: &Hop,
+    id: InterfaceId,
+    to: Ipv4Addr,
+) -> Option<Ipv4Addr> {
+    let next = match hop.gateway {
+        [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d] => Ipv4Addr::new(a, b, c, d),
+        _ => to,
+    };
+    let pick = |id: InterfaceId| {
+        let interface = settings.interfaces.get(usize::from(id.0))?;
+        let mut own = interface.addresses.iter().filter_map(|cidr| {
+            let IpAddr::V4(address) = cidr.address else {
+                return None;
+            };
+            Some((address, cidr.network().contains(next.into())))
+        });
+        let first = own.clone().next();
+        own.find(|own| own.1).or(first).map(|own| own.0)
+    };
+    let out_by = hop.interface.get().and_then(pick);
+    out_by.or_else(|| pick(id)).or_else(|| {
+        let vrf = vrf(settings, id);
+        (0..settings.interfaces.len() as u16)
+            .map(InterfaceId)
+            .filter(|&id| self::vrf(settings, id) == vrf)
+            .find_map(pick)
+    })
+}
+
+/// The same of IPv6; `hop` is absent where the packet stays on the link that it answers to.
+pub(super) fn source6(
+    settings: &Settings,
+    hop: Option<&Hop>,
+    id: InterfaceId,
+    to: Ipv6Addr,
+) -> Option<Ipv6Addr> {
+    let Some(hop) = hop else {
+        return link_local(settings, id).or_else(|| global(settings, id, to));
+    };
+    let out_by = hop.interface.get();
+    let out_by = out_by.and_then(|id| global(settings, id, to));
+    let own = out_by.or_else(|| global(settings, id, to)).or_else(|| {
+        let vrf = vrf(settings, id);
+        (0..settings.interfaces.len() as u16)
+            .map(InterfaceId)
+            .filter(|&id| self::vrf(settings, id) == vrf)
+            .find_map(|id| global(settings, id, to))
+    });
+    // Better than silence on a link without any other.
+    own.or_else(|| link_local(settings, id))
+}
+
+/// An address of more than link scope, one on the network of `to` if there is one.
+fn global(settings: &Settings, id: InterfaceId, to: Ipv6Addr) -> Option<Ipv6Addr> {
+    let interface = settings.interfaces.get(usize::from(id.0))?;
+    let mut own = interface
+        .addresses
+        .iter()
+        .filter_map(|cidr| match cidr.address {
+            IpAddr::V6(address) if !address.is_unicast_link_local() => {
+                Some((address, cidr.network().contains(to.into())))
+            }
+            _ => None,
+        });
+    let first = own.clone().next();
+    own.find(|own| own.1).or(first).map(|own| own.0)
+}
+
+/// The link-local address of an interface: one that it was given, or the one that its MAC address makes
+/// where it speaks IPv6 at all (RFC 4862 5.3).
+pub(super) fn link_local(settings: &Settings, id: InterfaceId) -> Option<Ipv6Addr> {
+    let interface = settings.interfaces.get(usize::from(id.0))?;
+    let mut speaks = false;
+    for cidr in &interface.addresses {
+        if let IpAddr::V6(address) = cidr.address {
+            if address.is_unicast_link_local() {
+                return Some(address);
+            }
+            speaks = true;
+        }
+    }
+    speaks.then(|| of_mac(interface.mac))
+}
+
+/// RFC 4291 appendix A: the link-local address with the interface identifier of a MAC address.
+pub(super) fn of_mac(MacAddr([a, b, c, d, e, f]): MacAddr) -> Ipv6Addr {
+    let mut address = [0; 16];
+    address[..2].copy_from_slice(&[0xfe, 0x80]);
+    address[8..].copy_from_slice(&[a ^ 2, b, c, 0xff, 0xfe, d, e, f]);
+    address.into()
+}

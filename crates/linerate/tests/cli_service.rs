@@ -1,0 +1,205 @@
+//! The router as a service: its unit by systemd's own opinion, what the service manager hears and where
+//! it puts things, and the files that come with the program. `tests/vm` runs all of it under a real systemd.
+#![allow(clippy::unwrap_used)]
+
+mod scratch;
+
+use std::os::unix::net::UnixDatagram;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use scratch::Scratch;
+
+const UNIT: &str = include_str!("../../../packaging/linerate-router.service");
+/// How long anything may take before it counts as lost.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn linerate() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_linerate"))
+}
+
+/// What a command that must succeed prints.
+fn said(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {stderr}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Values of a key of the unit.
+fn values(key: &str) -> Vec<&'static str> {
+    let lines = UNIT.lines().filter_map(|line| line.split_once('='));
+    lines
+        .filter(|(name, _)| *name == key)
+        .map(|(_, value)| value)
+        .collect()
+}
+
+/// `systemd-analyze` of the unit, with our program in it; or what is missing.
+fn analyze(scratch: &Scratch, words: &[&str]) -> Option<Output> {
+    let ours = format!("={} ", env!("CARGO_BIN_EXE_linerate"));
+    let unit = UNIT.replace("=linerate ", &ours);
+    let file = scratch.write("linerate-router.service", unit);
+    let mut command = Command::new("systemd-analyze");
+    let output = command.args(words).arg(&file).output();
+    if output.is_err() {
+        eprintln!("SKIP needs the program systemd-analyze");
+    }
+    output.ok()
+}
+
+#[test]
+fn the_unit_is_right() {
+    for key in ["AmbientCapabilities", "CapabilityBoundingSet"] {
+        assert_eq!(values(key), ["CAP_NET_ADMIN CAP_NET_RAW CAP_BPF"], "{key}");
+    }
+    let Some(verified) = analyze(&Scratch::new("verify"), &["verify", "--man=no"]) else {
+        return;
+    };
+    let said = String::from_utf8_lossy(&verified.stderr);
+    assert!(!said.contains("linerate-router.service"), "{said}");
+}
+
+/// At most 2.1 of 10: most of that is for the network, which a router is about.
+#[test]
+fn the_unit_exposes_little() {
+    let words = ["security", "--offline=true", "--no-pager", "--threshold=21"];
+    let Some(security) = analyze(&Scratch::new("security"), &words) else {
+        return;
+    };
+    let said =
+        String::from_utf8_lossy(&security.stdout) + String::from_utf8_lossy(&security.stderr);
+    if said.contains("unrecognized option") {
+        eprintln!("SKIP needs systemd 250 or later");
+        return;
+    }
+    assert!(security.status.success(), "{said}");
+}
+
+/// What comes with the program is what stands in the repository, and the example is sound.
+#[test]
+fn the_files_that_come_with_it() {
+    let print = |what: &str| said(linerate().args(["router", "--print", what]));
+    assert_eq!(print("unit"), UNIT);
+    assert!(print("dashboard").contains("linerate_"));
+    let scratch = Scratch::new("print");
+    let file = scratch.write("router.toml", print("example"));
+    let explained = said(linerate().args(["router", &file, "--check"]));
+    assert!(explained.contains("is sound"), "{explained}");
+    let both = linerate()
+        .args(["router", &file, "--print", "unit"])
+        .output();
+    assert_eq!(both.unwrap().status.code(), Some(2));
+    // Where the unit looks for it.
+    let [start] = values("ExecStart")[..] else {
+        panic!("one ExecStart");
+    };
+    assert_eq!(start, "linerate router /etc/linerate/router.toml");
+}
+
+/// A router that a service manager has started. It is killed with the test.
+struct Service {
+    child: Child,
+    manager: UnixDatagram,
+    scratch: Scratch,
+    file: String,
+}
+
+const CONFIG: &str = "[plan]\nbg = \"0\"\nio = \"1\"\ncpus = \"0,0\"\n\
+    [router]\nkernel = false\nperiod = 0\n\
+    [[port]]\nname = \"wan\"\nspec = \"ring:wan\"\n";
+
+impl Service {
+    fn start(name: &str) -> Self {
+        let scratch = Scratch::new(name);
+        let manager = UnixDatagram::bind(scratch.path("notify")).unwrap();
+        manager.set_read_timeout(Some(PATIENCE)).unwrap();
+        let file = scratch.write("router.toml", CONFIG);
+        let child = linerate()
+            .args(["router", &file])
+            .env("NOTIFY_SOCKET", scratch.path("notify"))
+            .env("WATCHDOG_USEC", "1000000")
+            .env("RUNTIME_DIRECTORY", scratch.path(""))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self {
+            child,
+            manager,
+            scratch,
+            file,
+        }
+    }
+
+    /// The next message but those that the router is alive.
+    fn next(&self) -> String {
+        loop {
+            let heard = self.any();
+            if heard != "WATCHDOG=1" {
+                return heard;
+            }
+        }
+    }
+
+    fn any(&self) -> String {
+        let mut bytes = [0; 4096];
+        let length = self.manager.recv(&mut bytes).expect("the router speaks");
+        String::from_utf8_lossy(&bytes[..length]).into_owned()
+    }
+
+    #[track_caller]
+    fn reloads(&self, outcome: &str) {
+        let began = self.next();
+        let time = began.strip_prefix("RELOADING=1\nMONOTONIC_USEC=");
+        assert!(time.unwrap().parse::<u64>().unwrap() > 0, "{began}");
+        let ended = self.next();
+        assert!(
+            ended.starts_with("READY=1\nSTATUS=") && ended.contains(outcome),
+            "{ended}"
+        );
+    }
+
+    fn ctl(&self, words: &[&str]) -> Output {
+        let mut command = linerate();
+        command.arg("ctl").args(words);
+        command.env("RUNTIME_DIRECTORY", self.scratch.path(""));
+        command.output().unwrap()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_service_manager_hears_how_the_router_is() {
+    let mut service = Service::start("manager");
+    let ready = service.next();
+    assert!(
+        ready.starts_with("READY=1\nSTATUS=forwarding") && ready.ends_with("ports: 1"),
+        "{ready}"
+    );
+    while service.any() != "WATCHDOG=1" {}
+    // Its usual place is where the manager wants it.
+    assert!(service.ctl(&["reload"]).status.success());
+    service.reloads("last reload: nothing changed");
+    let route = "[[route]]\nprefix = \"10.0.0.0/8\"\nblackhole = true\n";
+    std::fs::write(&service.file, CONFIG.to_owned() + route).unwrap();
+    service.signal(Signal::HUP);
+    service.reloads("last reload: changed: 1 route");
+    std::fs::write(&service.file, CONFIG.replace("spec", "spek")).unwrap();
+    assert_eq!(service.ctl(&["reload"]).status.code(), Some(1));
+    service.reloads("last reload: refused: ");
+    service.signal(Signal::TERM);
+    assert_eq!(service.next(), "STOPPING=1");
+    assert!(service.child.wait().unwrap().success());
+}

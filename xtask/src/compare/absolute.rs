@@ -92,7 +92,8 @@ fn reload(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
     let detail = numbers(&sample);
     eprintln!(
         "router.reload: {} reloads of {:.0} ms, {} routes and {} rules, {:.0} frames at {:.2} Mpps (offered {:.0} % of \
-         the time); lost without a reload {}; {} stretches disturbed and done again",
+         the time); lost without a reload {}; the worker stopped for messages for {:.0} us at most, without a reload {:.0}; \
+         its longest round {:.0} us, without {:.0}; {} pairs disturbed and done again, in which {} were lost",
         detail("reloads"),
         detail("reload_ms"),
         detail("routes"),
@@ -101,7 +102,12 @@ fn reload(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
         detail("offered_mpps"),
         detail("offered_percent"),
         detail("lost_without_reload"),
+        detail("stop_us"),
+        detail("stop_without_us"),
+        detail("gap_us"),
+        detail("gap_without_us"),
         detail("disturbed"),
+        detail("lost_disturbed"),
     );
     Ok(sample.value)
 }

@@ -117,6 +117,8 @@ pub struct WorkerStats {
     pub gaps: Histogram,
     /// What counts as a gap, in ticks.
     pub gap_limit: Counter,
+    /// Length in ticks of each stop between two rounds to take messages.
+    pub mail: Histogram,
     drops: Mutex<Arc<Mutex<Vec<DropCount>>>>,
 }
 
@@ -358,9 +360,13 @@ impl<S: Stage> Worker<S> {
     fn read_mail(&mut self) {
         // Cleared before reading: a message sent meanwhile sets it again.
         self.flagged.store(false, Ordering::SeqCst);
+        let began = self.clock.now();
         while let Ok(message) = self.mail.try_recv() {
             message(self);
         }
+        // No part of a round.
+        self.last = self.clock.now();
+        self.stats.mail.record(self.last.wrapping_sub(began), 1);
     }
 
     /// An empty round: one step down the ladder.

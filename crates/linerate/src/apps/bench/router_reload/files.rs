@@ -36,7 +36,8 @@ impl Files {
             ..Spec::new(size.routes, 1)
         });
         let path = |name: &str| {
-            let file = format!("linerate-bench-{}-{name}.toml", std::process::id());
+            let (process, routes) = (std::process::id(), size.routes);
+            let file = format!("linerate-bench-{process}-{name}-{routes}.toml");
             std::env::temp_dir().join(file)
         };
         let files = Self {

@@ -10,9 +10,6 @@ use linerate_drivers::Drivers;
 use crate::apps::bench::l3fwd::Frame;
 use crate::error::Error;
 
-/// Frames that are due at once before the rest is left out: so many that a turn is never short of work, so
-/// few that a generator which had no CPU for a while brings no burst that no wire could.
-const LATE: u64 = 1024;
 /// Where the number stands: behind the headers of Ethernet, IPv4 and UDP.
 const NUMBER: std::ops::Range<usize> = 42..50;
 /// How long the last frames may take, in ns.
@@ -24,16 +21,19 @@ const TAKES: usize = 4;
 pub(super) struct Pace {
     began: u64,
     per_tick: f64,
+    /// Frames that are due at once before the rest is left out.
+    most: u64,
     taken: u64,
     /// Frames that were due while nobody could send them.
     pub(super) left_out: u64,
 }
 
 impl Pace {
-    pub(super) fn new(began: u64, per_tick: f64) -> Self {
+    pub(super) fn new(began: u64, per_tick: f64, most: u64) -> Self {
         Self {
             began,
             per_tick,
+            most,
             taken: 0,
             left_out: 0,
         }
@@ -43,7 +43,7 @@ impl Pace {
     fn take(&mut self, now: u64) -> usize {
         let due = (now.saturating_sub(self.began) as f64 * self.per_tick) as u64;
         let waiting = due.saturating_sub(self.taken);
-        let late = waiting.saturating_sub(LATE);
+        let late = waiting.saturating_sub(self.most);
         let count = (waiting - late).min(Burst::CAPACITY as u64);
         self.left_out += late;
         self.taken += late + count;
@@ -139,9 +139,10 @@ impl Line {
         })
     }
 
-    /// Sends as fast as the router takes it, until that time in ticks.
-    pub(super) fn flood(&mut self, until: u64, room: usize) {
-        while self.clock.now() < until {
+    /// Sends as fast as the router takes it, never more than `room` ahead of what has come, until
+    /// `is_over`, which is asked after each turn.
+    pub(super) fn fill(&mut self, room: usize, mut is_over: impl FnMut(u64) -> bool) {
+        while !is_over(self.clock.now()) {
             let is_room = self.under_way() + (Burst::CAPACITY as u64) < room as u64;
             self.turn(if is_room { Burst::CAPACITY } else { 0 });
         }
@@ -253,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_pace_gives_what_is_due_and_leaves_out_what_nobody_could_send() {
-        let mut pace = Pace::new(1000, 0.5);
+        let mut pace = Pace::new(1000, 0.5, 1024);
         assert_eq!(pace.take(900), 0, "before it begins");
         assert_eq!(pace.take(1020), 10);
         assert_eq!(pace.take(1021), 0);

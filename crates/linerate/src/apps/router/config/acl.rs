@@ -1,5 +1,6 @@
 //! `[[acl]]`: ordered rules, of which the first that matches decides.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use linerate_tables::acl::{Bits, Match, Prefix as AclPrefix, Range};
@@ -169,6 +170,7 @@ pub(super) fn acls(file: &Section<'_>) -> Vec<Acl> {
 
 fn rules(section: &Section<'_>) -> Vec<AclRule> {
     let mut all: Vec<AclRule> = Vec::new();
+    let (mut known4, mut known6) = (HashSet::new(), HashSet::new());
     let legal = "a list of tables such as { action = \"deny\", source = \"10.0.0.0/8\" }";
     for (value, _) in section.list("rules", legal) {
         let Some(rule) = section.within("acl.rules", value, legal) else {
@@ -178,17 +180,10 @@ fn rules(section: &Section<'_>) -> Vec<AclRule> {
             rule.end();
             continue;
         };
-        let same = |other: &AclRule| {
-            other
-                .match4()
-                .zip(read.match4())
-                .is_some_and(|(a, b)| a == b)
-                || other
-                    .match6()
-                    .zip(read.match6())
-                    .is_some_and(|(a, b)| a == b)
-        };
-        if all.iter().any(same) {
+        let (matches4, matches6) = (read.match4(), read.match6());
+        let again4 = matches4.is_some_and(|matches| !known4.insert(matches));
+        let again6 = matches6.is_some_and(|matches| !known6.insert(matches));
+        if again4 || again6 {
             let problem = "an earlier rule asks the same: this one never decides";
             rule.wrong(rule.line, "action", problem, "remove one of the two");
         }

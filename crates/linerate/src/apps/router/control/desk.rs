@@ -1,8 +1,13 @@
 //! How other threads reach the control thread: events in one queue, and questions among them.
 
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Sender, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::Value;
 
 use super::{Control, Event};
+use crate::apps::router::config::Config;
 use crate::socket::Problem;
 
 /// Work for the control thread.
@@ -12,11 +17,16 @@ pub(super) type Job = Box<dyn FnOnce(&mut Control) + Send>;
 #[derive(Clone)]
 pub(crate) struct Desk {
     events: Sender<Event>,
+    /// The configuration file, for one reader at a time: what was read later is taken over later.
+    file: Arc<Mutex<PathBuf>>,
 }
 
 impl Desk {
-    pub(super) fn new(events: Sender<Event>) -> Self {
-        Self { events }
+    pub(super) fn new(events: Sender<Event>, file: &Path) -> Self {
+        Self {
+            events,
+            file: Arc::new(Mutex::new(file.into())),
+        }
     }
 
     /// Tells it something; nobody is left to tell where it has ended.
@@ -38,6 +48,17 @@ impl Desk {
         });
         self.events.send(Event::Job(job)).map_err(|_| ended())?;
         answered.recv().map_err(|_| ended())
+    }
+
+    /// Reads the configuration file, on this thread, and has control take it over. Returns what has
+    /// changed.
+    ///
+    /// # Errors
+    /// Nothing has: the file is wrong, or asks for what cannot be.
+    pub(super) fn reload(&self) -> Result<Value, Problem> {
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let config = Config::read(&file);
+        self.call(move |control| control.reload(config))?
     }
 }
 

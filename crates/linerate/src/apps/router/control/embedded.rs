@@ -3,14 +3,14 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc;
 
 use linerate_core::env::{Clock, Lcore, LcoreHandle};
 use linerate_core::run::WorkerStats;
 use linerate_drivers::{Drivers, Own};
 use serde_json::Value;
 
-use super::desk::{Desk, Job};
+use super::desk::Desk;
 use super::start::{bring_up, place};
 use super::{Event, Run};
 use crate::apps::router::config::Config;
@@ -20,6 +20,8 @@ use crate::socket::Problem;
 /// A router at work. It ends with this.
 pub(crate) struct Embedded {
     desk: Desk,
+    /// Where control runs.
+    cpu: u32,
     control: Option<LcoreHandle<Result<(), Error>>>,
     pub(crate) clock: Clock,
     /// Name and counters of the first worker that forwards.
@@ -35,7 +37,7 @@ impl Embedded {
         let config = Config::read(path)?;
         let plan = place(&config)?;
         let (sender, events) = mpsc::channel();
-        let desk = Desk::new(sender);
+        let desk = Desk::new(sender, path);
         let run = Run {
             json: false,
             duration: None,
@@ -53,21 +55,22 @@ impl Embedded {
         })?;
         Ok(Self {
             desk,
+            cpu,
             control: Some(control),
             clock,
             worker,
         })
     }
 
-    /// Asks for a reload of the file, and does not wait for it: the answer comes by the receiver.
-    pub(crate) fn reload(&self) -> Receiver<Result<Value, Problem>> {
-        let (answer, answered) = mpsc::sync_channel(1);
-        let job: Job = Box::new(move |control| {
-            // Whoever asked may have lost patience.
-            let _ = answer.send(control.reload_asked());
-        });
-        self.desk.tell(Event::Job(job));
-        answered
+    /// Begins a reload of the file, on a thread that ends with it.
+    ///
+    /// # Errors
+    /// There can be no other thread.
+    pub(crate) fn reload(&self) -> Result<LcoreHandle<Result<Value, Problem>>, Error> {
+        let desk = self.desk.clone();
+        Ok(Lcore::spawn("reload", Some(self.cpu), move || {
+            desk.reload()
+        })?)
     }
 
     /// Ends it.

@@ -9,6 +9,7 @@
 
 mod acls;
 mod desk;
+mod difference;
 mod embedded;
 mod exposition;
 mod generation;
@@ -80,7 +81,6 @@ pub(crate) enum Event {
     /// Somebody has a question.
     Job(Job),
     Stop,
-    Reload,
     /// From the slow worker.
     Neighbour(plane::Event),
     /// The kernel or FRR has said something.
@@ -99,7 +99,11 @@ pub(crate) struct Control {
     /// The configuration file.
     path: PathBuf,
     config: Config,
+    /// Whether the routing table has turned static routes away.
+    turned_away: bool,
     settings: Arc<Settings>,
+    /// What the workers have: those, or in the midst of a reload the interfaces besides that are to go.
+    installed: Arc<Settings>,
     running: Running<RouterStage>,
     /// Who opens what takes privileges.
     privileged: Arc<dyn Privileged>,
@@ -191,7 +195,6 @@ impl Control {
         match event {
             Event::Job(job) => job(self),
             Event::Stop => self.end_after(Duration::ZERO),
-            Event::Reload => self.reload_signalled(),
             Event::Neighbour(event) => self.neighbour(event),
             Event::Fed => self.fed = true,
         }

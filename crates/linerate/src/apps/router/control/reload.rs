@@ -5,20 +5,22 @@
 //! the new interfaces, then routes are changed, then the old interfaces go: at no time does a route
 //! lead to an interface that a worker does not know, and none is taken away before its successor is
 //! there.
+//!
+//! The file is read by the thread that asks ([`Desk::reload`](super::desk::Desk::reload)), so that control
+//! answers others meanwhile. Only what differs is told: no worker hears of a reload that changes routes
+//! alone, and the routing table of no route that stays.
 
-use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::Control;
-use super::generation;
-use super::stage::RouterStage;
-use crate::apps::router::config::{Config, PortConfig, RouteConfig, RouteTo, VrfConfig};
+use super::difference::{self, Difference};
+use super::{Control, generation};
+use crate::apps::router::config::{Config, NeighbourConfig, PortConfig, VrfConfig};
 use crate::apps::router::model::InterfaceId;
-use crate::apps::router::plane::settings::Settings;
-use crate::apps::router::rib::{Key, Source, To, Way};
+use crate::apps::router::plane::Change;
+use crate::apps::router::plane::settings::{Interface, Settings};
 use crate::error::Error;
 use crate::socket::Problem;
 
@@ -33,11 +35,19 @@ struct Changes {
     acls: usize,
 }
 
+/// What came of a reload that a signal asked for, to standard error.
+pub(super) fn tell(result: Result<Value, Problem>) {
+    match result {
+        Ok(result) => eprintln!("reload: {}", result["text"].as_str().unwrap_or_default()),
+        Err(problem) => eprintln!("reload refused: {problem}\nfix: {}", problem.fix),
+    }
+}
+
 impl Control {
-    /// Somebody asked for a reload, and hears what came of it.
-    pub(super) fn reload_asked(&mut self) -> Result<Value, Problem> {
+    /// Takes over what was read from the file, and says what came of it.
+    pub(super) fn reload(&mut self, read: Result<Config, Error>) -> Result<Value, Problem> {
         self.notify.reloading();
-        let outcome = self.reload();
+        let outcome = read.and_then(|config| self.take_over(config));
         let last = match &outcome {
             Ok(changes) => changes.text(),
             Err(error) => format!("refused: {error}"),
@@ -65,21 +75,8 @@ impl Control {
         }
     }
 
-    /// SIGHUP: what came of it goes to standard error.
-    pub(super) fn reload_signalled(&mut self) {
-        match self.reload_asked() {
-            Ok(result) => {
-                let text = result["text"].as_str().unwrap_or_default().to_string();
-                eprintln!("reload: {text}");
-            }
-            Err(problem) => {
-                eprintln!("reload refused: {problem}\nfix: {}", problem.fix);
-            }
-        }
-    }
-
-    fn reload(&mut self) -> Result<Changes, Error> {
-        let config = Config::read(&self.path)?;
+    /// All of it, or nothing.
+    fn take_over(&mut self, config: Config) -> Result<Changes, Error> {
         self.refuse_restarts(&config)?;
         let config = config.keeping(&self.config, |number| self.twins.has(number));
         let added = self.add_ports(&config)?;
@@ -107,7 +104,6 @@ impl Control {
                 return Err(error);
             }
         };
-        let changes = Changes::between(&self.config, &config);
         let old = std::mem::replace(&mut self.config, config);
         self.hush_ports();
         self.install(&Arc::new(with_old(&settings, &self.settings)));
@@ -118,7 +114,7 @@ impl Control {
         if let Some(kernel) = &mut self.kernel {
             kernel.follow_vrfs(&self.config, &mut self.rib);
         }
-        self.follow(&old);
+        let routes = self.follow(&old);
         self.publish();
         self.install(&self.settings.clone());
         for error in self.retain_twins(&wanted) {
@@ -127,7 +123,7 @@ impl Control {
         self.retain_ports();
         self.remove_addresses(&old);
         self.liken_all();
-        Ok(changes)
+        Ok(Changes::between(&old, &self.config, routes))
     }
 
     /// Settings for a configuration, room for its VRFs, and its twins: the part that may fail.
@@ -169,46 +165,36 @@ impl Control {
         })
     }
 
-    /// Gives all workers new settings; what they had is freed here.
+    /// Gives all workers new settings, unless they have such; what they had is freed here.
     pub(super) fn install(&mut self, settings: &Arc<Settings>) {
-        for worker in self.running.handles() {
-            let settings = settings.clone();
-            // One that has ended needs none.
-            let old = worker.call(move |worker| match &mut worker.stage {
-                RouterStage::Fast(fast) => fast.install(settings, &mut worker.egress),
-                RouterStage::Slow(slow) => slow.install(settings, &mut worker.egress),
-            });
-            drop(old);
+        if *settings == self.installed {
+            return;
         }
-        self.learn_counters();
+        let old = std::mem::replace(&mut self.installed, settings.clone());
+        let queues = self.config.router.queues;
+        for (worker, counters) in self.running.handles().zip(&mut self.counters) {
+            let change = Change::new(settings.clone(), &old, counters, queues);
+            let new = change.counters();
+            let had = worker.call(move |worker| worker.stage.install(change, &mut worker.egress));
+            // One that has ended needs none.
+            if had.is_ok() {
+                *counters = new;
+            }
+        }
     }
 
-    /// Changes the routing table from the `old` configuration's to that of the one in force.
-    fn follow(&mut self, old: &Config) {
-        let (config, settings) = (&self.config, &self.settings);
-        for (id, interface) in (0..).zip(&config.interfaces) {
-            let (id, index) = (InterfaceId(id), usize::from(id));
-            if interface.is_gone() {
-                continue;
-            }
-            self.rib
-                .set_interface(id, Some(&settings.interfaces[index]));
-            self.rib
-                .addresses(id, &settings.interfaces[index].addresses);
-        }
-        let routes = routes_of(config);
-        for (place, to) in &routes {
-            let (vrf, prefix, key) = *place;
-            // Beyond the limit it is counted as turned away, and shown so.
-            let _ = self.rib.insert(vrf, prefix, key.into(), to);
-        }
-        for (vrf, prefix, key) in routes_of(old).into_keys() {
-            if !routes.contains_key(&(vrf, prefix, key)) {
-                self.rib.remove(vrf, prefix, key.into());
+    /// Changes the routing table from the `old` configuration's to that of the one in force. Returns in
+    /// how many static routes they differ.
+    fn follow(&mut self, old: &Config) -> usize {
+        for (id, interface) in (0..).zip(&self.settings.interfaces) {
+            if !interface.name.is_empty() {
+                self.rib.set_interface(InterfaceId(id), Some(interface));
+                self.rib.addresses(InterfaceId(id), &interface.addresses);
             }
         }
+        let routes = self.follow_routes(old);
         for (id, before) in (0..).zip(&old.interfaces) {
-            let now = config.interfaces.get(usize::from(id));
+            let now = self.config.interfaces.get(usize::from(id));
             if !before.is_gone() && now.is_none_or(|now| now.is_gone()) {
                 self.rib.set_interface(InterfaceId(id), None);
             }
@@ -217,51 +203,25 @@ impl Control {
         // Interfaces that are new, or on another port, are told anew.
         self.links.clear();
         self.refresh_links();
+        routes
     }
-}
 
-/// A key of a static route, for comparing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Distance(u8);
-
-impl From<Distance> for Key {
-    fn from(distance: Distance) -> Self {
-        Self {
-            distance: distance.0,
-            ..Self::of(Source::Static, 0)
+    /// Tells the routing table of the static routes that differ. Returns how many do.
+    fn follow_routes(&mut self, old: &Config) -> usize {
+        let difference = Difference::between(&old.routes, &self.config.routes);
+        let changed = difference.len();
+        let new = match self.turned_away {
+            false => difference.new,
+            // For some of the others there may be room now.
+            true => self.config.routes.iter().collect(),
+        };
+        let turned_away = difference::insert(&mut self.rib, new);
+        for route in difference.gone {
+            self.rib
+                .remove(route.vrf, route.prefix, difference::key(route));
         }
-    }
-}
-
-type Place = (
-    crate::apps::router::model::Vrf,
-    crate::apps::router::model::Prefix,
-    Distance,
-);
-
-/// The static routes of a configuration, by what makes each the only one of its kind.
-pub(super) fn routes_of(config: &Config) -> HashMap<Place, To> {
-    let of = |route: &RouteConfig| {
-        let place = (route.vrf, route.prefix, Distance(route.distance));
-        (place, to(&route.to))
-    };
-    config.routes.iter().map(of).collect()
-}
-
-fn to(to: &RouteTo) -> To {
-    match to {
-        RouteTo::Blackhole => To::Blackhole,
-        RouteTo::Unreachable => To::Unreachable,
-        RouteTo::Prohibit => To::Prohibit,
-        RouteTo::Via(ways) => To::Ways(
-            ways.iter()
-                .map(|via| Way {
-                    gateway: via.address,
-                    interface: via.interface,
-                    weight: via.weight,
-                })
-                .collect(),
-        ),
+        self.turned_away = !difference::insert(&mut self.rib, turned_away).is_empty();
+        changed
     }
 }
 
@@ -281,10 +241,8 @@ fn with_old(new: &Settings, old: &Settings) -> Settings {
 }
 
 /// Numbers of access lists are those of another configuration.
-fn without_lists(
-    interface: crate::apps::router::plane::settings::Interface,
-) -> crate::apps::router::plane::settings::Interface {
-    crate::apps::router::plane::settings::Interface {
+fn without_lists(interface: Interface) -> Interface {
+    Interface {
         acl_in: None,
         acl_out: None,
         ..interface
@@ -304,16 +262,10 @@ fn differ_by_number<T: PartialEq>(old: &[T], new: &[T], is_gone: impl Fn(&T) -> 
 }
 
 impl Changes {
-    fn between(old: &Config, new: &Config) -> Self {
+    fn between(old: &Config, new: &Config, routes: usize) -> Self {
         let interfaces = (0..old.interfaces.len().max(new.interfaces.len()))
             .filter(|&index| old.interfaces.get(index) != new.interfaces.get(index));
-        let (before, after) = (routes_of(old), routes_of(new));
-        let added = after
-            .iter()
-            .filter(|(place, to)| before.get(place) != Some(to));
-        let removed = before.keys().filter(|place| !after.contains_key(place));
-        let differ = |a: &[crate::apps::router::config::NeighbourConfig],
-                      b: &[crate::apps::router::config::NeighbourConfig]| {
+        let differ = |a: &[NeighbourConfig], b: &[NeighbourConfig]| {
             a.iter().filter(|one| !b.contains(one)).count()
         };
         let acls = new
@@ -330,7 +282,7 @@ impl Changes {
             ports: differ_by_number(&old.ports, &new.ports, PortConfig::is_gone),
             vrfs: differ_by_number(&old.vrfs, &new.vrfs, VrfConfig::is_gone),
             interfaces: interfaces.count(),
-            routes: added.count() + removed.count(),
+            routes,
             neighbours: differ(&old.neighbours, &new.neighbours)
                 + differ(&new.neighbours, &old.neighbours),
             acls,

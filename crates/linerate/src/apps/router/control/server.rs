@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::desk::Desk;
-use super::{Control, show, stream};
+use super::{show, stream};
 use crate::error::Error;
 use crate::nearest::offer;
 use crate::socket::unix::UnixDoor;
@@ -176,7 +176,7 @@ fn serve(mut stream: UnixStream, desk: &Desk, closing: &AtomicBool) -> io::Resul
 fn ask(method: &str, params: Value, desk: &Desk) -> Result<Value, Problem> {
     match method {
         "show" => desk.call(move |control| show::show(control, &params))?,
-        "reload" => desk.call(Control::reload_asked)?,
+        "reload" => desk.reload(),
         "stop" => desk.call(|control| {
             control.end_after(Duration::ZERO);
             Ok(json!({ "text": "ending" }))

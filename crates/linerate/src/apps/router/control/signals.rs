@@ -1,14 +1,15 @@
 //! SIGINT and SIGTERM end the router, SIGHUP has it reload.
 
 use std::io;
-use std::thread::JoinHandle;
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals as Caught};
 use signal_hook::low_level::emulate_default_handler;
 
-use super::Event;
 use super::desk::Desk;
+use super::{Event, reload};
 
 /// Catches the three signals while it lives. A second one to end, before the first had its effect, ends
 /// the process at once.
@@ -21,13 +22,19 @@ impl Signals {
     pub(super) fn catch(desk: Desk) -> io::Result<Self> {
         let mut caught = Caught::new([SIGINT, SIGTERM, SIGHUP])?;
         let handle = caught.handle();
-        let thread = std::thread::Builder::new()
+        // One that waits reads the file as it is then: it does for all that are asked for meanwhile.
+        let (ask, asked) = mpsc::sync_channel(1);
+        let reloads = desk.clone();
+        thread::Builder::new()
+            .name("reload".into())
+            .spawn(move || asked.iter().for_each(|()| reload::tell(reloads.reload())))?;
+        let thread = thread::Builder::new()
             .name("signals".into())
             .spawn(move || {
                 let mut ending = false;
                 for signal in caught.forever() {
                     if signal == SIGHUP {
-                        desk.tell(Event::Reload);
+                        let _ = ask.try_send(());
                         continue;
                     }
                     if ending {

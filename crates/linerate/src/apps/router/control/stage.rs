@@ -3,12 +3,22 @@
 use linerate_core::packet::Burst;
 use linerate_core::run::{Egress, Stage, WorkerHandle};
 
-use crate::apps::router::plane::{Fast, Slow};
+use crate::apps::router::plane::{Change, Fast, Slow};
 
 /// A worker's stage.
 pub(crate) enum RouterStage {
     Fast(Box<Fast>),
     Slow(Box<Slow>),
+}
+
+impl RouterStage {
+    /// Exchanges the configuration, and returns what it had.
+    pub(super) fn install(&mut self, change: Change, egress: &mut Egress) -> Change {
+        match self {
+            Self::Fast(fast) => fast.install(change, egress),
+            Self::Slow(slow) => slow.install(change, egress),
+        }
+    }
 }
 
 impl Stage for RouterStage {

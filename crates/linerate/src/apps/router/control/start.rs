@@ -20,18 +20,18 @@ use super::hush::Hush;
 use super::kernel::Kernel;
 use super::notify::Notify;
 use super::ports::options;
-use super::reload::routes_of;
 use super::server::Server;
 use super::signals::Signals;
 use super::stage::{RouterStage, on_slow};
 use super::twins::Twins;
-use super::{Control, Event, Reloads, generation, report};
+use super::{Control, Event, Reloads, difference, generation, report};
 use crate::apps::plan;
 use crate::apps::router::config::Config;
 use crate::apps::router::keeper::{self, Privileged};
 use crate::apps::router::model::InterfaceId;
+use crate::apps::router::plane::counters::Counters;
 use crate::apps::router::plane::settings::Settings;
-use crate::apps::router::plane::{Fast, Setup, Slow, Tables, Tell};
+use crate::apps::router::plane::{Change, Fast, Setup, Slow, Tables, Tell};
 use crate::apps::router::rib::{self, Rib};
 use crate::apps::router::usual_socket;
 use crate::apps::runtime::wiring::{self, PortShape, Share};
@@ -83,7 +83,7 @@ pub(crate) fn start(path: &Path, config: Config, plan: &Plan, run: &Run) -> Resu
     // Before there are threads: capabilities are each thread's own.
     let privileged = keeper::split(path, &config)?;
     let (sender, events) = mpsc::channel();
-    let desk = Desk::new(sender);
+    let desk = Desk::new(sender, path);
     let _signals = Signals::catch(desk.clone())?;
     let usual = config.router.control.is_none();
     let socket = config.router.control.clone().unwrap_or_else(usual_socket);
@@ -140,7 +140,7 @@ pub(super) fn bring_up(
     }
     let settings = generation::settings(&config, &known, |name| twins.number(name), None)?;
     let settings = Arc::new(settings);
-    let rib = table(&config, &settings)?;
+    let (rib, turned_away) = table(&config, &settings)?;
 
     let shapes: Vec<PortShape> = infos
         .iter()
@@ -206,6 +206,9 @@ pub(super) fn bring_up(
         path: path.into(),
         kernel: None,
         config,
+        turned_away,
+        // The slow one is about to.
+        installed: settings.clone(),
         settings,
         running,
         privileged,
@@ -236,9 +239,15 @@ pub(super) fn bring_up(
     control.hush.keep();
     // The slow worker is told of twins when it has them, or what comes for one would go nowhere.
     control.start_twins()?;
-    let settings = control.settings.clone();
+    let (settings, none) = (control.settings.clone(), Counters::default());
+    let change = Change::new(
+        settings.clone(),
+        &settings,
+        &none,
+        control.config.router.queues,
+    );
     on_slow(control.slow(), move |slow, egress| {
-        slow.install(settings, egress)
+        slow.install(change, egress)
     });
     control.hear_twins();
     control.learn_counters();
@@ -248,8 +257,8 @@ pub(super) fn bring_up(
     Ok(control)
 }
 
-/// The routing table as the configuration alone has it, published.
-fn table(config: &Config, settings: &Settings) -> Result<Rib, Error> {
+/// The routing table as the configuration alone has it, published; and whether it turned routes away.
+fn table(config: &Config, settings: &Settings) -> Result<(Rib, bool), Error> {
     let mut rib = Rib::new(&rib::Config {
         routes: config.router.routes as usize,
         neighbours: config.router.neighbours as usize,
@@ -267,12 +276,9 @@ fn table(config: &Config, settings: &Settings) -> Result<Rib, Error> {
     for neighbour in &config.neighbours {
         rib.neighbour(neighbour.interface, neighbour.address, Some(neighbour.mac));
     }
-    for ((vrf, prefix, key), to) in routes_of(config) {
-        // Beyond the limit it is counted as turned away, and shown so.
-        let _ = rib.insert(vrf, prefix, key.into(), &to);
-    }
+    let turned_away = difference::insert(&mut rib, &config.routes);
     while rib.commit() != rib::Progress::Done {}
-    Ok(rib)
+    Ok((rib, !turned_away.is_empty()))
 }
 
 /// Another number in another router, and the same after a restart, so that flows keep their ways: from the

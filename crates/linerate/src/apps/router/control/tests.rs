@@ -11,8 +11,8 @@ use super::exposition;
 use super::start::bring_up;
 use super::*;
 
-/// A router between two rings, in two VRFs, with one interface for tagged frames.
-fn router(text: &str) -> Control {
+/// A configuration of two rings, in two VRFs, with one interface for tagged frames.
+fn config(text: &str) -> Config {
     let text = format!(
         r#"[plan]
 bg = "0"
@@ -20,6 +20,7 @@ io = "1"
 cpus = "0,0"
 [router]
 kernel = false
+routes = 50
 [[vrf]]
 name = "blue"
 [[port]]
@@ -38,7 +39,12 @@ vrf = "blue"
 addresses = ["198.51.100.1/24"]
 {text}"#
     );
-    let config = Config::parse(&text).unwrap_or_else(|wrong| panic!("{wrong:#?}"));
+    Config::parse(&text).unwrap_or_else(|wrong| panic!("{wrong:#?}"))
+}
+
+/// A router of such a configuration.
+fn router(text: &str) -> Control {
+    let config = config(text);
     let plan = place(&config).unwrap();
     let (sender, _events) = mpsc::channel();
     let run = Run {
@@ -50,7 +56,7 @@ addresses = ["198.51.100.1/24"]
         config,
         &plan,
         &mut Drivers::new(),
-        &Desk::new(sender),
+        &Desk::new(sender, Path::new("/no/such.toml")),
         &run,
         Arc::new(Own),
     )
@@ -130,4 +136,83 @@ fn every_table_can_be_shown() {
     );
     let wrong = show::show(&mut control, &json!({ "what": "prots" })).unwrap_err();
     assert!(wrong.fix.starts_with("perhaps ports"), "{}", wrong.fix);
+}
+
+/// An access list, and routes to so many networks, of which the third leads by the last `gateway`.
+fn routes(count: usize, gateway: &str) -> String {
+    let mut text = String::from(
+        "[[acl]]\nname = \"edge\"\ndefault = \"permit\"\nrules = [{ action = \"deny\", protocol = \"udp\" }]\n\
+         [[neighbour]]\naddress = \"192.0.2.9\"\nmac = \"02:00:00:00:00:09\"\ninterface = \"wan\"\n",
+    );
+    for number in 0..count {
+        let via = if number == 2 { gateway } else { "192.0.2.9" };
+        text += &format!("[[route]]\nprefix = \"10.0.{number}.0/24\"\nvia = \"{via}\"\n");
+    }
+    text
+}
+
+/// What a reload may touch: publications of both families, and what the workers have.
+fn touched(control: &Control) -> ([u64; 2], Arc<Settings>, Vec<Arc<Counters>>) {
+    let published = control.rib.counts().published;
+    let (settings, counters) = (control.installed.clone(), control.counters.clone());
+    (published, settings, counters)
+}
+
+#[test]
+fn a_reload_of_the_same_file_touches_no_route_and_no_worker() {
+    let mut control = router(&routes(50, "192.0.2.9"));
+    let before = touched(&control);
+    let result = control
+        .reload(Ok(config(&routes(50, "192.0.2.9"))))
+        .unwrap();
+    assert_eq!(result["text"], "nothing changed");
+    let after = touched(&control);
+    assert_eq!(before.0, after.0);
+    assert!(Arc::ptr_eq(&before.1, &after.1));
+    let same = |(a, b): (&Arc<Counters>, &Arc<Counters>)| Arc::ptr_eq(a, b);
+    assert!(before.2.iter().zip(&after.2).all(same));
+}
+
+#[test]
+fn a_reload_that_changes_one_route_touches_that_route_and_no_worker() {
+    let mut control = router(&routes(50, "192.0.2.9"));
+    let before = touched(&control);
+    let result = control
+        .reload(Ok(config(&routes(50, "192.0.2.10"))))
+        .unwrap();
+    assert_eq!(result["text"], "changed: 1 route");
+    let after = touched(&control);
+    assert_eq!(after.0, [before.0[0] + 1, before.0[1]]);
+    assert!(Arc::ptr_eq(&before.1, &after.1));
+    let params = json!({ "what": "routes", "filter": "10.0.2.0/24", "limit": 9 });
+    let shown = show::show(&mut control, &params).unwrap().to_string();
+    assert!(shown.contains("192.0.2.10"), "{shown}");
+}
+
+#[test]
+fn lists_that_stay_are_the_same_to_the_workers_and_others_are_not() {
+    let mut control = router(&routes(3, "192.0.2.9"));
+    let before = control.installed.clone();
+    let more = "[[acl]]\nname = \"core\"\ndefault = \"deny\"\n";
+    let text = routes(3, "192.0.2.9") + more;
+    let result = control.reload(Ok(config(&text))).unwrap();
+    assert_eq!(result["text"], "changed: 1 access list");
+    assert!(Arc::ptr_eq(&before.acls[0], &control.installed.acls[0]));
+    assert_eq!(control.installed.acls.len(), 2);
+}
+
+#[test]
+fn a_route_that_found_no_room_gets_that_of_one_that_goes() {
+    let mut control = router(&routes(51, "192.0.2.9"));
+    let counts = |control: &Control| (control.rib.counts().routes[0], control.turned_away);
+    assert_eq!(counts(&control), (50, true));
+    control
+        .reload(Ok(config(&routes(51, "192.0.2.9"))))
+        .unwrap();
+    assert_eq!(counts(&control), (50, true));
+    // It is the last one, and has not changed; another one goes.
+    let mut fewer = config(&routes(51, "192.0.2.9"));
+    fewer.routes.remove(7);
+    control.reload(Ok(fewer)).unwrap();
+    assert_eq!(counts(&control), (50, false));
 }

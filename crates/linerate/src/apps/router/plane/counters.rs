@@ -62,7 +62,7 @@ pub(crate) struct Counters {
     names: Vec<String>,
     traffic: Vec<Traffic>,
     /// By access list: packets that each rule decided on, and behind the last those that none did.
-    lists: Vec<(Arc<AccessList>, Box<[Counter]>)>,
+    lists: Vec<(Arc<AccessList>, Arc<[Counter]>)>,
     icmp: [Counter; Sent::ALL.len()],
     /// Fragments made of packets that were too long.
     pub(crate) fragments_made: Counter,
@@ -73,48 +73,50 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// Counters for these interfaces, going on from `old` where names are the same.
+    /// Counters for these interfaces. Lists that `old` has go on counting where they are; the rest
+    /// [goes on](Self::go_on_from) when their worker takes them.
     pub(super) fn new(settings: &Settings, old: &Self) -> Self {
-        let names: Vec<String> = settings
-            .interfaces
-            .iter()
-            .map(|interface| interface.name.clone())
-            .collect();
-        let traffic = names.iter().map(|name| {
-            let new = Traffic::default();
-            if let Some(old) = old.of(name) {
-                new.in_packets.set(old.in_packets.read());
-                new.in_bytes.set(old.in_bytes.read());
-                new.out_packets.set(old.out_packets.read());
-                new.out_bytes.set(old.out_bytes.read());
-                new.policed.set(old.policed.read());
-            }
-            new
-        });
+        let interfaces = &settings.interfaces;
         let lists = settings.acls.iter().map(|list| {
-            let hits: Box<[Counter]> = (0..=list.rules).map(|_| Counter::default()).collect();
             // A list that has changed begins anew.
             let same = |(old, _): &&(Arc<AccessList>, _)| Arc::ptr_eq(old, list);
-            if let Some((_, old)) = old.lists.iter().find(same) {
-                for (new, old) in hits.iter().zip(old) {
-                    new.set(old.read());
-                }
-            }
+            let known = old.lists.iter().find(same).map(|(_, hits)| hits.clone());
+            let hits =
+                known.unwrap_or_else(|| (0..=list.rules).map(|_| Counter::default()).collect());
             (list.clone(), hits)
         });
-        let new = Self {
-            traffic: traffic.collect(),
+        Self {
+            names: interfaces.iter().map(|one| one.name.clone()).collect(),
+            traffic: interfaces.iter().map(|_| Traffic::default()).collect(),
             lists: lists.collect(),
-            names,
             ..Self::default()
-        };
-        for (new, old) in new.icmp.iter().zip(&old.icmp) {
-            new.set(old.read());
         }
-        new.fragments_made.set(old.fragments_made.read());
-        new.reassembled.set(old.reassembled.read());
-        new.answered.set(old.answered.read());
-        new
+    }
+
+    /// Goes on counting where `old` ends: for the one worker that writes both. `places` are those that
+    /// interfaces had there.
+    pub(super) fn go_on_from(&self, old: &Self, places: &[Option<usize>]) {
+        let go_on = |new: &Counter, old: &Counter| new.set(old.read());
+        for (new, place) in self.traffic.iter().zip(places) {
+            if let Some(old) = place.and_then(|at| old.traffic.get(at)) {
+                go_on(&new.in_packets, &old.in_packets);
+                go_on(&new.in_bytes, &old.in_bytes);
+                go_on(&new.out_packets, &old.out_packets);
+                go_on(&new.out_bytes, &old.out_bytes);
+                go_on(&new.policed, &old.policed);
+            }
+        }
+        for (new, old) in self.icmp.iter().zip(&old.icmp) {
+            go_on(new, old);
+        }
+        go_on(&self.fragments_made, &old.fragments_made);
+        go_on(&self.reassembled, &old.reassembled);
+        go_on(&self.answered, &old.answered);
+    }
+
+    /// The names of the interfaces.
+    pub(super) fn names(&self) -> &[String] {
+        &self.names
     }
 
     /// The traffic of an interface by its place in the settings.

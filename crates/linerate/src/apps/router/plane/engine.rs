@@ -16,6 +16,7 @@ use linerate_tables::rewrite::Divider;
 use linerate_wire::MacAddr;
 
 use super::acl::Answer;
+use super::change::Change;
 use super::counters::Counters;
 use super::errors::Errors;
 use super::face::Face;
@@ -79,7 +80,6 @@ pub(super) struct Engine {
     pub(super) pools: Pools,
     pub(super) day: Day,
     slow: u16,
-    queues: u16,
 }
 
 impl Engine {
@@ -108,24 +108,26 @@ impl Engine {
             pools: Pools::new(pools),
             day: Day::at(setup.clock.ns(setup.clock.now())),
             slow: setup.slow,
-            queues: setup.queues.max(1),
         };
-        engine.install(&Settings::default(), &setup.settings, egress);
+        let settings = setup.settings.clone();
+        let none = (Settings::default(), Counters::default());
+        let mut change = Change::new(settings, &none.0, &none.1, setup.queues);
+        engine.install(&mut change, egress);
         engine
     }
 
-    /// Takes over another configuration, between two bursts.
-    pub(super) fn install(&mut self, old: &Settings, new: &Settings, egress: &mut Egress) {
-        self.faces = new.interfaces.iter().map(Face::new).collect();
-        let vrfs = self.faces.iter().map(|face| face.vrf + 1).max();
-        self.ours = (0..vrfs.unwrap_or(0))
-            .map(|vrf| Ours::of(new, vrf))
-            .collect();
+    /// Exchanges the configuration, between two bursts.
+    pub(super) fn install(&mut self, change: &mut Change, egress: &mut Egress) {
+        std::mem::swap(&mut self.faces, &mut change.faces);
+        std::mem::swap(&mut self.ours, &mut change.ours);
         self.any_acl_out = self.faces.iter().any(|face| face.has_acl_out);
-        // Lanes are empty between two bursts.
-        self.lanes.resize_with(self.faces.len(), Burst::new);
-        self.features.install(old, new, self.queues, egress);
-        self.counters = Arc::new(Counters::new(new, &self.counters));
+        // They are empty between two bursts.
+        std::mem::swap(&mut self.lanes, &mut change.lanes);
+        self.features.install(change, egress);
+        change
+            .counters
+            .go_on_from(&self.counters, &change.interfaces);
+        std::mem::swap(&mut self.counters, &mut change.counters);
     }
 
     /// Forwards a burst: nothing of it is left.

@@ -8,17 +8,18 @@ use std::hash::{BuildHasher, RandomState};
 
 use linerate_core::packet::{Burst, Packet};
 use linerate_core::run::Egress;
-use linerate_stack::reassembly::{Config, Outcome, Reassembler, Refusal};
+use linerate_stack::reassembly::{Outcome, Reassembler, Refusal};
 use linerate_tables::meter::{Buckets, Color, Profile, SrTcm};
 use linerate_tables::parse::Mask;
 use linerate_wire::ethernet::HEADER_LEN;
 
 use super::View;
+use super::change::Change;
 use super::engine::{Engine, Fate, ones};
 use super::errors::Complaint;
 use super::lists::{Gate, Lists};
 use super::punt::{Punt, Rates, Reason};
-use super::settings::{Interface, Policer, Settings, Urpf};
+use super::settings::{Interface, Policer, Urpf};
 use super::trace::Stage;
 use crate::apps::router::model::InterfaceId;
 
@@ -33,14 +34,14 @@ const EXPIRY_BUDGET: usize = 256;
 
 /// A token bucket and what is in it.
 #[derive(Clone, Copy, Debug)]
-struct Meter {
+pub(super) struct Meter {
     profile: SrTcm,
     buckets: Buckets,
 }
 
 impl Meter {
     /// `rate` a second, `burst` at once.
-    fn new(rate: u64, burst: u64) -> Self {
+    pub(super) fn new(rate: u64, burst: u64) -> Self {
         let (rate, burst) = (rate.clamp(1, MOST_RATE), burst.clamp(1, MOST_BURST_BYTES));
         let profile = SrTcm::new(rate, burst, 0, HZ);
         let profile = profile.expect("both are within the meter's bounds");
@@ -100,32 +101,19 @@ impl Features {
     }
 
     /// Takes over another configuration. Policers of interfaces that keep name and rate go on.
-    pub(super) fn install(
-        &mut self,
-        old: &Settings,
-        new: &Settings,
-        queues: u16,
-        egress: &mut Egress,
-    ) {
-        let known = |name: &str, policer: &Policer| {
-            let at = old.interfaces.iter().position(|old| old.name == name)?;
-            let (known, meter) = (*self.policers.get(at)?)?;
-            (known == *policer).then_some(meter)
-        };
-        let policers = new.interfaces.iter().map(|interface| {
-            let policer = interface.policer?;
-            // Each queue has its share of both.
-            let queues = u64::from(queues);
-            let (rate, burst) = (policer.rate_bps / 8 / queues, policer.burst_bytes / queues);
-            let meter = known(&interface.name, &policer);
-            Some((policer, meter.unwrap_or_else(|| Meter::new(rate, burst))))
-        });
-        self.policers = policers.collect();
-        self.lists.install(&new.acls, egress);
-        let is_asked = new.interfaces.iter().any(|interface| interface.reassemble);
-        if is_asked && self.reassembler.is_none() {
-            // Without memory for it, fragments go on one by one, and lists judge them as such.
-            self.reassembler = Reassembler::new(&Config::default()).ok().map(Box::new);
+    pub(super) fn install(&mut self, change: &mut Change, egress: &mut Egress) {
+        for (place, now) in change.interfaces.iter().zip(&mut change.policers) {
+            let known = place.and_then(|at| *self.policers.get(at)?);
+            if let (Some((policer, meter)), Some((known, used))) = (now, known)
+                && *policer == known
+            {
+                *meter = used;
+            }
+        }
+        std::mem::swap(&mut self.policers, &mut change.policers);
+        self.lists.install(change, egress);
+        if self.reassembler.is_none() {
+            self.reassembler = change.reassembler.take();
         }
     }
 

@@ -1,7 +1,5 @@
 //! What access lists say of the packets of a burst, coming in or going out.
 
-use std::sync::Arc;
-
 use linerate_core::packet::{Burst, Packet};
 use linerate_core::run::{DropId, Egress};
 use linerate_tables::acl::{
@@ -13,7 +11,8 @@ use linerate_wire::ipv6::Ipv6;
 use linerate_wire::{Fragment, protocol};
 
 use super::View;
-use super::acl::{AccessList, Said, Verdict};
+use super::acl::{Said, Verdict};
+use super::change::Change;
 use super::engine::{Engine, Fate, ones};
 use super::hits::{Flow, Hit, Hits};
 use super::hops::Action;
@@ -36,9 +35,8 @@ impl Gate {
 
 /// The state behind access lists.
 pub(super) struct Lists {
-    /// By access list.
-    denied_in: Vec<DropId>,
-    denied_out: Vec<DropId>,
+    /// By access list: coming in, and going out.
+    denied: Vec<[DropId; 2]>,
     keys4: Box<[PacketKey4; Burst::CAPACITY]>,
     keys6: Box<[PacketKey6; Burst::CAPACITY]>,
     /// What is to be told of.
@@ -50,8 +48,7 @@ impl Default for Lists {
         let empty4 = PacketKey4::tuple([0], [0], (0, 0), 0);
         let empty6 = PacketKey6::tuple([0; 4], [0; 4], (0, 0), 0);
         Self {
-            denied_in: Vec::new(),
-            denied_out: Vec::new(),
+            denied: Vec::new(),
             keys4: Box::new([empty4; Burst::CAPACITY]),
             keys6: Box::new([empty6; Burst::CAPACITY]),
             hits: Hits::default(),
@@ -61,13 +58,14 @@ impl Default for Lists {
 
 impl Lists {
     /// Takes over the lists of another configuration.
-    pub(super) fn install(&mut self, lists: &[Arc<AccessList>], egress: &mut Egress) {
-        let mut denied = |way: &str| -> Vec<DropId> {
-            let names = lists.iter().map(|list| format!("{way}.{}", list.name));
-            names.map(|name| egress.reason(&name)).collect()
-        };
-        self.denied_in = denied("acl_in");
-        self.denied_out = denied("acl_out");
+    pub(super) fn install(&mut self, change: &mut Change, egress: &mut Egress) {
+        for (list, place) in change.settings.acls.iter().zip(&change.lists) {
+            let known = place.and_then(|at| self.denied.get(at).copied());
+            change.denied.push(known.unwrap_or_else(|| {
+                ["acl_in", "acl_out"].map(|way| egress.reason(&format!("{way}.{}", list.name)))
+            }));
+        }
+        std::mem::swap(&mut self.denied, &mut change.denied);
         // They name lists and interfaces by number.
         self.hits = Hits::default();
     }
@@ -98,8 +96,8 @@ impl Engine {
         live &= !tiny;
         let lists = &self.features.lists;
         let denied = match gate {
-            Gate::In(_) => lists.denied_in[at],
-            Gate::Out(_) => lists.denied_out[at],
+            Gate::In(_) => lists.denied[at][0],
+            Gate::Out(_) => lists.denied[at][1],
         };
         let class = &self.parsed.class;
         let mut said = [0; Burst::CAPACITY];

@@ -22,6 +22,7 @@
 
 pub(crate) mod acl;
 mod address;
+mod change;
 pub(crate) mod counters;
 mod dispose;
 mod engine;
@@ -68,6 +69,7 @@ use hits::Hits;
 use hops::HopTable;
 use settings::Settings;
 
+pub(crate) use change::Change;
 pub(crate) use slow::{Event, Slow, Tell};
 
 /// What workers look up in: a set of readers for each worker.
@@ -141,13 +143,10 @@ impl Fast {
 
     /// Exchanges the configuration, between two bursts. Returns the old one, for the caller's
     /// thread to free. Counters of interfaces that keep their names go on.
-    pub(crate) fn install(
-        &mut self,
-        settings: Arc<Settings>,
-        egress: &mut Egress,
-    ) -> Arc<Settings> {
-        self.engine.install(&self.settings, &settings, egress);
-        std::mem::replace(&mut self.settings, settings)
+    pub(crate) fn install(&mut self, mut change: Change, egress: &mut Egress) -> Change {
+        self.engine.install(&mut change, egress);
+        std::mem::swap(&mut self.settings, &mut change.settings);
+        change
     }
 
     /// Takes other forwarding tables over, between two bursts; those that it had are the caller's to

@@ -8,7 +8,8 @@ use linerate_wire::MacAddr;
 use super::acl::AccessList;
 use crate::apps::router::model::{Cidr, InterfaceId, Vrf};
 
-/// One generation of the configuration, as the data plane needs it.
+/// One generation of the configuration, as the data plane needs it. Two are equal that share their access
+/// lists.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     /// By [`InterfaceId`].
@@ -22,8 +23,18 @@ pub(crate) struct Settings {
 /// What a loopback has in place of the number of a port.
 pub(crate) const NO_PORT: u16 = u16::MAX;
 
+impl PartialEq for Settings {
+    fn eq(&self, other: &Self) -> bool {
+        let shared = |(a, b): (&Arc<AccessList>, &Arc<AccessList>)| Arc::ptr_eq(a, b);
+        self.interfaces == other.interfaces
+            && self.ports == other.ports
+            && self.acls.len() == other.acls.len()
+            && self.acls.iter().zip(&other.acls).all(shared)
+    }
+}
+
 /// The interfaces of one port.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PortMap {
     /// Of frames without a tag.
     pub(crate) untagged: Option<InterfaceId>,
@@ -39,7 +50,7 @@ impl Interface {
 }
 
 /// A layer-3 interface.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Interface {
     pub(crate) name: String,
     /// Number of the port, or [`NO_PORT`].

@@ -21,6 +21,7 @@ use linerate_tables::lpm::{Fib4, Fib6};
 use linerate_wire::ethernet::HEADER_LEN;
 use linerate_wire::{MacAddr, set_macs};
 
+use super::change::Change;
 use super::counters::Counters;
 use super::dispose::{destination4, destination6};
 use super::errors::{Complaint, Errors};
@@ -102,18 +103,17 @@ impl Slow {
             watch: Watch::default(),
             pools: Pools::new(pools),
         };
-        slow.install(setup.settings, egress);
+        let none = (Settings::default(), Counters::default());
+        let change = Change::new(setup.settings, &none.0, &none.1, setup.queues);
+        slow.install(change, egress);
         Ok(slow)
     }
 
-    /// Exchanges the configuration. Neighbours of interfaces that stay are kept.
-    pub(crate) fn install(
-        &mut self,
-        settings: Arc<Settings>,
-        egress: &mut Egress,
-    ) -> Arc<Settings> {
+    /// Exchanges the configuration, and returns the old one. Neighbours of interfaces that stay are kept.
+    pub(crate) fn install(&mut self, mut change: Change, egress: &mut Egress) -> Change {
         let now_ns = self.clock.ns(self.clock.now());
-        let old = std::mem::replace(&mut self.settings, settings);
+        std::mem::swap(&mut self.settings, &mut change.settings);
+        let old = &change.settings;
         for (id, interface) in (0..).zip(&self.settings.interfaces) {
             // Another interface of the same number is another one.
             let before = old.interfaces.get(usize::from(id));
@@ -131,10 +131,13 @@ impl Slow {
         for id in self.settings.interfaces.len()..old.interfaces.len() {
             self.table.remove_interface(id as u16, &mut self.todo);
         }
-        self.counters = Arc::new(Counters::new(&self.settings, &self.counters));
+        change
+            .counters
+            .go_on_from(&self.counters, &change.interfaces);
+        std::mem::swap(&mut self.counters, &mut change.counters);
         self.work(now_ns, egress);
         egress.flush();
-        old
+        change
     }
 
     /// Takes other forwarding tables over; those that it had are the caller's to free.

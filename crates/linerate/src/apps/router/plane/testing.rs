@@ -26,7 +26,7 @@ use super::acl::AccessList;
 use super::hops::{Action, BUCKETS, Hop, HopChange, HopTable};
 use super::punt::{Punt, Reason};
 use super::settings::{Interface, PortMap, Settings, Urpf};
-use super::{Fast, Setup, Tables};
+use super::{Change, Fast, Setup, Tables};
 use crate::apps::router::model::{Cidr, InterfaceId, Prefix, Vrf};
 
 pub(super) use frame::{Frame, forwarded, udp};
@@ -313,6 +313,14 @@ impl Lab {
     pub(super) fn fast(&mut self) -> Fast {
         let setup = self.setup();
         Fast::new(setup, &mut self.egress)
+    }
+
+    /// Gives a worker other settings, as control does.
+    pub(super) fn reload(&mut self, fast: &mut Fast, settings: Settings) {
+        let old = fast.settings.clone();
+        let change = Change::new(Arc::new(settings), &old, &fast.counters(), 1);
+        let had = fast.install(change, &mut self.egress);
+        assert!(Arc::ptr_eq(&had.settings, &old), "what it had comes back");
     }
 
     /// A packet with these bytes.

@@ -135,6 +135,10 @@ impl Rib {
     /// broadcast address.
     pub(crate) fn addresses(&mut self, id: InterfaceId, addresses: &[Cidr]) {
         let vrf = self.targets.vrf_of(id).unwrap_or(0);
+        let same = |own: &Own| (own.vrf, &*own.addresses) == (vrf, addresses);
+        if self.own.get(&id).is_some_and(same) {
+            return;
+        }
         let mut routes: Vec<(Prefix, Key, Def)> = Vec::new();
         for &cidr in addresses {
             for route in routes_of(id, cidr) {

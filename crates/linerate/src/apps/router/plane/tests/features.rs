@@ -1,7 +1,5 @@
 //! What only some interfaces ask for: reverse path filtering, policing, and all of it at once.
 
-use std::sync::Arc;
-
 use super::super::hops::{Action, Hop};
 use super::super::punt::{Rates, Reason};
 use super::super::settings::{Policer, Urpf};
@@ -92,8 +90,7 @@ fn rfc2697_a_policer_lets_its_burst_and_rate_through() {
     assert_eq!(lab.run(&mut fast, 0, &frames).len(), 5);
     assert_eq!(count(&lab.drops(), "policed"), 25);
     // A reload that leaves it alone does not fill it.
-    let settings = Arc::new(lab.settings.clone());
-    fast.install(settings, &mut lab.egress);
+    lab.reload(&mut fast, lab.settings.clone());
     assert_eq!(lab.run(&mut fast, 0, &frames).len(), 0);
 }
 

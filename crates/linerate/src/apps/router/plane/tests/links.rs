@@ -1,7 +1,5 @@
 //! Tags, offloads, lanes, counters: what is between packets and ports.
 
-use std::sync::Arc;
-
 use linerate_core::packet::Offload;
 use linerate_wire::ipv4::Ipv4;
 
@@ -246,8 +244,7 @@ fn counters_go_on_over_a_reload_by_name() {
     settings.interfaces.push(dmz);
     settings.interfaces.swap(0, 2);
     settings.ports[0].untagged = Some(InterfaceId(2));
-    let old = fast.install(Arc::new(settings), &mut lab.egress);
-    assert_eq!(old.interfaces.len(), 2);
+    lab.reload(&mut fast, settings);
     assert_eq!(traffic(&fast, "wan"), [5, 300, 0, 0]);
     assert_eq!(traffic(&fast, "dmz"), [0; 4]);
     lab.run(&mut fast, 0, &frames);

@@ -383,10 +383,10 @@ fn rules_count_what_they_decide_on_and_tell_of_some() {
     assert_eq!(fast.take_hits().iter().count(), 0);
     // A reload goes on counting in a list that stays the same, and only there.
     let mut settings = lab.settings.clone();
-    fast.install(Arc::new(settings.clone()), &mut lab.egress);
+    lab.reload(&mut fast, settings.clone());
     assert_eq!(fast.counters().hits(0, 0), 21);
     settings.acls = vec![rejecting()];
-    fast.install(Arc::new(settings), &mut lab.egress);
+    lab.reload(&mut fast, settings);
     assert_eq!(fast.counters().hits(0, 0), 0);
 }
 

@@ -11,7 +11,7 @@ use crate::apps::router::plane::settings::Interface;
 use crate::apps::router::rib::route::Unused;
 
 /// What hops need to know of an interface.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
     pub(super) port: u16,
     pub(super) vlan: u16,
@@ -42,21 +42,21 @@ impl Targets {
     /// [`set_state`](Self::set_state).
     pub(crate) fn set_interface(&mut self, id: InterfaceId, interface: Option<&Interface>) {
         let up = self.interfaces.get(&id).is_some_and(|facts| facts.up);
-        match interface {
-            None => drop(self.interfaces.remove(&id)),
-            Some(interface) => {
-                let facts = Facts {
-                    port: interface.port,
-                    vlan: interface.vlan.unwrap_or(0),
-                    vrf: interface.vrf,
-                    mac: interface.mac,
-                    mtu: interface.mtu,
-                    up,
-                };
-                self.interfaces.insert(id, facts);
-            }
+        let facts = interface.map(|interface| Facts {
+            port: interface.port,
+            vlan: interface.vlan.unwrap_or(0),
+            vrf: interface.vrf,
+            mac: interface.mac,
+            mtu: interface.mtu,
+            up,
+        });
+        let had = match facts {
+            None => self.interfaces.remove(&id),
+            Some(facts) => self.interfaces.insert(id, facts),
+        };
+        if had != facts {
+            self.refresh_all_of(id);
         }
-        self.refresh_all_of(id);
     }
 
     /// An interface is up or down.

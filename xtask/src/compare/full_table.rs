@@ -128,11 +128,11 @@ fn wire(undo: &mut Undo, far: &str, middle: &str) -> Result<(), TaskError> {
     Ok(())
 }
 
-/// zebra puts its routes into the kernel's table as well, and the router learns them from both.
+/// zebra puts its routes into the kernel's table as well; the router keeps each once.
 fn configuration(socket: &Path, cpus: [usize; 2]) -> String {
     format!(
         "[plan]\nbg = \"0\"\nio = \"1\"\ncpus = \"{},{}\"\n\
-         [router]\ncontrol = \"{}\"\nfpm = \"127.0.0.1:2620\"\nroutes = 2200000\nperiod = 0\n\
+         [router]\ncontrol = \"{}\"\nfpm = \"127.0.0.1:2620\"\nroutes = 1100000\nperiod = 0\n\
          [[port]]\nname = \"a\"\nspec = \"af_packet:a\"\n\
          [[interface]]\nport = \"a\"\naddresses = [\"{ROUTER}/24\"]\n",
         cpus[0],

@@ -531,6 +531,35 @@ fn a_twin_made_again_has_two_numbers_for_a_while() {
     assert_eq!(bench.action("198.51.100.1"), None);
 }
 
+/// FRR says nothing of a link that goes and comes; its gateways there wait, and so do all its routes.
+#[test]
+fn a_link_that_goes_and_comes_costs_no_route() {
+    let mut bench = Bench::new();
+    let mut feed = feed(&mut bench);
+    feed.apply(&mut bench.rib, &one(10, 11, [192, 0, 2, 2]));
+    feed.apply(&mut bench.rib, &one(20, 12, [10, 0, 0, 2]));
+    feed.apply(&mut bench.rib, &group(30, &[(10, 1), (20, 1)]));
+    feed.apply(&mut bench.rib, &route_to([198, 51, 100, 0], 10));
+    feed.apply(&mut bench.rib, &route_to([198, 51, 101, 0], 30));
+    feed.apply(
+        &mut bench.rib,
+        &route_by([198, 51, 102, 0], 11, [192, 0, 2, 3]),
+    );
+    bench.commit();
+    for _ in 0..2 {
+        bench.rib.interface_state(WAN, false);
+        bench.commit();
+        assert_eq!(bench.action("198.51.100.1"), None);
+        assert_eq!(bench.action("198.51.102.1"), None);
+        assert_eq!(gateway(&bench.hop("198.51.101.1")), ip("10.0.0.2"));
+        bench.rib.interface_state(WAN, true);
+        bench.commit();
+        assert_eq!(gateway(&bench.hop("198.51.100.1")), ip("192.0.2.2"));
+        assert_eq!(gateway(&bench.hop("198.51.102.1")), ip("192.0.2.3"));
+        assert_eq!(bench.action("198.51.101.1"), Some(Action::Multipath));
+    }
+}
+
 #[test]
 fn who_speaks_of_a_twin_too_soon_has_to_be_asked_again() {
     let mut bench = Bench::new();

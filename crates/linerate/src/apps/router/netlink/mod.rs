@@ -208,9 +208,8 @@ impl Mirror {
         let was = std::mem::replace(&mut self.feed.told_by_frr, told);
         // Another FRR may be in another name space, and has no connection.
         self.monitor.leave_out_frr(told && self.is_own);
-        if was && !told {
+        if was && !told && self.monitor.again() {
             (self.synchronised, self.asked) = (false, true);
-            self.monitor.again();
         }
     }
 

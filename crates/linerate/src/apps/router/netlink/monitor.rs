@@ -127,12 +127,10 @@ impl Monitor {
         self.told_by_frr.store(told_by_frr, Ordering::Relaxed);
     }
 
-    /// Has the thread say all again.
-    pub(super) fn again(&mut self) {
-        if let Some(orders) = &mut self.orders {
-            // Where the thread has ended, it has said why.
-            let _ = orders.write(&[0]);
-        }
+    /// Has the thread say all again; `false` where it has ended, and said why.
+    pub(super) fn again(&mut self) -> bool {
+        let orders = self.orders.as_mut();
+        orders.is_some_and(|orders| orders.write(&[0]).is_ok())
     }
 
     /// What the kernel has said since, in order.

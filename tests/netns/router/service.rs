@@ -93,7 +93,15 @@ fn is_back(site: &Site, before: Pid) {
     assert_eq!(site.mid.ip("link show").matches(": lr-").count(), 2);
 }
 
-/// Settings of the first port's interface: what the router changes, and puts back.
+/// A number of `/proc/meminfo`.
+fn huge_pages(what: &str) -> u64 {
+    let memory = fs::read_to_string("/proc/meminfo").unwrap();
+    let row = memory.lines().find_map(|row| row.strip_prefix(what));
+    let number = row.and_then(|row| row.strip_prefix(':')?.trim().parse().ok());
+    number.unwrap_or_else(|| panic!("no {what}: {memory}"))
+}
+
+/// Settings of the ports' interfaces: what the router changes, and puts back.
 fn settings() -> [String; 2] {
     ["ipv4/conf/a/rp_filter", "ipv6/conf/b/disable_ipv6"].map(|setting| {
         let value = fs::read_to_string(format!("/proc/sys/net/{setting}")).unwrap();
@@ -143,6 +151,8 @@ pub(crate) fn as_the_unit_says() {
     let before = router();
     kill_process(before, Signal::KILL).unwrap();
     is_back(&site, before);
+    let [total, free] = ["HugePages_Total", "HugePages_Free"].map(huge_pages);
+    assert!(total < 24 || free < total, "{free} of {total} are free");
     let before = router();
     kill_process(keeper(before), Signal::KILL).unwrap();
     is_back(&site, before);

@@ -154,7 +154,7 @@ impl Engine {
     ) -> Mask {
         let (v4, back) = (self.parsed.class.v4, InterfaceIdOrNone::from(id));
         let near = self.near(id, plain, burst.len());
-        let plain = plain & !self.from_us(id, plain);
+        let plain = plain & !self.pretenders(id, plain);
         let mut ready = 0;
         for &number in &self.hops[..burst.len()] {
             prefetch_read(view.hops.get(number));
@@ -207,7 +207,7 @@ impl Engine {
 
     /// Which packets of `plain` say that they are from us, or from everybody.
     #[inline(always)]
-    fn from_us(&self, id: InterfaceId, plain: Mask) -> Mask {
+    fn pretenders(&self, id: InterfaceId, plain: Mask) -> Mask {
         let vrf = self.faces[usize::from(id.0)].vrf;
         let ours = &self.ours[vrf as usize];
         ours.sources(self.vectors, &self.parsed, plain)

@@ -105,6 +105,33 @@ fn trace_tells_why_a_packet_was_dropped() {
     router.stop();
 }
 
+/// What the slow worker drops is told as well, and why.
+#[test]
+fn trace_goes_on_where_a_packet_waits_for_its_neighbour() {
+    let Some(site) = Site::new() else { return };
+    let scratch = Scratch::new();
+    let router = Router::start(&site.mid, &scratch, &two_ports("af_packet", "", ""));
+    site.works();
+    let mut command = Command::new(binary());
+    command.args(["ctl", "--socket", router.socket(), "trace", "--count", "1"]);
+    let mut trace = Running::start(command.args(["--filter", "udp and dst host 10.2.0.99"]));
+    let socket = site.left.inside(|| UdpSocket::bind((LEFT4, 0)).unwrap());
+    wait("the packet to be given up", || {
+        let _ = socket.send_to(&[b'x'; 20], ("10.2.0.99", 9000));
+        !trace.is_alive()
+    });
+    assert!(trace.end().success(), "{}", trace.stderr.text());
+    let said = trace.stdout.text();
+    for step in [
+        "\n  slow: to the slow worker: glean\n",
+        "\n  slow: next hop 10.2.0.99: its MAC address is not known\n",
+        "\n  dropped: neighbour_",
+    ] {
+        assert!(said.contains(step), "no {step:?} in {said}");
+    }
+    router.stop();
+}
+
 /// The page, and that the format's own reader takes it.
 #[test]
 fn metrics_over_http() {

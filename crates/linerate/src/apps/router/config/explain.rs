@@ -6,6 +6,7 @@ use linerate_core::env::{Plan, Role};
 use serde::Serialize;
 
 use super::{Config, InterfaceConfig, RouteConfig, RouteTo, Via};
+use crate::apps::router::plane::punt::Reason;
 use crate::apps::router::plane::settings::Urpf;
 use crate::report::{Cell, Column, Table, Tone};
 

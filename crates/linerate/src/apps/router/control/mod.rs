@@ -116,6 +116,8 @@ pub(crate) struct Control {
     reloads: Reloads,
     /// Captures begun so far: the number of the last.
     captures: u64,
+    /// What the next packet that is traced may be known by.
+    traced: u32,
     /// Whether the kernel or FRR may have more to say.
     fed: bool,
     /// Since when route changes wait for publication.

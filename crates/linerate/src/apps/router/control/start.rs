@@ -222,6 +222,7 @@ pub(super) fn bring_up(
         sampled: now,
         reloads: Reloads::default(),
         captures: 0,
+        traced: 1,
         fed: false,
         dirty: None,
         ticked: now,

@@ -22,6 +22,7 @@ use super::Control;
 use super::desk::Desk;
 use super::server::{say, write_line};
 use super::stage::{RouterStage, on_fast, on_slow};
+use crate::apps::router::plane::told::{Mark, Told, Unfinished};
 use crate::apps::router::plane::trace::{Record, Stage, Tap, Trace};
 use crate::nearest::offer;
 use crate::socket::Problem;
@@ -36,6 +37,10 @@ const PIECE_BYTES: usize = 256 << 10;
 const LOOK: Duration = Duration::from_millis(50);
 /// How long a trace waits for packets that match.
 const TRACE: Duration = Duration::from_secs(60);
+/// How long it waits to hear more of those that did: longer than a neighbour is asked for.
+const HANDED: Duration = Duration::from_secs(10);
+/// Parts of what became of a packet, the slow worker's among them.
+const PARTS: usize = 8;
 
 /// What a client wants to capture.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -377,17 +382,28 @@ impl Control {
         wanted.iter().map(find).collect()
     }
 
-    fn begin_trace(&mut self, filter: &Option<Filter>, packets: u32) -> Receiver<Record> {
-        let (to, records) = mpsc::sync_channel(packets as usize);
-        for worker in self.running.handles() {
+    fn begin_trace(&mut self, filter: &Option<Filter>, packets: u32) -> Receiver<Told> {
+        let (to, told) = mpsc::sync_channel(packets as usize * PARTS);
+        let mut next = self.traced;
+        let mut trace = || {
             let trace = Trace {
                 filter: filter.clone(),
                 packets,
+                mark: Mark::new(next).unwrap_or(Mark::MIN),
                 to: to.clone(),
             };
-            on_fast(worker, move |fast, _| fast.watch().set_trace(Some(trace)));
+            next = next.wrapping_add(packets);
+            Some(trace)
+        };
+        // The slow one first: it goes on with what the others begin.
+        let slow = trace();
+        on_slow(self.slow(), move |worker, _| worker.watch().set_trace(slow));
+        for worker in self.running.handles() {
+            let trace = trace();
+            on_fast(worker, move |fast, _| fast.watch().set_trace(trace));
         }
-        records
+        self.traced = next;
+        told
     }
 
     fn end_trace(&mut self) {
@@ -430,11 +446,11 @@ pub(super) fn trace(
         let names: Vec<String> = interfaces.map(|interface| interface.name.clone()).collect();
         (control.begin_trace(&filter, count), names)
     });
-    let (records, names) = match begun {
+    let (parts, names) = match begun {
         Ok(begun) => begun,
         Err(problem) => return say(stream, id, Err(problem)),
     };
-    let result = tell(stream, &id, &records, &names, count, closing);
+    let result = tell(stream, &id, &parts, &names, count, closing);
     let _ = desk.call(Control::end_trace);
     let told = result?;
     let text = match told == count {
@@ -447,29 +463,40 @@ pub(super) fn trace(
 fn tell(
     stream: &mut UnixStream,
     id: &Value,
-    records: &Receiver<Record>,
+    parts: &Receiver<Told>,
     names: &[String],
     count: u32,
     closing: &AtomicBool,
 ) -> io::Result<u32> {
     let end = Instant::now() + TRACE;
-    let mut told = 0;
-    while told < count && Instant::now() < end && !closing.load(Ordering::SeqCst) {
-        match records.recv_timeout(LOOK) {
-            Ok(record) => {
-                told += 1;
-                write_line(
-                    stream,
-                    &json!({ "id": id, "event": "trace", "result": story(&record, names) }),
-                )?;
+    let (mut told, mut heard) = (0, Instant::now());
+    let mut unfinished = Unfinished::default();
+    let line =
+        |record: &Record| json!({ "id": id, "event": "trace", "result": story(record, names) });
+    let is_closing = || closing.load(Ordering::SeqCst);
+    while told < count && Instant::now() < end && !is_closing() {
+        match parts.recv_timeout(LOOK) {
+            Ok(part) => {
+                heard = Instant::now();
+                if let Some(record) = unfinished.take(part) {
+                    told += 1;
+                    write_line(stream, &line(&record))?;
+                }
             }
             Err(RecvTimeoutError::Timeout) => {
-                if has_gone(stream)? {
+                let have_all_begun = told as usize + unfinished.len() >= count as usize;
+                if has_gone(stream)? || have_all_begun && heard.elapsed() > HANDED {
                     break;
                 }
             }
             // Every worker has told all that it was asked for.
             Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    for record in unfinished.into_records() {
+        if told < count {
+            told += 1;
+            write_line(stream, &line(&record))?;
         }
     }
     Ok(told)

@@ -17,7 +17,7 @@ use super::errors::Complaint;
 use super::hops::{Action, Hop};
 use super::options::{self, Asked};
 use super::origin;
-use super::punt::Reason;
+use super::punt::{Punt, Reason};
 use super::settings::Interface;
 use super::trace::Stage;
 use super::{View, rewrite};
@@ -148,7 +148,8 @@ impl Engine {
             false if is_routing(&packet, sight.is_v4) => Reason::Routing,
             false => Reason::Local,
         };
-        self.punt(sight.index, view, reason, sight.id, 0, packet, out);
+        let punt = Punt::here(reason, sight.id);
+        self.punt(sight.index, view, punt, packet, out);
     }
 
     /// RFC 1812 5.2.1.2, 5.2.4 to 5.2.7, 5.3.1: all that is between a route and the next link.
@@ -386,7 +387,12 @@ impl Engine {
         let Some(id) = hop.interface.get() else {
             return self.refuse(sight.index, self.reasons.no_interface, packet, out);
         };
-        self.punt(sight.index, view, reason, id, number, packet, out);
+        let punt = Punt {
+            interface: id,
+            hop: number,
+            ..Punt::here(reason, sight.id)
+        };
+        self.punt(sight.index, view, punt, packet, out);
     }
 }
 

@@ -315,27 +315,19 @@ impl Engine {
     }
 
     /// Hands a packet to the slow worker.
-    #[allow(clippy::too_many_arguments)]
     pub(super) fn punt(
         &mut self,
         index: usize,
         view: View<'_>,
-        reason: Reason,
-        interface: InterfaceId,
-        hop: u32,
+        punt: Punt,
         mut packet: Packet,
         out: &mut Egress,
     ) {
-        if !self.features.may_punt(reason, view.now_ns) {
+        if !self.features.may_punt(punt.reason, view.now_ns) {
             return self.refuse(index, self.reasons.punt_limited, packet, out);
         }
-        self.watch
-            .end(index, || format!("to the slow worker: {}", reason.name()));
-        packet.set_user(Punt {
-            reason,
-            interface,
-            hop,
-        });
+        let mark = self.watch.hand_over(index, punt.reason);
+        packet.set_user(Punt { mark, ..punt });
         out.send_one(self.slow, packet);
     }
 

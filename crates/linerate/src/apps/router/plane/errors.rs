@@ -23,7 +23,7 @@ use super::counters::{Counters, Sent};
 use super::engine::Engine;
 use super::hops::Action;
 use super::origin::{Way, leads, link_local, route, source4, source6, vrf};
-use super::punt::Reason;
+use super::punt::{Punt, Reason};
 use crate::apps::router::model::InterfaceId;
 
 /// Why a packet cannot go on.
@@ -325,7 +325,10 @@ impl Engine {
         const NONE: usize = usize::MAX;
         let Reply { mut packet, way } = reply;
         let (number, hop) = match way {
-            Way::Link(id) => return self.punt(NONE, view, Reason::Glean, id, 0, packet, out),
+            Way::Link(id) => {
+                let punt = Punt::here(Reason::Glean, id);
+                return self.punt(NONE, view, punt, packet, out);
+            }
             Way::Hop(number, hop) => (number, hop),
         };
         match (hop.action, hop.interface.get()) {
@@ -337,11 +340,16 @@ impl Engine {
                 let end = packet.len();
                 self.leave(hop, end, packet, out);
             }
-            (Action::Resolve, Some(id)) => {
-                self.punt(NONE, view, Reason::Resolve, id, number, packet, out);
-            }
-            (Action::Glean, Some(id)) => {
-                self.punt(NONE, view, Reason::Glean, id, number, packet, out);
+            (Action::Resolve | Action::Glean, Some(id)) => {
+                let reason = match hop.action {
+                    Action::Resolve => Reason::Resolve,
+                    _ => Reason::Glean,
+                };
+                let punt = Punt {
+                    hop: number,
+                    ..Punt::here(reason, id)
+                };
+                self.punt(NONE, view, punt, packet, out);
             }
             _ => {
                 self.counters.sent(Sent::Withheld);

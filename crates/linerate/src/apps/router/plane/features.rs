@@ -205,11 +205,7 @@ impl Engine {
         let whole = burst.len();
         for mut part in parts.drain() {
             // So that who is told of a datagram that never is whole can be found: `expire`.
-            part.set_user(Punt {
-                reason: Reason::default(),
-                interface: id,
-                hop: 0,
-            });
+            part.set_user(Punt::here(Reason::default(), id));
             let (cache, pools) = (&mut out.cache, &self.pools);
             match reassembler.push(part, HEADER_LEN, vrf, view.now_ns, cache, pools) {
                 Outcome::Held => {}

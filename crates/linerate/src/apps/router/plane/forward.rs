@@ -13,6 +13,7 @@ use super::errors::Complaint;
 use super::hops::{Action, Hop, InterfaceIdOrNone};
 use super::input::Within;
 use super::lanes::trim;
+use super::punt::Punt;
 use super::{View, multipath, rewrite};
 use crate::apps::router::model::{InterfaceId, Vrf};
 
@@ -262,7 +263,7 @@ impl Engine {
                 self.complain(view, id, &packet, Complaint::Prohibited, out);
                 self.refuse(index, reason, packet, out);
             }
-            Fate::Punt(reason) => self.punt(index, view, reason, id, 0, packet, out),
+            Fate::Punt(reason) => self.punt(index, view, Punt::here(reason, id), packet, out),
         }
     }
 }

@@ -42,6 +42,7 @@ mod reasons;
 mod rewrite;
 pub(crate) mod settings;
 mod slow;
+pub(crate) mod told;
 pub(crate) mod trace;
 mod urpf;
 mod vlan;

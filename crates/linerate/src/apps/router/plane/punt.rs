@@ -2,6 +2,8 @@
 
 use linerate_core::packet::UserData;
 
+use super::told::Mark;
+
 use crate::apps::router::model::InterfaceId;
 
 /// Why the slow worker gets a packet.
@@ -95,20 +97,43 @@ pub(crate) struct Punt {
     pub(crate) interface: InterfaceId,
     /// Of [`Reason::Resolve`]: the number of the hop.
     pub(crate) hop: u32,
+    /// The interface that it came in by: whose VRF knows the way back to its sender.
+    pub(crate) came_by: InterfaceId,
+    /// Whoever traces it knows it by this.
+    pub(crate) mark: Option<Mark>,
+}
+
+impl Punt {
+    /// Of a packet that came in by `id`, or is our own and stays there.
+    pub(super) fn here(reason: Reason, id: InterfaceId) -> Self {
+        Self {
+            reason,
+            interface: id,
+            hop: 0,
+            came_by: id,
+            mark: None,
+        }
+    }
 }
 
 impl UserData for Punt {
-    fn from_words([a, _]: [u64; 2]) -> Self {
+    fn from_words([a, b]: [u64; 2]) -> Self {
         Self {
             reason: Reason::of(a as u8),
             interface: InterfaceId((a >> 16) as u16),
             hop: (a >> 32) as u32,
+            came_by: InterfaceId((b >> 32) as u16),
+            mark: Mark::new(b as u32),
         }
     }
 
     fn into_words(self) -> [u64; 2] {
         let (reason, interface) = (self.reason as u64, u64::from(self.interface.0));
-        [reason | interface << 16 | u64::from(self.hop) << 32, 0]
+        let (came_by, mark) = (u64::from(self.came_by.0), self.mark.map_or(0, Mark::get));
+        [
+            reason | interface << 16 | u64::from(self.hop) << 32,
+            came_by << 32 | u64::from(mark),
+        ]
     }
 }
 
@@ -124,6 +149,8 @@ mod tests {
                 reason,
                 interface: InterfaceId(0xfffe),
                 hop: 0xdead_beef,
+                came_by: InterfaceId(0xfffd),
+                mark: Mark::new(number as u32),
             };
             assert_eq!(Punt::from_words(punt.into_words()), punt);
         }

@@ -25,6 +25,7 @@ use super::errors::{Complaint, Errors};
 use super::hops::Action;
 use super::punt::{Punt, Reason};
 use super::settings::{Advertise, Interface, Settings};
+use super::told::Mark;
 use super::trace::{Stage as At, Watch};
 use super::{Setup, Tables, vlan};
 use crate::apps::router::model::InterfaceId;
@@ -218,6 +219,7 @@ impl Slow {
             reason,
             interface,
             hop,
+            ..
         } = packet.user();
         match reason {
             Reason::Arp => self.arp(interface, packet, now_ns, out),
@@ -225,14 +227,21 @@ impl Slow {
             Reason::Local | Reason::Routing | Reason::Other => {
                 self.for_twin(interface, packet, now_ns, out);
             }
-            Reason::Resolve => self.resolve(interface, hop, packet, now_ns),
+            Reason::Resolve => self.resolve(interface, hop, packet, now_ns, out),
             Reason::Glean => self.glean(interface, packet, now_ns, out),
         }
         self.work(now_ns, out);
     }
 
     /// To the gateway of a hop.
-    fn resolve(&mut self, id: InterfaceId, number: u32, packet: Packet, now_ns: u64) {
+    fn resolve(
+        &mut self,
+        id: InterfaceId,
+        number: u32,
+        packet: Packet,
+        now_ns: u64,
+        out: &mut Egress,
+    ) {
         let hop = self.tables.hops.read().get(number);
         let gateway = match (hop.action, hop.gateway) {
             (Action::Forward | Action::Resolve, gateway) if gateway != [0; 16] => {
@@ -242,21 +251,38 @@ impl Slow {
             // wrong at most for a moment and only if that is a neighbour.
             _ => destination(&packet),
         };
-        if let Some(gateway) = gateway {
-            self.table
-                .resolve(id.0, gateway, Some(packet), now_ns, &mut self.todo);
+        match gateway {
+            Some(gateway) => self.ask(id, gateway, packet, now_ns),
+            None => self.refuse(self.reasons.no_route, packet, out),
         }
+    }
+
+    /// To a neighbour, whose MAC address may not be known.
+    fn ask(&mut self, id: InterfaceId, next: IpAddr, packet: Packet, now_ns: u64) {
+        let table = &self.table;
+        self.watch
+            .say(packet.user::<Punt>().mark, || match table.mac(id.0, next) {
+                Some(mac) => format!("next hop {next} is at {mac}"),
+                None => format!("next hop {next}: its MAC address is not known"),
+            });
+        self.table
+            .resolve(id.0, next, Some(packet), now_ns, &mut self.todo);
     }
 
     /// To the destination itself.
     fn glean(&mut self, id: InterfaceId, packet: Packet, now_ns: u64, out: &mut Egress) {
         match destination(&packet) {
-            Some(to) => {
-                self.table
-                    .resolve(id.0, to, Some(packet), now_ns, &mut self.todo);
-            }
-            None => out.drop_one(self.reasons.no_route, packet),
+            Some(to) => self.ask(id, to, packet, now_ns),
+            None => self.refuse(self.reasons.no_route, packet, out),
         }
+    }
+
+    /// Drops a packet that was punted, and tells whoever traces it.
+    fn refuse(&mut self, reason: DropId, packet: Packet, out: &mut Egress) {
+        let mark = packet.user::<Punt>().mark;
+        self.watch
+            .conclude(mark, || format!("dropped: {}", out.reason_name(reason)));
+        out.drop_one(reason, packet);
     }
 
     /// What the kernel sends goes out as it is.
@@ -265,15 +291,18 @@ impl Slow {
             if self.watch.is_tapped() {
                 self.watch.show_one(At::Slow, packet.meta().port, &packet);
             }
-            self.send(id, packet, out);
+            self.send(id, packet, None, out);
         }
     }
 
     /// Sends a whole frame out of an interface, with its tag.
-    fn send(&mut self, id: InterfaceId, mut packet: Packet, out: &mut Egress) {
+    fn send(&mut self, id: InterfaceId, mut packet: Packet, mark: Option<Mark>, out: &mut Egress) {
         let Some(interface) = self.settings.interfaces.get(usize::from(id.0)) else {
+            self.watch.conclude(mark, || "dropped: no_interface".into());
             return out.drop_one(self.reasons.no_interface, packet);
         };
+        self.watch
+            .conclude(mark, || format!("sent by {}", interface.name));
         if let Some(traffic) = self.counters.at(id.0.into()) {
             traffic.out_packets.add(1);
             traffic.out_bytes.add(packet.len() as u64);
@@ -303,17 +332,20 @@ impl Slow {
                     continue; // it will be asked again
                 };
                 packet.set_data(frame);
-                self.send(InterfaceId(id), packet, out);
+                self.send(InterfaceId(id), packet, None, out);
             }
             for released in todo.released.drain(..) {
                 let id = InterfaceId(released.interface);
                 let mut packet = released.packet;
                 let own = self.settings.interfaces.get(usize::from(id.0));
                 let mac = own.map_or(MacAddr::default(), |own| own.mac);
+                let mark = packet.user::<Punt>().mark;
                 if set_macs(packet.data_mut(), released.mac, mac) {
-                    self.send(id, packet, out);
+                    self.watch
+                        .say(mark, || format!("its MAC address is {}", released.mac));
+                    self.send(id, packet, mark, out);
                 } else {
-                    out.drop_one(self.reasons.no_buffer, packet);
+                    self.refuse(self.reasons.no_buffer, packet, out);
                 }
             }
             for dropped in todo.dropped.drain(..) {
@@ -323,7 +355,7 @@ impl Slow {
                     self.complain(id, &dropped.packet, Complaint::NoNeighbour, now_ns, out);
                 }
                 let reason = self.reasons.neighbour[dropped.reason as usize];
-                out.drop_one(reason, dropped.packet);
+                self.refuse(reason, dropped.packet, out);
             }
             for event in todo.events.drain(..) {
                 (self.tell)(event);

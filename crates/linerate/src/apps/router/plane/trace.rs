@@ -4,14 +4,17 @@
 //! packets that pass a [`Stage`], one by one, and decides itself what it keeps. A [`Trace`] takes the
 //! next packets that match a filter out of the vector path, has every step noted, and sends a
 //! [`Record`] of each; a trace that has all it wants is dropped, and with it the sending end of its
-//! channel.
+//! channel. What is handed to the slow worker is told of by that one, too (`told.rs`).
 
 use std::fmt;
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{SyncSender, TrySendError};
 
 use linerate_core::packet::{Burst, Packet};
 use linerate_tables::parse::Mask;
 use linerate_wire::filter::Filter;
+
+use super::punt::Reason;
+use super::told::{Mark, Told};
 
 use crate::apps::router::model::InterfaceId;
 
@@ -71,8 +74,10 @@ pub(crate) struct Trace {
     pub(crate) filter: Option<Filter>,
     /// How many.
     pub(crate) packets: u32,
+    /// The first of as many marks, which are this worker's.
+    pub(crate) mark: Mark,
     /// Who is told. What does not fit is lost.
-    pub(crate) to: SyncSender<Record>,
+    pub(crate) to: SyncSender<Told>,
 }
 
 /// What became of one packet.
@@ -152,7 +157,7 @@ impl Watch {
     fn match_all(&mut self, interface: InterfaceId, burst: &Burst) -> Mask {
         // What was not ended stays somewhere: a fragment that waits for the rest of its datagram.
         while let Some(&(index, _)) = self.records.first() {
-            self.tell(index, "held for reassembly".into());
+            self.tell(index, "held for reassembly".into(), None);
         }
         let Some(trace) = &mut self.trace else {
             return 0;
@@ -195,24 +200,66 @@ impl Watch {
     #[inline(always)]
     pub(super) fn end(&mut self, index: usize, text: impl FnOnce() -> String) {
         if self.is_traced(index) {
-            self.tell(index, text());
+            self.tell(index, text(), None);
+        }
+    }
+
+    /// Ends the trace of a packet here, which goes on at the slow worker: by this mark, if it is traced.
+    #[inline(always)]
+    pub(super) fn hand_over(&mut self, index: usize, reason: Reason) -> Option<Mark> {
+        match self.is_traced(index) {
+            true => self.mark(index, reason),
+            false => None,
         }
     }
 
     #[cold]
-    fn tell(&mut self, index: usize, end: String) {
+    fn mark(&mut self, index: usize, reason: Reason) -> Option<Mark> {
+        let text = format!("to the slow worker: {}", reason.name());
+        self.note(index, Stage::Slow, text);
+        let trace = self.trace.as_mut()?;
+        let mark = trace.mark;
+        trace.mark = mark.checked_add(1).unwrap_or(Mark::MIN);
+        let end = "handed to the slow worker, of which nothing was heard since";
+        self.tell(index, end.into(), Some(mark));
+        Some(mark)
+    }
+
+    /// At the slow worker: says what is done with a packet, if it is traced.
+    #[inline(always)]
+    pub(super) fn say(&mut self, mark: Option<Mark>, text: impl FnOnce() -> String) {
+        if let Some(mark) = mark {
+            self.send(Told::Slow(mark, text()));
+        }
+    }
+
+    /// At the slow worker: says what became of a packet, if it is traced.
+    #[inline(always)]
+    pub(super) fn conclude(&mut self, mark: Option<Mark>, text: impl FnOnce() -> String) {
+        if let Some(mark) = mark {
+            self.send(Told::End(mark, text()));
+        }
+    }
+
+    #[cold]
+    fn tell(&mut self, index: usize, end: String, mark: Option<Mark>) {
         self.traced &= !(1 << index);
         let Some(at) = self.records.iter().position(|(at, _)| *at == index) else {
             return;
         };
         let (_, record) = self.records.swap_remove(at);
+        self.send(Told::Fast(Record { end, ..record }, mark));
+        let is_done = |trace: &Trace| trace.packets == 0 && self.traced == 0;
+        if self.trace.as_ref().is_some_and(is_done) {
+            self.trace = None;
+        }
+    }
+
+    /// Nobody waits for one who does not listen; who is gone is told no more.
+    #[cold]
+    fn send(&mut self, told: Told) {
         let Some(trace) = &self.trace else { return };
-        let is_heard = trace.to.try_send(Record { end, ..record });
-        let is_gone = matches!(
-            is_heard,
-            Err(std::sync::mpsc::TrySendError::Disconnected(_))
-        );
-        if is_gone || trace.packets == 0 && self.traced == 0 {
+        if let Err(TrySendError::Disconnected(_)) = trace.to.try_send(told) {
             self.trace = None;
             self.traced = 0;
         }

@@ -15,6 +15,7 @@ use crate::apps::router::plane::dispose::{destination4, destination6};
 use crate::apps::router::plane::errors::{Complaint, Reply};
 use crate::apps::router::plane::hops::{Action, Hop};
 use crate::apps::router::plane::origin::{Way, route, vrf};
+use crate::apps::router::plane::punt::{Punt, Reason};
 use crate::apps::router::plane::trace::Stage as At;
 use crate::apps::router::plane::view;
 
@@ -28,8 +29,12 @@ impl Slow {
         out: &mut Egress,
     ) {
         let interface = self.settings.interfaces.get(usize::from(id.0));
-        match interface.and_then(|interface| interface.twin) {
-            Some(twin) => {
+        match interface.and_then(|interface| Some((interface, interface.twin?))) {
+            Some((interface, twin)) => {
+                let mark = packet.user::<Punt>().mark;
+                self.watch.conclude(mark, || {
+                    format!("to the kernel, by the twin of {}", interface.name)
+                });
                 if self.watch.is_tapped() {
                     self.watch.show_one(At::Slow, twin, &packet);
                 }
@@ -42,7 +47,7 @@ impl Slow {
     /// Answers for the router: to ping, and to what nobody listens for.
     fn serve(&mut self, id: InterfaceId, mut packet: Packet, now_ns: u64, out: &mut Egress) {
         let Ok(frame) = Ethernet::new_checked(packet.data()) else {
-            return out.drop_one(self.reasons.not_served, packet);
+            return self.refuse(self.reasons.not_served, packet, out);
         };
         let (is_v4, is_group) = (
             frame.ethertype() == EtherType::IPV4,
@@ -50,7 +55,7 @@ impl Slow {
         );
         let is_ip = is_v4 || frame.ethertype() == EtherType::IPV6;
         if !is_ip || is_group {
-            return out.drop_one(self.reasons.not_served, packet);
+            return self.refuse(self.reasons.not_served, packet, out);
         }
         let bytes = &mut packet.data_mut()[HEADER_LEN..];
         if if is_v4 { echo4(bytes) } else { echo6(bytes) } {
@@ -66,10 +71,12 @@ impl Slow {
                     let (number, hop) = route(view, vrf, to);
                     Way::Hop(number, hop)
                 }
-                None => return out.drop_one(self.reasons.not_served, packet),
+                None => return self.refuse(self.reasons.not_served, packet, out),
             };
             self.counters.sent(Sent::EchoReply);
             let own = Own::of(way);
+            let mark = packet.user::<Punt>().mark;
+            self.watch.say(mark, || "made an echo reply".into());
             return self.send_own(own, packet, now_ns, out);
         }
         let at = HEADER_LEN + if is_v4 { 9 } else { 6 };
@@ -87,7 +94,7 @@ impl Slow {
         if let Some(complaint) = complaint {
             self.complain(id, &packet, complaint, now_ns, out);
         }
-        out.drop_one(self.reasons.not_served, packet);
+        self.refuse(self.reasons.not_served, packet, out);
     }
 
     /// Tells the sender of a packet.
@@ -105,8 +112,15 @@ impl Slow {
         let reply = self
             .errors
             .reply(view, id, packet, complaint, cache, pools, counters);
-        if let Some(Reply { packet, way }) = reply {
+        let mark = offending.user::<Punt>().mark;
+        self.watch.say(mark, || match &reply {
+            Some(_) => format!("its sender is told: {complaint:?}"),
+            None => format!("its sender is not told: {complaint:?}"),
+        });
+        if let Some(Reply { mut packet, way }) = reply {
             let own = Own::of(way);
+            // Its slot may have been that of a packet that was traced.
+            packet.set_user(Punt::here(Reason::Local, id));
             self.send_own(own, packet, now_ns, out);
         }
     }
@@ -116,11 +130,12 @@ impl Slow {
         match own {
             Own::To { id, dst, src } => {
                 let _ = set_macs(packet.data_mut(), dst, src);
-                self.send(id, packet, out);
+                let mark = packet.user::<Punt>().mark;
+                self.send(id, packet, mark, out);
             }
-            Own::Resolve { id, number } => self.resolve(id, number, packet, now_ns),
+            Own::Resolve { id, number } => self.resolve(id, number, packet, now_ns, out),
             Own::Glean { id } => self.glean(id, packet, now_ns, out),
-            Own::Nowhere => out.drop_one(self.reasons.no_route, packet),
+            Own::Nowhere => self.refuse(self.reasons.no_route, packet, out),
         }
     }
 }

@@ -31,11 +31,7 @@ fn dropped(frame: &[u8], reason: &str) {
 fn punted(frame: &[u8], reason: Reason) {
     let (left, drops) = Lab::new().one(0, frame);
     assert!(drops.is_empty(), "{drops:?}");
-    let punt = Punt {
-        reason,
-        interface: WAN,
-        hop: 0,
-    };
+    let punt = Punt::here(reason, WAN);
     assert_eq!(left.len(), 1);
     assert_eq!(left[0].punt, Some(punt));
     assert_eq!(left[0].frame, frame);
@@ -606,7 +602,7 @@ fn rfc5771_4_groups_of_the_link_are_ours_and_others_nobodys() {
         protocol: 89,
         ..Frame::new()
     };
-    punted(&ospf.bytes(), Reason::Local);
+    punted(&ospf.bytes(), Reason::Routing);
     let beyond = Frame {
         dst_mac: MacAddr([1, 0, 0x5e, 1, 2, 3]),
         dst: "239.1.2.3",

@@ -12,7 +12,7 @@ use super::super::testing::*;
 use super::super::{Slow, counters::Sent};
 use linerate_core::packet::Packet;
 
-fn slow(lab: &mut Lab) -> (Slow, mpsc::Receiver<Event>) {
+pub(super) fn slow(lab: &mut Lab) -> (Slow, mpsc::Receiver<Event>) {
     let (sender, events) = mpsc::channel();
     let tell = Box::new(move |event| {
         let _ = sender.send(event);
@@ -26,11 +26,7 @@ fn slow(lab: &mut Lab) -> (Slow, mpsc::Receiver<Event>) {
 /// A packet as the fast worker punts it.
 fn punted(lab: &mut Lab, frame: &[u8], reason: Reason) -> Packet {
     let mut packet = lab.packet(frame);
-    packet.set_user(Punt {
-        reason,
-        interface: WAN,
-        hop: 0,
-    });
+    packet.set_user(Punt::here(reason, WAN));
     packet
 }
 
@@ -134,9 +130,8 @@ fn a_hop_that_was_resolved_meanwhile_is_taken() {
     lab.left();
     let mut packet = lab.packet(&Frame::new().bytes());
     packet.set_user(Punt {
-        reason: Reason::Resolve,
-        interface: WAN,
         hop: number,
+        ..Punt::here(Reason::Resolve, WAN)
     });
     let left = lab.run_packets(&mut slow, SLOW, vec![packet]);
     assert_eq!(
@@ -172,6 +167,41 @@ fn rfc1812_3_3_2_who_cannot_be_reached_is_told() {
     assert_eq!(told.len(), 1);
     assert_eq!(told[0].frame[34..36], [3, 1]);
     assert_eq!(lab.drops()["neighbour_unresolved"], 1);
+}
+
+/// What a fast worker left for the slow one, as packets.
+pub(super) fn handed(lab: &mut Lab, left: &[Left]) -> Vec<Packet> {
+    let punts = left.iter().filter_map(|left| Some((left, left.punt?)));
+    let packet = |(left, punt): (&Left, Punt)| {
+        let mut packet = lab.packet(&left.frame);
+        packet.set_user(punt);
+        packet
+    };
+    punts.map(packet).collect()
+}
+
+#[test]
+fn rfc5227_2_1_a_link_that_is_back_hears_of_our_addresses() {
+    let mut lab = Lab::new();
+    let (mut slow, _events) = slow(&mut lab);
+    // Not those of before.
+    for tenths in 1..60 {
+        slow.tick(lab.now + tenths * 100_000_000, &mut lab.egress);
+    }
+    lab.left();
+    slow.link_up(LAN, &mut lab.egress);
+    let left = lab.left();
+    assert!(left.iter().all(|left| left.port == 1), "{left:?}");
+    let arps: Vec<&Left> = left
+        .iter()
+        .filter(|left| left.frame[12..14] == [8, 6])
+        .collect();
+    assert_eq!((arps.len(), left.len()), (1, 3), "{left:?}");
+    let [ours, theirs] = [28, 38].map(|at| &arps[0].frame[at..at + 4]);
+    assert_eq!(
+        (ours, theirs),
+        (&[198, 51, 100, 1][..], &[198, 51, 100, 1][..])
+    );
 }
 
 #[test]

@@ -1,14 +1,16 @@
-//! Any IP packet: the errors that answer it are well formed, and are not answered in turn.
+//! Any IP packet: the errors and resets that answer it are well formed, and are not answered in turn.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use linerate_stack::icmp::{
     Error4, Error6, MAX_ERROR4_LEN, MAX_ERROR6_LEN, echo4, echo6, error4, error6, redirect6,
 };
+use linerate_stack::tcp::{MAX_RESET_LEN, Refusal, refuse};
 use linerate_wire::icmp::Icmp;
 use linerate_wire::ipv4::Ipv4;
 use linerate_wire::ipv6::Ipv6;
 use linerate_wire::ndp;
+use linerate_wire::tcp::Tcp;
 
 const OURS4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const OURS6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
@@ -50,6 +52,23 @@ pub(crate) fn check(packet: &[u8]) {
         assert!(len <= MAX_ERROR6_LEN);
         let accepted = ndp::accept(&out[..len]).expect("redirects are valid");
         assert_eq!(accepted.message.kind(), ndp::Kind::Redirect);
+    }
+    if let Refusal::Reset(reset) = refuse(packet, true) {
+        let len = reset.write(&mut out).expect("there is room");
+        assert!(len <= MAX_RESET_LEN);
+        let is_right = |segment: &[u8], pseudo| {
+            Tcp::new_checked(segment)
+                .is_ok_and(|tcp| tcp.verify(pseudo) && tcp.payload().is_empty())
+        };
+        match Ipv4::new_checked(&out[..len]) {
+            Ok(ip) => assert!(ip.verify() && is_right(ip.payload(), ip.pseudo_sum())),
+            Err(_) => {
+                let ip = Ipv6::new_checked(&out[..len]).expect("resets are well formed");
+                let upper = ip.upper_layer().expect("it is TCP alone");
+                assert!(is_right(ip.payload(), ip.pseudo_sum(&upper)));
+            }
+        }
+        assert_eq!(refuse(&out[..len], false), Refusal::Silence);
     }
     let mut copy = packet.to_vec();
     if echo4(&mut copy) {

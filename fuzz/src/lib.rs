@@ -9,6 +9,7 @@ mod acl_rules;
 mod filter;
 mod headers;
 mod icmp_error;
+mod keeper;
 mod neighbour;
 mod pcap;
 mod reassembly;
@@ -31,6 +32,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("neighbour", neighbour::check),
     ("icmp_error", icmp_error::check),
     ("reassembly", reassembly::check),
+    ("keeper", keeper::check),
 ];
 
 /// Runs the target of that name; what the shims call.

@@ -54,7 +54,7 @@ mount -t overlay -o lowerdir=/root,upperdir=/over/upper,workdir=/over/work over 
 mount -t 9p -o $options out /whole/mnt
 chmod 666 /dev/net/tun
 cd /whole
-rm -rf etc/systemd etc/fstab lib/systemd/system-generators lib/systemd/system/*.wants
+rm -rf .dockerenv etc/systemd etc/fstab lib/systemd/system-generators lib/systemd/system/*.wants
 mkdir -p etc/systemd/system usr/local/bin
 cat > etc/systemd/system/guest.service <<END
 [Unit]
@@ -75,7 +75,7 @@ systemctl poweroff --force --force
 END
 touch usr/local/bin/linerate
 mount --bind "/whole$(cat mnt/binary)" usr/local/bin/linerate
-exec switch_root /whole /lib/systemd/systemd --unit=guest.service --log-target=console --show-status=no
+exec switch_root /whole /lib/systemd/systemd --unit=guest.service --show-status=no
 "#;
 
 /// The archive, of what is in `folder`.

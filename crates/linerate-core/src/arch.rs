@@ -195,17 +195,23 @@ pub fn prefetch_read<T>(address: *const T) {
     let _ = address;
 }
 
-/// As [`prefetch_read`], for a line that is read once: it should push nothing else out of the larger caches.
+/// As [`prefetch_read`], for a line that is not read before hundreds of others: it comes into the second-level
+/// cache, since it would not last in the first.
 #[inline(always)]
-pub fn prefetch_once<T>(address: *const T) {
+pub fn prefetch_later<T>(address: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch never faults, whatever the address.
     unsafe {
-        use std::arch::x86_64::{_MM_HINT_NTA, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_NTA>(address.cast());
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T1>(address.cast());
     }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    prefetch_read(address);
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: a prefetch never faults, whatever the address.
+    unsafe {
+        std::arch::asm!("prfm pldl2keep, [{a}]", a = in(reg) address, options(nostack, readonly, preserves_flags));
+    }
+    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    let _ = address;
 }
 
 /// Tells the processor that the caller polls, so that it saves power and yields to a sibling.

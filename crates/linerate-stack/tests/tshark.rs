@@ -93,6 +93,7 @@ fn neighbours(cases: &mut Cases) {
         detect4: true,
         detect6: true,
         advertise: None,
+        ..InterfaceConfig::default()
     };
     let fields = |opcode, sender, target| {
         [

@@ -24,7 +24,7 @@ fn routed(kind: &str, more_a: &str, more_b: &str) -> Option<(Site, Router, Scrat
 
 /// A web server on an address of one namespace, asked once from another: the page arrives whole.
 #[track_caller]
-fn http(server: &Namespace, address: &str, client: &Namespace) {
+pub(super) fn http(server: &Namespace, address: &str, client: &Namespace) {
     let page = noise(300_000);
     let listener = server.inside(|| TcpListener::bind((address, 0)).unwrap());
     listener.set_nonblocking(true).unwrap();
@@ -278,7 +278,9 @@ via = "203.0.113.1"
         ping_hears(&site.left, &format!("-c 1 -W 2 {address}"), expected);
     }
     assert!(router.dropped("blackhole") >= 4, "{}", router.show("drops"));
-    router.shows("routes", |text| text.contains("10.9.5.0/24"));
+    let rows = router.shows("routes", |text| text.contains("10.9.5.0/24"));
+    let row = rows.lines().find(|row| row.contains("10.9.5.0/24"));
+    assert!(row.unwrap().contains("gateway unreachable"), "{rows}");
     // What is forwarded meanwhile is forwarded still.
     site.works();
     router.stop();

@@ -65,14 +65,14 @@ enum Way {
     Reassembly,
 }
 
-fn every_shape(way: Way) {
+fn every_shape(way: Way, kind: &str) {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
     let Some(shapes) = shapes(&site, &scratch) else {
         return;
     };
     let keys = format!("reassemble = {}", way == Way::Reassembly);
-    let config = two_ports("af_packet", &keys, "");
+    let config = two_ports(kind, &keys, "");
     let router = if way == Way::Kernel {
         site.kernel();
         None
@@ -147,15 +147,21 @@ fn every_shape(way: Way) {
 
 #[test]
 fn of_every_shape_through_linux() {
-    every_shape(Way::Kernel);
+    every_shape(Way::Kernel, "");
 }
 
 #[test]
 fn of_every_shape_with_reassembly() {
-    every_shape(Way::Reassembly);
+    every_shape(Way::Reassembly, "af_packet");
+}
+
+/// Whose slots are of 2 KiB: what is longer is put together elsewhere.
+#[test]
+fn of_every_shape_with_reassembly_over_af_xdp() {
+    every_shape(Way::Reassembly, "af_xdp");
 }
 
 #[test]
 fn of_every_shape_without_reassembly() {
-    every_shape(Way::Plain);
+    every_shape(Way::Plain, "af_packet");
 }

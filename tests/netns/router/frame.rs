@@ -137,7 +137,7 @@ impl V6 {
 }
 
 /// A transport payload whose checksum, at a place, covers it and a pseudo header.
-fn summed(pseudo: &[u8], protocol: u8, mut segment: Vec<u8>, at: usize) -> Vec<u8> {
+pub(super) fn summed(pseudo: &[u8], protocol: u8, mut segment: Vec<u8>, at: usize) -> Vec<u8> {
     let len = (segment.len() as u32).to_be_bytes();
     let covered = [pseudo, &len, &[0, 0, 0, protocol], &segment].concat();
     let sum = match checksum(&covered) {

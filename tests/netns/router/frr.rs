@@ -181,7 +181,7 @@ impl Frr {
     }
 
     /// kill -9 of all daemons, and their sockets go.
-    fn kill(self) {
+    pub(super) fn kill(self) {
         let directory = self.directory.clone();
         drop(self);
         let _ = std::fs::remove_dir_all(directory);
@@ -189,26 +189,26 @@ impl Frr {
 }
 
 /// The namespaces, the peers at work, and FRR and linerate in the middle.
-struct Net {
-    one: Namespace,
-    mid: Namespace,
-    two: Namespace,
-    scratch: Scratch,
+pub(super) struct Net {
+    pub(super) one: Namespace,
+    pub(super) mid: Namespace,
+    pub(super) two: Namespace,
+    pub(super) scratch: Scratch,
 }
 
-const BY_FPM: (&str, &str) = (
+pub(super) const BY_FPM: (&str, &str) = (
     "-M dplane_fpm_nl -K 60",
     "fpm address 127.0.0.1 port 2620\n",
 );
 /// Nexthop groups spelled out in each route.
-const BY_FPM_WITHOUT_GROUPS: (&str, &str) = (
+pub(super) const BY_FPM_WITHOUT_GROUPS: (&str, &str) = (
     "-M dplane_fpm_nl -K 60",
     "fpm address 127.0.0.1 port 2620\nno fpm use-next-hop-groups\n",
 );
 const BY_KERNEL: (&str, &str) = ("-K 60", "");
 
 /// What each peer announces, as addresses of the peers: BGP and OSPF, IPv4 and IPv6.
-const PAIRS: [(&str, &str); 4] = [
+pub(super) const PAIRS: [(&str, &str); 4] = [
     ("10.101.0.1", "10.102.0.1"),
     ("fd00:101::1", "fd00:102::1"),
     ("10.201.0.1", "10.202.0.1"),
@@ -216,7 +216,7 @@ const PAIRS: [(&str, &str); 4] = [
 ];
 
 impl Net {
-    fn new() -> Option<Self> {
+    pub(super) fn new() -> Option<Self> {
         if !has(&["ping", "ethtool", "setpriv", "vtysh", "iperf3"]) {
             return None;
         }
@@ -248,7 +248,7 @@ impl Net {
         Some(net)
     }
 
-    fn peers(&self) -> [Frr; 2] {
+    pub(super) fn peers(&self) -> [Frr; 2] {
         let plan = |id, interface, peers| Plan {
             id,
             links: vec![(interface, peers)],
@@ -269,7 +269,11 @@ impl Net {
     }
 
     /// FRR in the middle, on these interfaces.
-    fn middle(&self, interfaces: [&'static str; 2], zebra: (&'static str, &'static str)) -> Frr {
+    pub(super) fn middle(
+        &self,
+        interfaces: [&'static str; 2],
+        zebra: (&'static str, &'static str),
+    ) -> Frr {
         let plan = Plan {
             id: 0,
             links: vec![
@@ -282,17 +286,22 @@ impl Net {
     }
 
     fn linerate(&self, kind: &str, fpm: bool) -> Router {
-        let config = if fpm {
+        let fpm = if fpm {
             "fpm = \"127.0.0.1:2620\"\n"
         } else {
             ""
         };
-        let config = config.to_owned() + &two_ports(kind, "", "");
+        self.linerate_with(kind, fpm)
+    }
+
+    /// With these lines of `[router]`.
+    pub(super) fn linerate_with(&self, kind: &str, lines: &str) -> Router {
+        let config = lines.to_owned() + &two_ports(kind, "", "");
         Router::start(&self.mid, &self.scratch, &config)
     }
 
     /// Whether all that the peers announce is reached.
-    fn is_whole(&self) -> bool {
+    pub(super) fn is_whole(&self) -> bool {
         PAIRS
             .iter()
             .all(|(from, to)| reaches(&self.one, &format!("-I {from} {to}"), 1))
@@ -300,7 +309,7 @@ impl Net {
 
     /// Waits for that; `middle` says what it knows if it never comes.
     #[track_caller]
-    fn whole(&self, middle: &Frr, router: Option<&Router>) {
+    pub(super) fn whole(&self, middle: &Frr, router: Option<&Router>) {
         let start = std::time::Instant::now();
         while !self.is_whole() {
             assert!(

@@ -252,6 +252,7 @@ const fn differs(name: &'static str, expect: Expect, make: fn(&mut Dice, u32) ->
 }
 
 const CLASS_E: &str = "Linux takes 240.0.0.0/4 for unicast; RFC 1812 5.3.7 and 4.2.2.11 do not";
+const OWN6: &str = "Linux looks for its own addresses among the sources of IPv4 alone; RFC 1812 5.3.8's reasons are as good";
 const CLOCK: &str = "RFC 1812 5.2.4.3: each writes when it was asked";
 const HOP_BY_HOP: &str =
     "RFC 8200 4: a router that is not told to does not look at hop-by-hop options";
@@ -373,6 +374,7 @@ pub(super) const KINDS: &[Kind] = &[
     same("from multicast", 2, |dice, number| four(dice, number, from4([224, 1, 1, 1]))),
     same("from broadcast", 2, |dice, number| four(dice, number, from4([255; 4]))),
     same("from the router itself", 2, |dice, number| four(dice, number, from4([10, 1, 0, 1]))),
+    same("from the router's other address", 2, |dice, number| four(dice, number, from4([10, 2, 0, 1]))),
     same("to loopback", 2, |dice, number| four(dice, number, to4([127, 0, 0, 1]))),
     same("to multicast", 2, |dice, number| four(dice, number, to4([239, 1, 1, 1]))),
     same("to broadcast", 2, |dice, number| four(dice, number, to4([255; 4]))),
@@ -382,6 +384,8 @@ pub(super) const KINDS: &[Kind] = &[
     same("IPv6 from nobody", 2, |dice, number| six(dice, number, from6("::"))),
     same("IPv6 from multicast", 2, |dice, number| six(dice, number, from6("ff0e::1"))),
     same("IPv6 from the link", 2, |dice, number| six(dice, number, from6("fe80::99"))),
+    differs("IPv6 from the router itself", Expect::KernelOnly(OWN6), |dice, number| six(dice, number, from6("fd00:1::1"))),
+    differs("IPv6 from the router's other address", Expect::KernelOnly(OWN6), |dice, number| six(dice, number, from6("fd00:2::1"))),
     same("IPv6 to loopback", 2, |dice, number| six(dice, number, to6("::1"))),
     same("IPv6 to multicast", 2, |dice, number| six(dice, number, to6("ff0e::1:2"))),
     // Options.

@@ -1,7 +1,8 @@
 //! What interfaces refuse: sources that could not have come from there, what an access list denies,
 //! more than a policer lets through, and lies about neighbours.
 
-use super::frame::{self, ARP, BROADCAST, IPV4, IPV6, Mac, UDP, V4, V6, ethernet};
+use super::compare::checksums_are_right;
+use super::frame::{self, ARP, BROADCAST, IPV4, IPV6, Mac, TCP, UDP, V4, V6, ethernet};
 use super::instance::{Router, two_ports};
 use super::site::{GATE4, LEFT4, LEFT6, RIGHT4, RIGHT6, Site, ping_hears, reaches};
 use crate::capture::{Tcpdump, inject};
@@ -153,7 +154,8 @@ rules = [
     router.stop();
 }
 
-/// What an access list rejects is told to its sender, counted by rule, and told of where it asks for it.
+/// What an access list rejects is told to its sender, counted by rule, and told of where it asks for it: a
+/// kernel that connects gives up at once.
 #[test]
 fn access_lists_reject_and_tell() {
     let Some(site) = Site::new() else { return };
@@ -165,28 +167,39 @@ default = "permit"
 rules = [
   { action = "reject", log = true, protocol = "tcp", destination_port = "22" },
   { action = "deny", protocol = "tcp", destination_port = "23" },
+  { action = "reject", protocol = "udp", destination_port = "53" },
 ]
 "#;
     let config = two_ports("af_packet", "acl_in = \"edge\"", "") + lists;
     let mut router = Router::start(&site.mid, &scratch, &config);
     site.works();
+    use std::io::ErrorKind::{ConnectionRefused, HostUnreachable, PermissionDenied, TimedOut};
+    let at = |address: &str, port: u16| match address.contains(':') {
+        true => format!("[{address}]:{port}").parse().unwrap(),
+        false => format!("{address}:{port}").parse().unwrap(),
+    };
+    let said = |address, port| {
+        let connect = || TcpStream::connect_timeout(&at(address, port), Duration::from_secs(1));
+        site.left.inside(connect).unwrap_err().kind()
+    };
     for address in [RIGHT4, RIGHT6] {
-        let at = |port: u16| match address.contains(':') {
-            true => format!("[{address}]:{port}").parse().unwrap(),
-            false => format!("{address}:{port}").parse().unwrap(),
-        };
-        // Not "connection refused", which is another host's word, and not after a second in vain.
-        let said = |port| {
-            let connect = || TcpStream::connect_timeout(&at(port), Duration::from_secs(1));
-            site.left.inside(connect).unwrap_err().kind()
-        };
-        use std::io::ErrorKind::{HostUnreachable, PermissionDenied, TimedOut};
-        assert!(
-            matches!(said(22), HostUnreachable | PermissionDenied),
-            "{address}: {}",
-            said(22)
-        );
-        assert_eq!(said(23), TimedOut, "{address}");
+        assert_eq!(said(address, 22), ConnectionRefused, "{address}");
+        assert_eq!(said(address, 23), TimedOut, "{address}");
+        // What is no TCP hears of it by ICMP.
+        let asked = site.left.inside(|| {
+            let any = if address.contains(':') {
+                "[::]:0"
+            } else {
+                "0.0.0.0:0"
+            };
+            let socket = UdpSocket::bind(any).unwrap();
+            socket.connect(at(address, 53)).unwrap();
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket.send(b"who").unwrap();
+            socket.recv(&mut [0; 10]).unwrap_err().kind()
+        });
+        let is_told = matches!(asked, HostUnreachable | PermissionDenied);
+        assert!(is_told, "{address}: {asked}");
     }
     let rules = router.shows("acls", |text| text.contains("default"));
     let count = |rule: &str| {
@@ -199,7 +212,82 @@ rules = [
     let told = format!("acl edge rule 1: reject in by a: {LEFT4}:");
     router.says(&told);
     router.says(&format!("> [{RIGHT6}]:22 tcp"));
+    // By ICMP alone, where the list says so: not "connection refused", which is another host's word.
+    let list = "name = \"edge\"";
+    router.reload(&config.replacen(list, &format!("{list}\nreject = \"icmp\""), 1));
+    for address in [RIGHT4, RIGHT6] {
+        let said = said(address, 22);
+        assert!(
+            matches!(said, HostUnreachable | PermissionDenied),
+            "{address}: {said}"
+        );
+    }
     router.stop();
+}
+
+/// Resets on a VLAN: tshark finds them right, a kernel that has left its checksums to the hardware takes them.
+#[test]
+fn resets_are_right_on_the_wire() {
+    const HOST: &str = "10.7.0.2";
+    if !has(&["tcpdump", "tshark"]) {
+        return;
+    }
+    let Some(site) = Site::with_offloads() else {
+        return;
+    };
+    let scratch = Scratch::new();
+    let (left, router) = (site.left.mac("veth0"), site.mid.mac("a"));
+    let mac = left.map(|byte| format!("{byte:02x}")).join(":");
+    let more = format!(
+        r#"
+[[interface]]
+port = "a"
+vlan = 7
+addresses = ["10.7.0.1/24"]
+acl_in = "edge"
+[[neighbour]]
+address = "{HOST}"
+mac = "{mac}"
+interface = "a.7"
+[[acl]]
+name = "edge"
+default = "reject"
+rules = [
+  {{ action = "permit", protocol = "icmp" }},
+  {{ action = "permit", protocol = "icmp6" }},
+]
+"#
+    );
+    let config = two_ports("af_packet", "acl_in = \"edge\"", "") + &more;
+    let running = Router::start(&site.mid, &scratch, &config);
+    site.works();
+    let onlooker = Tcpdump::start(&site.left, "veth0", "in", &scratch);
+    for address in [format!("{RIGHT4}:80"), format!("[{RIGHT6}]:80")] {
+        let at = address.parse().unwrap();
+        let connect = || TcpStream::connect_timeout(&at, Duration::from_secs(1));
+        let error = site.left.inside(connect).unwrap_err();
+        let refused = std::io::ErrorKind::ConnectionRefused;
+        assert_eq!(error.kind(), refused, "{address}: {error}");
+    }
+    let packet = V4::new(HOST, RIGHT4, TCP);
+    let segment = frame::tcp(&packet.pseudo(), 1000, 22, b"data");
+    let mut tagged = ethernet(router, left, IPV4, &packet.packet(&segment));
+    tagged.splice(12..12, [0x81, 0, 0, 7]);
+    inject(&site.left, "veth0", &[tagged], &scratch);
+    let seen = onlooker.settled();
+    checksums_are_right(&seen, &["ip", "tcp"], &scratch);
+    let is_reset = |frame: &[u8], at: usize, flags: u8| frame.get(at + 13) == Some(&flags);
+    let found = [
+        (&[8, 0][..], 14 + 20, 0x14),
+        (&[0x86, 0xdd], 14 + 40, 0x14),
+        (&[0x81, 0, 0, 7, 8, 0], 18 + 20, 0x04),
+    ]
+    .map(|(begin, at, flags)| {
+        let here = |frame: &&Vec<u8>| frame[12..].starts_with(begin) && is_reset(frame, at, flags);
+        seen.iter().filter(here).count()
+    });
+    assert_eq!(found, [1, 1, 1], "{seen:02x?}");
+    running.stop();
 }
 
 #[test]

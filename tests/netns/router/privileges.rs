@@ -187,7 +187,9 @@ fn nothing_is_left(site: &Site) {
 fn the_keeper_killed() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
-    let mut router = Router::start(&site.mid, &scratch, &two_ports("af_xdp", "", ""));
+    let config = two_ports("af_xdp", "", "");
+    site.mid.sysctl("ipv4/conf/a/arp_ignore", "1");
+    let mut router = Router::start(&site.mid, &scratch, &config);
     assert!(site.mid.ip("link show a").contains("xdp"));
     kill_process(keeper(router.running().pid()), Signal::KILL).unwrap();
     let status = router.running().end();
@@ -195,6 +197,14 @@ fn the_keeper_killed() {
     assert_eq!(status.code(), Some(1), "{said}");
     assert!(said.contains("keeps the router's privileges"), "{said}");
     nothing_is_left(&site);
+    // What it could not put back, its successor does.
+    let setting = || {
+        site.mid
+            .inside(|| std::fs::read_to_string("/proc/sys/net/ipv4/conf/a/arp_ignore"))
+    };
+    assert_eq!(setting().unwrap().trim(), "8");
+    Router::start(&site.mid, &scratch, &config).stop();
+    assert_eq!(setting().unwrap().trim(), "1");
 }
 
 /// kill -9 of the router: the keeper ends, too.

@@ -2,7 +2,7 @@
 
 use super::Reader;
 use linerate_core::MemError;
-use linerate_core::arch::prefetch_once;
+use linerate_core::arch::prefetch_later;
 use linerate_core::mem::HugeArray;
 
 /// A cache line's worth of a frame.
@@ -140,7 +140,7 @@ impl Frames {
         let to = &mut to[..count];
         if count <= SHORT_LINES {
             for (to, line) in to.iter_mut().zip(lines) {
-                prefetch_once(std::ptr::from_ref(line).wrapping_add(AHEAD_LINES));
+                prefetch_later(std::ptr::from_ref(line).wrapping_add(AHEAD_LINES));
                 *to = *line;
             }
         } else {

@@ -4,7 +4,7 @@ use super::frames::Frames;
 use super::pace::{Pace, Timing};
 use super::reader::Reader;
 use super::{Input, Status};
-use linerate_core::arch::prefetch_once;
+use linerate_core::arch::prefetch_later;
 use linerate_core::packet::{Burst, Offload, Pool, PoolCache, Pools, RxTemplate};
 use linerate_core::port::{DropReason, PortError, QueueStats, RxQueue, SleepOn};
 use std::io;
@@ -87,7 +87,7 @@ impl Replay {
         let entries = &frames.entries()[self.next..][..count];
         let count = cache.fill_each(&self.pool, burst, count, self.template, |number, room| {
             let entry = entries[number];
-            prefetch_once(entries.as_ptr().wrapping_add(number + Burst::CAPACITY));
+            prefetch_later(entries.as_ptr().wrapping_add(number + Burst::CAPACITY));
             frames.copy(line, entry, room);
             line += entry.lines();
             bytes += entry.len() as u64;

@@ -173,6 +173,9 @@ pub struct InterfaceConfig {
     /// Whether an IPv4 address is used only after it was probed for, four to seven seconds (RFC
     /// 5227 2.1).
     pub detect4: bool,
+    /// Addresses, of the above, that somebody else has found to be nobody's, such as the kernel that
+    /// has them too: they are used at once.
+    pub verified: Vec<IpAddr>,
     /// Router advertisements, if any are sent (RFC 4861 6.2).
     pub advertise: Option<Advertise>,
 }

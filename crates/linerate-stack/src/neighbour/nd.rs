@@ -94,7 +94,9 @@ impl Table {
             return Err(Ignored::NotForUs);
         }
         let is_ours = place.is_usable(address);
-        let may_proxy = place.config.proxy && !target.is_unicast_link_local();
+        // Who looks whether an address is free may have it: a default route leads to all there are.
+        let may_proxy =
+            place.config.proxy && !target.is_unicast_link_local() && !src.is_unspecified();
         let is_proxied = !is_ours && may_proxy && can_be_neighbour(address) && elsewhere(address);
         if !is_ours && !is_proxied {
             return Err(Ignored::NotForUs);

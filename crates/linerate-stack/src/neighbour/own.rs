@@ -64,6 +64,13 @@ impl Own {
         }
     }
 
+    /// Nobody has it: no probe is needed, or one more.
+    fn end_probing(&mut self, now_ns: u64) {
+        if self.is_tentative() {
+            (self.sent, self.due_ns) = (u8::MAX, now_ns);
+        }
+    }
+
     pub(super) fn is_usable(&self) -> bool {
         matches!(self.phase, Phase::Announcing | Phase::Settled)
     }
@@ -125,10 +132,11 @@ fn network(address: IpAddr, len: u8) -> u128 {
 }
 
 /// The addresses of a new configuration: those that were there before, in the network they were in,
-/// go on as they are.
+/// go on as they are, and those that are `verified` need not be probed for.
 pub(super) fn adopt(
     mut old: Vec<Own>,
     config: &InterfaceConfig,
+    verified: &[IpAddr],
     now_ns: u64,
     random: &mut Random,
 ) -> Vec<Own> {
@@ -140,7 +148,7 @@ pub(super) fn adopt(
         let known = old
             .iter()
             .position(|old| old.address == address && old.len == len);
-        own.push(match known {
+        let mut this = match known {
             Some(at) => old.swap_remove(at),
             None => {
                 let detect = match address {
@@ -149,7 +157,11 @@ pub(super) fn adopt(
                 };
                 Own::new(address, len, detect, now_ns, random)
             }
-        });
+        };
+        if verified.contains(&address) {
+            this.end_probing(now_ns);
+        }
+        own.push(this);
     }
     own
 }

@@ -107,7 +107,9 @@ impl Table {
     /// Adds an interface, or changes one. Addresses that it had before stay as they are; new ones
     /// are probed for and announced; neighbours that are no longer on its link go.
     pub fn set_interface(&mut self, id: u16, config: InterfaceConfig, now_ns: u64, out: &mut Out) {
-        let config = config.complete();
+        let mut config = config.complete();
+        // That an address was verified is no other configuration.
+        let verified = std::mem::take(&mut config.verified);
         let old = self.interfaces.remove(&id);
         let (mut had, mut advertiser) = (Vec::new(), None);
         let mut is_said_anew = true;
@@ -121,7 +123,7 @@ impl Table {
             }
             advertiser = old.advertiser;
         }
-        let own = own::adopt(had, &config, now_ns, &mut self.random);
+        let own = own::adopt(had, &config, &verified, now_ns, &mut self.random);
         let advertiser = config.advertise.map(|_| match advertiser {
             Some(mut advertiser) => {
                 if is_said_anew {

@@ -42,8 +42,15 @@ pub mod attribute {
         pub const NAME: u16 = 3;
         pub const MTU: u16 = 4;
         pub const MASTER: u16 = 10;
+        pub const INFO: u16 = 18;
         pub const NET_NS_FD: u16 = 28;
         pub const CARRIER: u16 = 33;
+    }
+    /// Within a link's `INFO` (`IFLA_INFO_...`), and within that of a VRF device (`IFLA_VRF_...`).
+    pub mod info {
+        pub const KIND: u16 = 1;
+        pub const DATA: u16 = 2;
+        pub const VRF_TABLE: u16 = 1;
     }
     /// Of addresses (`IFA_...`).
     pub mod address {
@@ -60,6 +67,7 @@ pub mod attribute {
         pub const MULTIPATH: u16 = 9;
         pub const TABLE: u16 = 15;
         pub const VIA: u16 = 18;
+        pub const NEW_DST: u16 = 19;
         pub const ENCAP_TYPE: u16 = 21;
         pub const ENCAP: u16 = 22;
         pub const NH_ID: u16 = 30;
@@ -76,6 +84,7 @@ pub mod attribute {
         pub const BLACKHOLE: u16 = 4;
         pub const OIF: u16 = 5;
         pub const GATEWAY: u16 = 6;
+        pub const ENCAP_TYPE: u16 = 7;
         pub const ENCAP: u16 = 8;
         pub const FDB: u16 = 11;
     }

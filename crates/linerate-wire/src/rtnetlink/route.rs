@@ -79,7 +79,7 @@ impl Via {
                 Some(gateway) => self.gateway = Some(gateway),
                 None => self.encapsulated = true,
             },
-            attribute::route::ENCAP => self.encapsulated = true,
+            attribute::route::ENCAP | attribute::route::NEW_DST => self.encapsulated = true,
             _ => {}
         }
         Ok(())
@@ -120,7 +120,14 @@ impl<'a> Route<'a> {
         Vias {
             one: (one && self.many.is_empty()).then_some(self.one),
             many: self.many,
+            encapsulated: self.one.encapsulated,
         }
+    }
+
+    /// Whether it is one of FRR's, by its protocol: zebra's own number, and those that it gives to its
+    /// daemons' routes (FRR's `rt_netlink.h`). Routes that it has from the kernel are not among them.
+    pub fn by_zebra(&self) -> bool {
+        matches!(self.protocol, 11 | 42 | 186..=198)
     }
 
     pub(super) fn read(message: &Message<'a>) -> Result<Option<Self>, Flaw> {
@@ -173,6 +180,8 @@ impl<'a> Route<'a> {
 pub struct Vias<'a> {
     one: Option<Via>,
     many: &'a [u8],
+    /// zebra says of a route with several ways what tunnel they all take (VXLAN) in the route itself.
+    encapsulated: bool,
 }
 
 impl Iterator for Vias<'_> {
@@ -186,8 +195,9 @@ impl Iterator for Vias<'_> {
             return None;
         }
         // It was walked when the route was read.
-        let (via, rest) = one_of_many(self.many).ok()?;
+        let (mut via, rest) = one_of_many(self.many).ok()?;
         self.many = rest;
+        via.encapsulated |= self.encapsulated;
         Some(via)
     }
 }

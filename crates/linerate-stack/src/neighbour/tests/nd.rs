@@ -213,6 +213,13 @@ fn rfc_4861_7_2_8_proxies_answer_late_and_never_override() {
         world.hear(&ns(HOST, "2001:db8::7", "fe80::9")),
         Err(Ignored::NotForUs)
     );
+    // RFC 4862 5.4: who looks whether an address is free may have it.
+    assert_eq!(
+        world.hear(&ns(HOST, "::", "2001:db8:9::9")),
+        Err(Ignored::NotForUs)
+    );
+    world.pass(1000);
+    assert!(world.said().is_empty());
 }
 
 #[test]

@@ -160,6 +160,44 @@ fn rfc_4862_5_4_3_and_5_4_4_duplicates() {
 }
 
 #[test]
+fn rfc_4862_5_4_what_somebody_else_has_verified_is_not_probed_for() {
+    let address = ip("2001:db8::1");
+    let verified = InterfaceConfig {
+        verified: vec![address],
+        ..detecting(&[("2001:db8::1", 64), ("fe80::1", 64)])
+    };
+    let announced = "group: 2001:db8::1 > ff02::1 neighbour advertisement 2001:db8::1 RO";
+    // From the beginning.
+    let mut world = World::empty(Config::default());
+    world.set(verified.clone());
+    assert_eq!(world.said(), [announced]);
+    assert!(world.table.is_usable(0, address) && !world.table.is_usable(0, ip("fe80::1")));
+    // While it is probed for.
+    let mut world = World::empty(Config::default());
+    world.set(detecting(&[("2001:db8::1", 64), ("fe80::1", 64)]));
+    world.pass(500);
+    world.said();
+    assert!(!world.table.is_usable(0, address));
+    world.set(verified.clone());
+    assert_eq!(world.said(), [announced]);
+    let unique = Event::Unique {
+        interface: 0,
+        address,
+    };
+    assert_eq!(world.events(), [unique]);
+    // Said once more it is no news, and somebody else's address does not become ours by it.
+    world.pass(10_000);
+    world.said();
+    world.set(verified.clone());
+    assert!(world.said().is_empty());
+    let mut world = World::empty(Config::default());
+    world.set(detecting(&[("2001:db8::1", 64), ("fe80::1", 64)]));
+    let _ = world.hear(&ns(HOST, "::", "2001:db8::1"));
+    world.set(verified);
+    assert!(!world.table.is_usable(0, address));
+}
+
+#[test]
 fn rfc_4861_7_2_6_without_detection_addresses_are_used_and_announced_at_once() {
     let mut world = World::empty(Config::default());
     world.set(lan());

@@ -41,7 +41,7 @@ fn route(row: &'static str, run: Run) -> Result<Sample, Error> {
         routes: 1000,
         ..Lpm6Config::default()
     })?;
-    let mut hops = Publisher::new(HopTable::default())?;
+    let mut hops = Publisher::new(HopTable::new(0))?;
     for number in 0..FULL.next_hops {
         hops.push(HopChange::Set(number, next_hop(number)));
     }
@@ -125,6 +125,7 @@ pub(super) fn settings(addresses: [[u8; 4]; 2], len: u8) -> Settings {
             address: addresses[usize::from(port)].into(),
             len,
         }],
+        verified: Vec::new(),
         twin: None,
         urpf: Urpf::Off,
         proxy: false,

@@ -9,12 +9,12 @@ pub(crate) mod stage;
 
 use std::path::PathBuf;
 
-use linerate_core::env::{Clock, Placement, Plan, PlanSpec, Role, Topology};
+use linerate_core::env::{Clock, Placement, Plan, Role, Topology};
 use linerate_core::run::Egress;
 use linerate_wire::ethernet::MacAddr;
 use serde::Deserialize;
 
-use super::runtime::{self, Interrupts, OpenPort, Options, PlanArgs, Rig, Watch};
+use super::runtime::{self, Interrupts, OpenPort, Rig, Run, RunArgs, RunKeys};
 use crate::config::{self, PlanStanza, PortStanza};
 use crate::error::Error;
 use crate::report::MachineFacts;
@@ -37,29 +37,8 @@ pub(crate) struct Args {
     /// Leave the MAC addresses as they are
     #[arg(long)]
     no_mac_update: bool,
-    /// Seconds between two tables of statistics; 0 prints only the totals
-    #[arg(long, value_name = "SECONDS")]
-    period: Option<f64>,
-    /// Seconds after which to end; default: on Ctrl-C, or when every input has ended
-    #[arg(long, value_name = "SECONDS")]
-    duration: Option<f64>,
-    /// Receive queues of each port
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
-    queues: Option<u16>,
-    /// Packets polled at once
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
-    burst: Option<u16>,
-    /// Packets alive at once; default: by ports and queues
-    #[arg(long, value_name = "N")]
-    pool_slots: Option<u32>,
-    /// Poll without ever sleeping
-    #[arg(long)]
-    no_sleep: bool,
     #[command(flatten)]
-    plan: PlanArgs,
-    /// Print JSON: one line each period, and one with the totals
-    #[arg(long)]
-    json: bool,
+    run: RunArgs,
 }
 
 /// A configuration file of this command.
@@ -87,21 +66,32 @@ struct Stanza {
     sleep: Option<bool>,
 }
 
+impl Stanza {
+    fn run(&self) -> RunKeys {
+        RunKeys {
+            period: self.period,
+            duration: self.duration,
+            queues: self.queues,
+            burst: self.burst,
+            pool_slots: self.pool_slots,
+            sleep: self.sleep,
+        }
+    }
+}
+
 /// What was asked for, from both places, checked.
 struct Settings {
     ports: Vec<PortStanza>,
-    plan: PlanSpec,
     outs: Vec<u16>,
     mac_update: bool,
-    watch: Watch,
-    options: Options,
+    run: Run,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let settings = Settings::read(args)?;
     let topology = Topology::machine()?;
     let plan = Plan::build(
-        &settings.plan,
+        &settings.run.plan,
         &topology,
         &runtime::places(&settings.ports, &topology),
     )?;
@@ -116,12 +106,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let machine = MachineFacts::gather(&rig.clock)?;
     let routes = routes(&rig.ports, &settings.outs);
     let lcores: Vec<&Placement> = plan.role(Role::Io).collect();
-    let Settings {
-        outs,
-        options,
-        watch,
-        ..
-    } = &settings;
+    let Settings { outs, run, .. } = &settings;
+    let Run { watch, options, .. } = run;
     let way = |port: usize| format!(" -> port {}", outs[port]);
     if settings.mac_update {
         let stage = |egress: &mut Egress| L2fwd::<true>::new(&routes, egress);
@@ -167,24 +153,11 @@ impl Settings {
         let stanza = file.l2fwd;
         let names = pairs::names(&ports)?;
         let outs = pairs::outs(&names, args.pairs.as_deref().or(stanza.pairs.as_deref()))?;
-        let watch = Watch::new(
-            args.period.or(stanza.period),
-            args.duration.or(stanza.duration),
-            args.json,
-        )?;
         Ok(Self {
             ports,
-            plan: args.plan.over(file.plan.unwrap_or_default()),
             outs,
             mac_update: !args.no_mac_update && stanza.mac_update.unwrap_or(true),
-            watch,
-            options: Options {
-                queues: args.queues.or(stanza.queues).unwrap_or(1).clamp(1, 64),
-                burst: args.burst.or(stanza.burst).unwrap_or(64).into(),
-                pool_slots: args.pool_slots.or(stanza.pool_slots),
-                sleep: !args.no_sleep && stanza.sleep.unwrap_or(true),
-                spin: false,
-            },
+            run: args.run.over(file.plan, stanza.run())?,
         })
     }
 }

@@ -39,6 +39,7 @@ use linerate_wire::MacAddr;
 
 use super::rules::{AclText, Family, FlowText, Place, Ports, Problems, Rules, Ways, Wrong};
 use super::{Mode, Tables};
+use crate::apps::runtime::RunKeys;
 use crate::config::{self, PlanStanza, PortStanza};
 use crate::error::Error;
 
@@ -68,12 +69,25 @@ pub(super) struct Stanza {
     pub(super) rule_ipv6: Option<PathBuf>,
     pub(super) eth_dest: Vec<String>,
     pub(super) eth_src: Vec<String>,
-    pub(super) period: Option<f64>,
-    pub(super) duration: Option<f64>,
-    pub(super) queues: Option<u16>,
-    pub(super) burst: Option<u16>,
-    pub(super) pool_slots: Option<u32>,
-    pub(super) sleep: Option<bool>,
+    period: Option<f64>,
+    duration: Option<f64>,
+    queues: Option<u16>,
+    burst: Option<u16>,
+    pool_slots: Option<u32>,
+    sleep: Option<bool>,
+}
+
+impl Stanza {
+    pub(super) fn run(&self) -> RunKeys {
+        RunKeys {
+            period: self.period,
+            duration: self.duration,
+            queues: self.queues,
+            burst: self.burst,
+            pool_slots: self.pool_slots,
+            sleep: self.sleep,
+        }
+    }
 }
 
 /// A number, or what stands for one.

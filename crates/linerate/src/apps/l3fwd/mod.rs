@@ -15,14 +15,14 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
-use linerate_core::env::{Clock, Placement, Plan, PlanSpec, Role, Topology};
+use linerate_core::env::{Clock, Placement, Plan, Role, Topology};
 use linerate_core::port::Spec;
 use linerate_tables::rewrite::Macs;
 use linerate_wire::MacAddr;
 use serde::Deserialize;
 
 use super::runtime::wiring::{self, PortShape};
-use super::runtime::{self, Interrupts, OpenPort, Options, PlanArgs, Rig, Watch};
+use super::runtime::{self, Interrupts, OpenPort, Rig, Run, RunArgs};
 use crate::config::PortStanza;
 use crate::error::Error;
 use crate::report::MachineFacts;
@@ -61,29 +61,8 @@ pub(crate) struct Args {
     /// The source address of what a port sends; default: its own, or 02:00:00:00:01:PORT
     #[arg(long, value_name = "PORT,MAC")]
     eth_src: Vec<String>,
-    /// Seconds between two tables of statistics; 0 prints only the totals [default: 10]
-    #[arg(long, value_name = "SECONDS")]
-    period: Option<f64>,
-    /// Seconds after which to end; default: on Ctrl-C, or when every input has ended
-    #[arg(long, value_name = "SECONDS")]
-    duration: Option<f64>,
-    /// Receive queues of each port
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
-    queues: Option<u16>,
-    /// Packets polled at once
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
-    burst: Option<u16>,
-    /// Packets alive at once; default: by ports and queues
-    #[arg(long, value_name = "N")]
-    pool_slots: Option<u32>,
-    /// Poll without ever sleeping
-    #[arg(long)]
-    no_sleep: bool,
     #[command(flatten)]
-    plan: PlanArgs,
-    /// Print JSON: one line each period, and one with the totals
-    #[arg(long)]
-    json: bool,
+    run: RunArgs,
 }
 
 /// What packets are looked up by.
@@ -132,14 +111,12 @@ impl Tables {
 /// What was asked for, from all places, checked.
 struct Settings {
     ports: Vec<PortStanza>,
-    plan: PlanSpec,
     mode: Mode,
     tables: Tables,
     /// By port, where the user says so.
     eth_dest: Vec<Option<MacAddr>>,
     eth_src: Vec<Option<MacAddr>>,
-    watch: Watch,
-    options: Options,
+    run: Run,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
@@ -172,7 +149,7 @@ fn forward<L: Lookup + Clone>(
 ) -> Result<(), Error> {
     let topology = Topology::machine()?;
     let places = runtime::places(&settings.ports, &topology);
-    let plan = Plan::build(&settings.plan, &topology, &places)?;
+    let plan = Plan::build(&settings.run.plan, &topology, &places)?;
     let interrupts = Interrupts::catch()?;
     let specs: Vec<_> = settings
         .ports
@@ -185,17 +162,17 @@ fn forward<L: Lookup + Clone>(
     let ways = settings.ways(ways, &rig.ports);
     let lcores: Vec<&Placement> = plan.role(Role::Io).collect();
     let shape = |port: &OpenPort| PortShape {
-        rx_queues: settings.options.queues,
+        rx_queues: settings.run.options.queues,
         max_tx_queues: port.info.max_tx_queues,
         outs: Vec::new(),
     };
     let shapes: Vec<PortShape> = rig.ports.iter().map(shape).collect();
     // A table may lead anywhere.
     let shares = wiring::spread_all(&shapes, lcores.len());
-    let running = rig.start_shares(shares, &lcores, &settings.options, |_, egress| {
+    let running = rig.start_shares(shares, &lcores, &settings.run.options, |_, egress| {
         L3fwd::new(lookup.clone(), &ways, egress)
     })?;
-    runtime::watch(running, &settings.watch, way, &machine, &interrupts)
+    runtime::watch(running, &settings.run.watch, way, &machine, &interrupts)
 }
 
 impl Settings {
@@ -227,21 +204,9 @@ impl Settings {
             eth_dest: macs("eth-dest", &stanza.eth_dest, &args.eth_dest)?,
             eth_src: macs("eth-src", &stanza.eth_src, &args.eth_src)?,
             ports,
-            plan: args.plan.over(file.plan.unwrap_or_default()),
             mode,
             tables,
-            watch: Watch::new(
-                args.period.or(stanza.period),
-                args.duration.or(stanza.duration),
-                args.json,
-            )?,
-            options: Options {
-                queues: args.queues.or(stanza.queues).unwrap_or(1).clamp(1, 64),
-                burst: args.burst.or(stanza.burst).unwrap_or(64).into(),
-                pool_slots: args.pool_slots.or(stanza.pool_slots),
-                sleep: !args.no_sleep && stanza.sleep.unwrap_or(true),
-                spin: false,
-            },
+            run: args.run.over(file.plan, stanza.run())?,
         })
     }
 

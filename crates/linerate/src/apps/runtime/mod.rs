@@ -2,9 +2,11 @@
 //! start them, place workers by the plan, run, and take it all down again without losing what is
 //! under way.
 //!
-//! Read [`wiring`] for who polls what. [`Rig`] is opened ports; [`Running`] is workers at work;
-//! [`watch()`] shows what they do until the end.
+//! Read [`wiring`] for who polls what. [`Rig`] is opened ports; [`Running`] is workers at work, whose ports
+//! `change` adds and takes away; [`watch()`] shows what they do until the end.
 
+mod args;
+mod change;
 mod observe;
 mod show;
 mod signals;
@@ -16,17 +18,17 @@ pub(crate) mod wiring;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use linerate_core::env::{Clock, Lcore, LcoreHandle, Placement, PlanSpec};
+use linerate_core::env::{Clock, Lcore, LcoreHandle, Placement};
 use linerate_core::packet::{Layout, Pool, PoolCache, PoolConfig, Pools, SlotClass};
 use linerate_core::port::{Port, PortConfig, PortInfo, Queues};
 use linerate_core::ring::spsc;
 use linerate_core::run::{Egress, Idle, Inlet, Stage, Way, Worker, WorkerHandle, WorkerStats};
 use linerate_drivers::Drivers;
 
-use crate::config::PlanStanza;
 use crate::error::Error;
 use wiring::{PortShape, Share};
 
+pub(crate) use args::{PlanArgs, Run, RunArgs, RunKeys};
 pub(crate) use observe::{Reading, Sample};
 pub(crate) use signals::Interrupts;
 pub(crate) use watch::{Watch, places, watch};
@@ -42,37 +44,10 @@ const HAND_OFF_INLET: u16 = 1 << 15;
 /// How long packets between two workers may take to leave when all ends.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// The plan's keys as options.
-#[derive(Clone, Debug, Default, clap::Args)]
-pub(crate) struct PlanArgs {
-    /// Slots of the background role, such as 0
-    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
-    pub(crate) bg: Option<String>,
-    /// Slots that poll ports, such as 1-2
-    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
-    pub(crate) io: Option<String>,
-    /// Slots that process packets, such as 3-7
-    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
-    pub(crate) eu: Option<String>,
-    /// The CPU behind each slot, such as 2,4,6-9: slot n is the n-th
-    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
-    pub(crate) cpus: Option<String>,
-}
-
-impl PlanArgs {
-    /// The file's stanza, where the command line does not say otherwise.
-    pub(crate) fn over(&self, stanza: PlanStanza) -> PlanSpec {
-        PlanSpec {
-            bg: self.bg.clone().or(stanza.bg),
-            io: self.io.clone().or(stanza.io),
-            eu: self.eu.clone().or(stanza.eu),
-            cpus: self.cpus.clone().or(stanza.cpus),
-        }
-    }
-}
-
 /// One port, opened.
 pub(crate) struct OpenPort {
+    /// By which workers know it.
+    pub(crate) number: u16,
     /// What the user calls it.
     pub(crate) name: String,
     pub(crate) port: Box<dyn Port>,
@@ -115,6 +90,8 @@ impl Options {
 pub(crate) struct Rig {
     pub(crate) ports: Vec<OpenPort>,
     pub(crate) clock: Clock,
+    /// Whether there are slots of 64 KiB even if no port receives into them.
+    needs_large: bool,
 }
 
 impl Rig {
@@ -130,13 +107,28 @@ impl Rig {
         clock: Clock,
     ) -> Result<Self, Error> {
         let mut ports = Vec::with_capacity(specs.len());
-        for (name, spec) in specs {
+        for (number, (name, spec)) in (0..).zip(specs) {
             let port = drivers.open(spec)?;
             let info = port.info();
             let name = name.clone().unwrap_or_else(|| info.name.clone());
-            ports.push(OpenPort { name, port, info });
+            ports.push(OpenPort {
+                number,
+                name,
+                port,
+                info,
+            });
         }
-        Ok(Self { ports, clock })
+        Ok(Self {
+            ports,
+            clock,
+            needs_large: false,
+        })
+    }
+
+    /// For packets that get longer than any port receives them, put together from fragments.
+    pub(crate) fn with_large_slots(mut self) -> Self {
+        self.needs_large = true;
+        self
     }
 
     /// Starts ports and workers. `outs` says for each port where its packets go, `lcores` where
@@ -196,6 +188,7 @@ impl Rig {
         hand_out(&shares, &mut queues, &mut workers);
         let mut running = Running {
             rig: self,
+            added: change::Added::default(),
             workers: Vec::with_capacity(shares.len()),
             memory: pools.iter().map(Pool::describe).collect(),
         };
@@ -213,7 +206,7 @@ impl Rig {
     }
 
     /// The pools that these ports want: one that they receive into, and one of 64 KiB slots
-    /// where the kernel hands over frames that it has not cut yet. `queues`: how many hold packets,
+    /// where the kernel hands over frames that it has not cut yet, or where somebody makes such. `queues`: how many hold packets,
     /// `slots` overrules what is chosen by that.
     pub(crate) fn pools(&self, queues: u32, slots: Option<u32>) -> Result<Pools, Error> {
         let chosen = (1 + queues).saturating_mul(SLOTS_PER_QUEUE);
@@ -229,16 +222,28 @@ impl Rig {
             ..PoolConfig::new("packets", slots.unwrap_or(chosen))
         };
         let mut pools = vec![Pool::new(&main)?];
-        let oversized = |port: &&OpenPort| matches!(port.info.kind, "af_packet" | "tap" | "pcap");
-        let kernel_ports = self.ports.iter().filter(oversized).count() as u32;
-        if kernel_ports > 0 {
+        let kernel_ports = self.oversized().count() as u32;
+        let large_of = kernel_ports.max(self.needs_large.into());
+        if large_of > 0 {
             pools.push(Pool::new(&PoolConfig {
                 class: SlotClass::Large,
                 numa_node,
-                ..PoolConfig::new("oversized", LARGE_SLOTS * kernel_ports)
+                ..PoolConfig::new("oversized", LARGE_SLOTS * large_of)
             })?);
         }
         Ok(Pools::new(pools))
+    }
+
+    /// The ports from which frames may come that nobody has cut yet.
+    fn oversized(&self) -> impl Iterator<Item = &OpenPort> {
+        let kinds = ["af_packet", "tap", "pcap"];
+        let ports = self.ports.iter();
+        ports.filter(move |port| kinds.contains(&port.info.kind))
+    }
+
+    /// Whether there are such.
+    fn has_oversized(&self) -> bool {
+        self.oversized().next().is_some()
     }
 
     /// Starts all ports, each by its own of `configs`, or none.
@@ -331,6 +336,7 @@ struct Member<S> {
 pub(crate) struct Running<S: Stage + 'static> {
     rig: Rig,
     workers: Vec<Member<S>>,
+    added: change::Added,
     /// Sizes and pages of the pools, one line each.
     pub(crate) memory: Vec<String>,
 }
@@ -377,6 +383,7 @@ impl<S: Stage + 'static> Running<S> {
     }
 
     fn stop_workers(&mut self) -> Vec<Error> {
+        self.added.forget_queues();
         let mut inlets = Vec::new();
         for worker in &self.workers {
             for &(port, queue) in &worker.share.polls {

@@ -4,6 +4,25 @@
 use super::*;
 use linerate_core::packet::Burst;
 
+const OPTIONS: Options = Options {
+    queues: 1,
+    burst: 64,
+    pool_slots: None,
+    sleep: true,
+    spin: false,
+};
+
+/// Two lcores on one CPU.
+fn plan() -> linerate_core::env::Plan {
+    let topology = linerate_core::env::Topology::machine().unwrap();
+    let spec = linerate_core::env::PlanSpec {
+        io: Some("0-1".into()),
+        cpus: Some("0,0".into()),
+        ..Default::default()
+    };
+    linerate_core::env::Plan::build(&spec, &topology, &[]).unwrap()
+}
+
 /// Two workers and two null ports: what the first receives goes through the pipeline of the second,
 /// which sends it.
 #[test]
@@ -27,23 +46,10 @@ fn what_is_under_way_in_rings_between_pipelines_is_sent_before_all_ends() {
             ..Share::default()
         },
     ];
-    let topology = linerate_core::env::Topology::machine().unwrap();
-    let spec = linerate_core::env::PlanSpec {
-        io: Some("0-1".into()),
-        cpus: Some("0,0".into()),
-        ..Default::default()
-    };
-    let plan = linerate_core::env::Plan::build(&spec, &topology, &[]).unwrap();
+    let plan = plan();
     let lcores: Vec<&Placement> = plan.role(linerate_core::env::Role::Io).collect();
-    let options = Options {
-        queues: 1,
-        burst: 64,
-        pool_slots: None,
-        sleep: true,
-        spin: false,
-    };
     let running = rig
-        .start_shares(shares, &lcores, &options, |worker, _| {
+        .start_shares(shares, &lcores, &OPTIONS, |worker, _| {
             let to = [SECOND, 1][worker];
             move |burst: &mut Burst, out: &mut Egress| out.send(to, burst)
         })
@@ -65,4 +71,49 @@ fn what_is_under_way_in_rings_between_pipelines_is_sent_before_all_ends() {
     let (received, sent) = (reading.ports[0].rx_packets, reading.ports[1].tx_packets);
     assert!(sent > 0);
     assert_eq!(received, sent + dropped);
+}
+
+/// A source and a sink are added to two idle workers, which carry from one to the other, also by hand-off;
+/// they are taken away, and others like them come.
+#[test]
+fn ports_come_and_go_while_workers_run() {
+    const SOURCE: u16 = 4;
+    const SINK: u16 = 7;
+    let idle = || (None, "null:,rx=off".to_owned());
+    let rig = Rig::open(&[idle(), idle()], Clock::calibrate()).unwrap();
+    let plan = plan();
+    let lcores: Vec<&Placement> = plan.role(linerate_core::env::Role::Io).collect();
+    let stage = |_: &mut Egress| |burst: &mut Burst, out: &mut Egress| out.send(SINK, burst);
+    let mut running = rig.start(&[1, 0], &lcores, &OPTIONS, stage).unwrap();
+    let mut drivers = Drivers::new();
+    let wrong = running.add_port(&mut drivers, (2, "x", "pcap:rx=/no/such"), &OPTIONS);
+    assert!(wrong.is_err() && running.ports().len() == 2);
+    for round in 1..3 {
+        let mut add = |number, name: &str, spec: &str| {
+            let what = (number, name, spec);
+            running.add_port(&mut drivers, what, &OPTIONS).unwrap();
+        };
+        add(SINK, "sink", "null:,rx=off");
+        add(SOURCE, "source", "null:");
+        let sent = |running: &Running<_>| running.port(SINK).unwrap().port.stats().tx_packets;
+        assert_eq!(sent(&running), 0, "nobody listens yet");
+        running.listen();
+        let before = Sample::take(&running);
+        while sent(&running) < 1000 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let reading = Sample::take(&running).since(&before);
+        let names: Vec<&str> = reading.ports.iter().map(|port| &*port.name).collect();
+        assert_eq!(names[2..], ["sink", "source"], "round {round}");
+        assert_eq!(reading.ports[3].port, usize::from(SOURCE));
+        assert!(running.remove_port(SOURCE).is_none());
+        let at_last = sent(&running);
+        assert!(running.remove_port(SINK).is_none() && at_last >= 1000);
+        assert!(running.port(SOURCE).is_none() && running.port(SINK).is_none());
+        let shares = running.workers.iter().map(|worker| &worker.share);
+        let mut ways = shares.flat_map(|share| share.polls.iter().chain(&share.sends));
+        assert!(ways.all(|way| way.0 < 2));
+    }
+    let (_, errors) = running.stop();
+    assert!(errors.is_empty(), "{errors:?}");
 }

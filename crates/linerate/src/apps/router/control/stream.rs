@@ -22,7 +22,6 @@ use super::Control;
 use super::desk::Desk;
 use super::server::{say, write_line};
 use super::stage::{RouterStage, on_fast, on_slow};
-use crate::apps::router::plane::told::{Mark, Told, Unfinished};
 use crate::apps::router::plane::trace::{Record, Stage, Tap, Trace};
 use crate::nearest::offer;
 use crate::socket::Problem;
@@ -37,10 +36,6 @@ const PIECE_BYTES: usize = 256 << 10;
 const LOOK: Duration = Duration::from_millis(50);
 /// How long a trace waits for packets that match.
 const TRACE: Duration = Duration::from_secs(60);
-/// How long it waits to hear more of those that did: longer than a neighbour is asked for.
-const HANDED: Duration = Duration::from_secs(10);
-/// Parts of what became of a packet, the slow worker's among them.
-const PARTS: usize = 8;
 
 /// What a client wants to capture.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -362,8 +357,9 @@ impl Control {
 
     /// Numbers and names of ports and twins that a client names; all of the user's where it names none.
     fn named_ports(&self, wanted: &[String]) -> Result<Vec<(u16, String)>, Problem> {
-        let ports = (0..).zip(self.running.ports().iter().map(|open| open.name.clone()));
-        let ports: Vec<(u16, String)> = ports.collect();
+        let ports = self.running.ports().iter();
+        let ports: Vec<(u16, String)> =
+            ports.map(|open| (open.number, open.name.clone())).collect();
         if wanted.is_empty() {
             return Ok(ports);
         }
@@ -382,34 +378,30 @@ impl Control {
         wanted.iter().map(find).collect()
     }
 
-    fn begin_trace(&mut self, filter: &Option<Filter>, packets: u32) -> Receiver<Told> {
-        let (to, told) = mpsc::sync_channel(packets as usize * PARTS);
-        let mut next = self.traced;
-        let mut trace = || {
+    fn begin_trace(&mut self, filter: &Option<Filter>, packets: u32) -> Receiver<Record> {
+        // Of each packet what a fast worker knows, and what the slow one adds.
+        let (to, records) = mpsc::sync_channel(2 * packets as usize);
+        let follower = to.clone();
+        // Before anything is handed over to it.
+        on_slow(self.slow(), move |slow, _| {
+            slow.watch().set_follower(Some(follower));
+        });
+        for worker in self.running.handles() {
             let trace = Trace {
                 filter: filter.clone(),
                 packets,
-                mark: Mark::new(next).unwrap_or(Mark::MIN),
                 to: to.clone(),
+                tickets: self.tickets.clone(),
             };
-            next = next.wrapping_add(packets);
-            Some(trace)
-        };
-        // The slow one first: it goes on with what the others begin.
-        let slow = trace();
-        on_slow(self.slow(), move |worker, _| worker.watch().set_trace(slow));
-        for worker in self.running.handles() {
-            let trace = trace();
-            on_fast(worker, move |fast, _| fast.watch().set_trace(trace));
+            on_fast(worker, move |fast, _| fast.watch().set_trace(Some(trace)));
         }
-        self.traced = next;
-        told
+        records
     }
 
     fn end_trace(&mut self) {
         for worker in self.running.handles() {
             on_fast(worker, |fast, _| fast.watch().set_trace(None));
-            on_slow(worker, |slow, _| slow.watch().set_trace(None));
+            on_slow(worker, |slow, _| slow.watch().set_follower(None));
         }
     }
 }
@@ -446,11 +438,11 @@ pub(super) fn trace(
         let names: Vec<String> = interfaces.map(|interface| interface.name.clone()).collect();
         (control.begin_trace(&filter, count), names)
     });
-    let (parts, names) = match begun {
+    let (records, names) = match begun {
         Ok(begun) => begun,
         Err(problem) => return say(stream, id, Err(problem)),
     };
-    let result = tell(stream, &id, &parts, &names, count, closing);
+    let result = tell(stream, &id, &records, &names, count, closing);
     let _ = desk.call(Control::end_trace);
     let told = result?;
     let text = match told == count {
@@ -463,29 +455,41 @@ pub(super) fn trace(
 fn tell(
     stream: &mut UnixStream,
     id: &Value,
-    parts: &Receiver<Told>,
+    records: &Receiver<Record>,
     names: &[String],
     count: u32,
     closing: &AtomicBool,
 ) -> io::Result<u32> {
     let end = Instant::now() + TRACE;
-    let (mut told, mut heard) = (0, Instant::now());
-    let mut unfinished = Unfinished::default();
-    let line =
-        |record: &Record| json!({ "id": id, "event": "trace", "result": story(record, names) });
-    let is_closing = || closing.load(Ordering::SeqCst);
-    while told < count && Instant::now() < end && !is_closing() {
-        match parts.recv_timeout(LOOK) {
-            Ok(part) => {
-                heard = Instant::now();
-                if let Some(record) = unfinished.take(part) {
-                    told += 1;
-                    write_line(stream, &line(&record))?;
-                }
+    let mut told = 0;
+    // Those that the slow worker still has.
+    let mut halves: Vec<Record> = Vec::new();
+    let say = |stream: &mut UnixStream, record: &Record| {
+        let result = story(record, names);
+        write_line(
+            stream,
+            &json!({ "id": id, "event": "trace", "result": result }),
+        )
+    };
+    while told < count && Instant::now() < end && !closing.load(Ordering::SeqCst) {
+        match records.recv_timeout(LOOK) {
+            Ok(record) if record.ticket == 0 => {
+                told += 1;
+                say(stream, &record)?;
+            }
+            Ok(record) if record.end.is_empty() => halves.push(record),
+            Ok(record) => {
+                let first = halves.iter().position(|half| half.ticket == record.ticket);
+                let Some(first) = first else { continue };
+                told += 1;
+                let whole = Record {
+                    end: record.end,
+                    ..halves.swap_remove(first)
+                };
+                say(stream, &whole)?;
             }
             Err(RecvTimeoutError::Timeout) => {
-                let have_all_begun = told as usize + unfinished.len() >= count as usize;
-                if has_gone(stream)? || have_all_begun && heard.elapsed() > HANDED {
+                if has_gone(stream)? {
                     break;
                 }
             }
@@ -493,11 +497,10 @@ fn tell(
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    for record in unfinished.into_records() {
-        if told < count {
-            told += 1;
-            write_line(stream, &line(&record))?;
-        }
+    for mut half in halves.into_iter().take((count - told) as usize) {
+        half.end = "not known yet".into();
+        told += 1;
+        say(stream, &half)?;
     }
     Ok(told)
 }

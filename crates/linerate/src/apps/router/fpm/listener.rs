@@ -3,14 +3,17 @@
 //! One peer at a time. Another connection from the same address takes the place of the first, which has
 //! then lost its end without saying so; one from elsewhere is closed at once.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use linerate_wire::fpm::Stream;
 use linerate_wire::rtnetlink::Messages;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::sockopt;
 
 use crate::apps::router::feed::Said;
 use crate::error::Error;
@@ -40,8 +43,8 @@ pub(crate) enum Event {
 pub(crate) struct Listener {
     address: SocketAddr,
     events: Receiver<Event>,
-    /// Its end is what the thread stops at.
-    stop: Option<io::PipeWriter>,
+    /// A byte has the thread hang up; the end is what it stops at.
+    orders: Option<io::PipeWriter>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -59,11 +62,11 @@ impl Listener {
         let address = listener.local_addr().map_err(failed)?;
         // A peer that is gone before it was accepted must not stop the others.
         listener.set_nonblocking(true).map_err(failed)?;
-        let (stopped, stop) = io::pipe()?;
+        let (heard, orders) = io::pipe()?;
         let (sender, events) = sync_channel(UNDER_WAY);
         let mut server = Server {
             listener,
-            stopped,
+            orders: heard,
             events: sender,
             wake: Box::new(wake),
             peer: None,
@@ -74,13 +77,21 @@ impl Listener {
         Ok(Self {
             address,
             events,
-            stop: Some(stop),
+            orders: Some(orders),
             thread: Some(thread),
         })
     }
 
     pub(super) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Has the peer say all again, which it does only on another connection.
+    pub(super) fn hang_up(&mut self) {
+        if let Some(orders) = &mut self.orders {
+            // The thread reads it, or has ended, and there is nobody to ask.
+            let _ = orders.write(&[0]);
+        }
     }
 
     /// What has happened, if anything.
@@ -94,7 +105,7 @@ impl Drop for Listener {
         // With the receiver gone the thread cannot wait for room, and with the pipe for events.
         let (_, gone) = sync_channel(0);
         self.events = gone;
-        drop(self.stop.take());
+        drop(self.orders.take());
         if let Some(thread) = self.thread.take() {
             // If it panicked, there is nothing left to end.
             let _ = thread.join();
@@ -107,7 +118,7 @@ struct Ended;
 
 struct Server {
     listener: TcpListener,
-    stopped: io::PipeReader,
+    orders: io::PipeReader,
     events: SyncSender<Event>,
     wake: Box<dyn Fn() + Send>,
     peer: Option<Peer>,
@@ -125,9 +136,12 @@ impl Server {
     }
 
     fn turn(&mut self) -> Result<(), Ended> {
-        let [stopped, newcomer, readable] = self.wait();
-        if stopped {
-            return Err(Ended);
+        let [ordered, newcomer, readable] = self.wait();
+        if ordered {
+            return match self.orders.read(&mut [0]) {
+                Ok(1..) => self.hang_up("asked to say all again".into(), false),
+                _ => Err(Ended),
+            };
         }
         if readable {
             self.read()?;
@@ -138,10 +152,10 @@ impl Server {
         Ok(())
     }
 
-    /// Whether it is to stop, somebody wants to connect, and the peer has something to say.
+    /// Whether there is an order, somebody wants to connect, and the peer has something to say.
     fn wait(&self) -> [bool; 3] {
         let mut fds = vec![
-            PollFd::new(&self.stopped, PollFlags::IN),
+            PollFd::new(&self.orders, PollFlags::IN),
             PollFd::new(&self.listener, PollFlags::IN),
         ];
         if let Some(peer) = &self.peer {
@@ -171,7 +185,8 @@ impl Server {
             }
             self.hang_up("another connection from there".into(), false)?;
         }
-        if socket.set_nonblocking(true).is_err() {
+        // One that is gone without a word is noticed, so that another can take its place.
+        if socket.set_nonblocking(true).is_err() || keep_alive(&socket).is_err() {
             return Ok(());
         }
         self.peer = Some(Peer {
@@ -222,6 +237,15 @@ impl Server {
             Err(error) => self.hang_up(error.to_string(), false),
         }
     }
+}
+
+/// Has TCP look whether a silent peer is still there: after 10 s, and every 10 s.
+fn keep_alive(socket: &TcpStream) -> Result<(), Errno> {
+    const SILENCE: Duration = Duration::from_secs(10);
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, SILENCE)?;
+    sockopt::set_tcp_keepintvl(socket, SILENCE)?;
+    sockopt::set_tcp_keepcnt(socket, 3)
 }
 
 /// All frames that are complete, and what is wrong behind them.

@@ -14,6 +14,7 @@ mod restart;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,7 @@ pub(crate) use listener::{Event, Listener};
 use restart::Restart;
 
 use super::feed::Feed;
+use super::model::{InterfaceId, Vrf};
 use super::rib::{Rib, Source};
 use crate::error::Error;
 
@@ -30,6 +32,9 @@ pub(crate) enum News {
     Connected(SocketAddr),
     /// And why it ended. Routes stay until the time of grace is over.
     Disconnected(SocketAddr, String),
+    /// None came again in time. Routes are used until the next [`Fpm::poll`]: before it the kernel may be asked
+    /// for those that it has.
+    Ended,
     /// So many routes had not been repeated in time, and are gone.
     Swept(usize),
 }
@@ -50,6 +55,10 @@ pub(crate) struct Fpm {
     pub(crate) feed: Feed,
     pub(crate) counts: FpmCounts,
     restart: Restart,
+    is_connected: bool,
+    tells: bool,
+    /// Its routes go with the next look.
+    has_ended: bool,
     listener: Listener,
 }
 
@@ -68,6 +77,9 @@ impl Fpm {
             feed: Feed::new(Source::Fpm),
             counts: FpmCounts::default(),
             restart: Restart::new(graceful),
+            is_connected: false,
+            tells: false,
+            has_ended: false,
             listener: Listener::start(address, wake)?,
         })
     }
@@ -77,14 +89,66 @@ impl Fpm {
         self.listener.address()
     }
 
+    /// Which table of FRR is which VRF. Routes of a VRF that is another table now are gone at once; where a
+    /// table is new, the connection is ended: FRR says everything again, and what it repeats goes on.
+    pub(crate) fn set_tables(&mut self, rib: &mut Rib, tables: &[(u32, Vrf)]) {
+        let before: BTreeSet<Vrf> = self.feed.vrfs().collect();
+        let had: Vec<(Vrf, Vec<u32>)> = before
+            .into_iter()
+            .map(|vrf| (vrf, self.feed.tables_of(vrf)))
+            .collect();
+        let known: Vec<Option<Vrf>> = tables
+            .iter()
+            .map(|&(table, _)| self.feed.vrf(table))
+            .collect();
+        if !self.feed.set_tables(tables.iter().copied()) {
+            return;
+        }
+        for (vrf, tables) in had {
+            if self.feed.tables_of(vrf) != tables {
+                rib.forget(Source::Fpm, vrf);
+            }
+        }
+        let is_new = tables
+            .iter()
+            .zip(known)
+            .any(|(&(_, vrf), known)| known != Some(vrf));
+        if is_new {
+            self.listener.hang_up();
+        }
+    }
+
+    /// Whether FRR has told of its routes, and may still or again: from the first connection to
+    /// [`News::Ended`].
+    pub(crate) fn tells(&self) -> bool {
+        self.tells
+    }
+
+    /// Which of our interfaces the kernel's interface of that number is the twin of. Where routes by it had been
+    /// left out, since FRR had heard of it before us, FRR is asked for all of them again.
+    pub(crate) fn set_interface(&mut self, rib: &mut Rib, index: u32, id: InterfaceId) {
+        if self.feed.set_interface(rib, index, Some(id)) {
+            self.listener.hang_up();
+        }
+    }
+
     /// Puts what has come into the routing table, a bounded part of it: `true` if there may be more.
     /// Nothing is committed.
     pub(crate) fn poll(&mut self, rib: &mut Rib, now: Instant, news: &mut Vec<News>) -> bool {
         const AT_ONCE: usize = 16;
+        if std::mem::take(&mut self.has_ended) {
+            news.push(News::Swept(self.feed.end(rib)));
+        }
         for _ in 0..AT_ONCE {
             let Some(event) = self.listener.next() else {
                 if self.restart.is_over(now) {
-                    news.push(News::Swept(self.feed.end(rib)));
+                    match self.is_connected {
+                        true => news.push(News::Swept(self.feed.end(rib))),
+                        false => {
+                            (self.tells, self.has_ended) = (false, true);
+                            news.push(News::Ended);
+                        }
+                    }
                 }
                 return false;
             };
@@ -97,6 +161,7 @@ impl Fpm {
         match event {
             Event::Connected(peer) => {
                 self.counts.connections += 1;
+                (self.is_connected, self.tells) = (true, true);
                 self.restart.connected(now);
                 news.push(News::Connected(peer));
             }
@@ -114,6 +179,7 @@ impl Fpm {
             }
             Event::Disconnected { peer, why, lied } => {
                 self.counts.liars += u64::from(lied);
+                self.is_connected = false;
                 self.restart.disconnected(now);
                 self.feed.begin(rib);
                 news.push(News::Disconnected(peer, why));

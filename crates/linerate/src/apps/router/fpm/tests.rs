@@ -142,6 +142,48 @@ fn one_that_comes_back_keeps_what_it_repeats() {
 }
 
 #[test]
+fn one_that_does_not_come_back_is_said_to_have_ended_before_its_routes_go() {
+    let mut stand = Stand::new(Duration::from_millis(50));
+    let peer = stand.peer(&frame(&route(1, 2)));
+    stand.until(|stand| stand.fpm.counts.frames == 1);
+    assert!(stand.fpm.tells());
+    drop(peer);
+    stand.until(|stand| stand.ended().is_some());
+    assert!(stand.fpm.tells(), "it may come back");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !stand.news.contains(&News::Ended) {
+        assert!(Instant::now() < deadline, "{:?}", stand.news);
+        let now = Instant::now();
+        while stand.fpm.poll(&mut stand.bench.rib, now, &mut stand.news) {}
+    }
+    assert!(!stand.fpm.tells());
+    stand.bench.commit();
+    assert_eq!(stand.bench.action("198.51.1.1"), Some(Action::Resolve));
+    stand.until(|stand| stand.news.contains(&News::Swept(1)));
+    assert_eq!(stand.bench.action("198.51.1.1"), None);
+}
+
+/// FRR has heard of an interface before we have.
+#[test]
+fn one_that_was_too_fast_is_asked_again() {
+    let mut stand = Stand::new(LONG);
+    let mut early = route(1, 2);
+    let len = early.len();
+    early[len - 4..].copy_from_slice(&21u32.to_ne_bytes());
+    let mut first = stand.peer(&frame(&early));
+    stand.until(|stand| stand.fpm.counts.frames == 1);
+    assert_eq!(stand.bench.action("198.51.1.1"), None);
+    stand.fpm.set_interface(&mut stand.bench.rib, 21, WAN);
+    stand.until(|stand| stand.ended().is_some());
+    assert!(stand.ended().unwrap().contains("asked"));
+    assert_eq!(std::io::Read::read(&mut first, &mut [0]).unwrap(), 0);
+    let _second = stand.peer(&frame(&early));
+    stand.until(|stand| stand.fpm.counts.frames == 2);
+    assert_eq!(stand.bench.action("198.51.1.1"), Some(Action::Resolve));
+    assert_eq!(stand.fpm.counts.liars, 0);
+}
+
+#[test]
 fn another_connection_from_there_takes_over() {
     let mut stand = Stand::new(LONG);
     let _first = stand.peer(&frame(&route(1, 2)));
@@ -171,4 +213,30 @@ fn it_ends_while_a_peer_floods_it() {
     });
     drop(stand);
     flood.join().unwrap();
+}
+
+/// Another [[vrf]] in the configuration: what it had is gone, and FRR is asked for everything again.
+#[test]
+fn a_table_that_becomes_a_vrfs_has_everything_said_again() {
+    let mut stand = Stand::new(LONG);
+    let first = stand.peer(&frame(&route(100, 2)));
+    stand.until(|stand| stand.bench.action("198.51.100.1").is_some());
+    // The same again is nothing.
+    stand.fpm.set_tables(&mut stand.bench.rib, &[(254, 0)]);
+    let tables = [(254, 0), (10, 1)];
+    stand.fpm.set_tables(&mut stand.bench.rib, &tables);
+    stand.until(|stand| stand.ended().is_some());
+    drop(first);
+    assert!(
+        stand.bench.action("198.51.100.1").is_some(),
+        "in doubt, and used"
+    );
+    let _second = stand.peer(&frame(&route(100, 2)));
+    stand.until(|stand| stand.fpm.counts.frames == 2);
+    // One VRF less: nobody has to say anything.
+    let before = stand.news.len();
+    stand.fpm.set_tables(&mut stand.bench.rib, &[(10, 1)]);
+    stand.until(|_| true);
+    assert_eq!(stand.bench.action("198.51.100.1"), None);
+    assert_eq!(stand.news.len(), before);
 }

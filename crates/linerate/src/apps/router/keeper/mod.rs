@@ -7,7 +7,7 @@
 //! ```
 //!
 //! [`split`] starts the keeper and gives away what this process may do, before there is a second thread.
-//! [`Privileged`] is all that the router then asks for: of [`Keeper`], by the messages of [`protocol`]. On
+//! [`Privileged`] is all that the router then asks for: of [`Keeper`], by the messages of [`message`], over a socket as [`protocol`] says. On
 //! the other side [`serve`] looks up in [`permits`] whether the configuration names what is asked for, and
 //! does it as any process would that has the privileges itself: [`Own`].
 //!
@@ -16,6 +16,7 @@
 
 mod capabilities;
 mod client;
+mod message;
 mod permits;
 mod protocol;
 mod serve;

@@ -1,15 +1,12 @@
-//! What router and keeper say to each other: one request, one reply, each a message of JSON with
-//! descriptors beside it, over a socket that keeps messages apart (unix(7), `SOCK_SEQPACKET`).
+//! How router and keeper speak: one request, one reply, each a [`message`](super::message) with descriptors
+//! beside it, over a socket that keeps messages apart (unix(7), `SOCK_SEQPACKET`).
 //!
 //! A message has [`MESSAGE_BYTES`] at most, and at most [`DESCRIPTORS`]; what is longer is refused.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::PathBuf;
 
-use linerate_drivers::TapChange;
 use linerate_wire::MacAddr;
 use rustix::cmsg_space;
 use rustix::io::Errno;
@@ -17,116 +14,20 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
 use super::super::model::Cidr;
 use super::super::netlink::twin::Likeness;
+use super::message;
 use crate::error::Error;
+
+pub(super) use super::message::{Like, Refusal, Reply, Request};
 
 /// Longest message, in bytes: some thousand addresses of a twin.
 const MESSAGE_BYTES: usize = 64 << 10;
 /// Most descriptors beside a message.
 const DESCRIPTORS: usize = 2;
-
-/// What the keeper does, and nothing else. Names are those of interfaces, `netns` as in
-/// [`Opener`](linerate_drivers::Opener).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) enum Request {
-    ControlSocket {
-        netns: String,
-    },
-    PacketSocket {
-        name: String,
-    },
-    XdpSocket {
-        name: String,
-        busy_poll_us: u32,
-    },
-    /// Comes back with the map and the program.
-    XdpProgram {
-        name: String,
-        filter: String,
-    },
-    /// Goes with a program.
-    XdpAttach {
-        name: String,
-        native: bool,
-    },
-    /// Goes with a map, and with a socket unless the frames are the kernel's.
-    XdpMap {
-        name: String,
-        queue: u32,
-    },
-    Tap {
-        netns: Option<String>,
-        name: String,
-        several: bool,
-    },
-    ChangeTap {
-        netns: Option<String>,
-        name: String,
-        change: Change,
-    },
-    Netlink {
-        netns: Option<String>,
-        room: Option<usize>,
-    },
-    Liken {
-        netns: Option<String>,
-        name: String,
-        like: Like,
-        carrier: bool,
-    },
-    RemoveAddress {
-        netns: Option<String>,
-        name: String,
-        address: (IpAddr, u8),
-    },
-    Set {
-        setting: PathBuf,
-        value: String,
-    },
-}
-
-/// A [`TapChange`].
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum Change {
-    Mac([u8; 6]),
-    Mtu(u32),
-    Up(bool),
-}
-
-impl From<TapChange> for Change {
-    fn from(change: TapChange) -> Self {
-        match change {
-            TapChange::Mac(MacAddr(mac)) => Self::Mac(mac),
-            TapChange::Mtu(mtu) => Self::Mtu(mtu),
-            TapChange::Up(up) => Self::Up(up),
-        }
-    }
-}
-
-impl From<Change> for TapChange {
-    fn from(change: Change) -> Self {
-        match change {
-            Change::Mac(mac) => Self::Mac(MacAddr(mac)),
-            Change::Mtu(mtu) => Self::Mtu(mtu),
-            Change::Up(up) => Self::Up(up),
-        }
-    }
-}
-
-/// A [`Likeness`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Like {
-    mac: [u8; 6],
-    mtu: u32,
-    up: bool,
-    addresses: Vec<(IpAddr, u8)>,
-}
 
 impl From<&Likeness> for Like {
     fn from(like: &Likeness) -> Self {
@@ -150,29 +51,6 @@ impl From<Like> for Likeness {
             addresses: addresses
                 .map(|(address, len)| Cidr { address, len })
                 .collect(),
-        }
-    }
-}
-
-/// What comes of a request; what was opened is beside it.
-pub(super) type Reply = Result<(), Refusal>;
-
-/// Why nothing came of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Refusal {
-    /// The kernel's number for it, if it was the kernel.
-    errno: Option<i32>,
-    pub(super) problem: String,
-    fix: String,
-}
-
-impl Refusal {
-    /// By the keeper itself.
-    pub(super) fn new(problem: impl Into<String>, fix: &str) -> Self {
-        Self {
-            errno: None,
-            problem: problem.into(),
-            fix: fix.into(),
         }
     }
 }
@@ -220,7 +98,7 @@ pub(super) fn send(
     message: &impl Serialize,
     descriptors: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
-    let text = serde_json::to_vec(message)?;
+    let text = message::write(message)?;
     if text.len() > MESSAGE_BYTES || descriptors.len() > DESCRIPTORS {
         return Err(Errno::MSGSIZE.into());
     }
@@ -284,8 +162,8 @@ pub(super) fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result
     {
         return Ok(Received::Nonsense("a message that is too long".into()));
     }
-    Ok(match serde_json::from_slice(&text[..received.bytes]) {
+    Ok(match message::read(&text[..received.bytes]) {
         Ok(message) => Received::Message(message, descriptors),
-        Err(error) => Received::Nonsense(format!("no message: {error}")),
+        Err(error) => Received::Nonsense(error),
     })
 }

@@ -10,8 +10,9 @@ use std::thread;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair};
 use rustix::thread::CapabilitySet;
 
+use super::message::Change;
 use super::permits::Permits;
-use super::protocol::{Change, Received, Refusal, Reply, Request, receive, send};
+use super::protocol::{Received, Refusal, Reply, Request, receive, send};
 use super::serve::serve;
 use crate::apps::router::config::Config;
 

@@ -19,10 +19,11 @@ use std::net::IpAddr;
 use linerate_wire::MacAddr;
 
 use self::monitor::{Fact, Monitor};
-use self::twin::Link;
+use self::twin::{Inward, Link};
+use super::config::MAIN_TABLE;
 use super::feed::Feed;
 use super::keeper::Privileged;
-use super::model::{Cidr, InterfaceId};
+use super::model::{Cidr, InterfaceId, Vrf};
 use super::rib::{Rib, Source};
 use crate::error::Error;
 
@@ -40,6 +41,8 @@ pub(crate) enum News {
     Addresses(InterfaceId, Vec<Cidr>),
     /// A neighbour that somebody has set by hand in the kernel; `None`: not any more.
     Pinned(InterfaceId, IpAddr, Option<MacAddr>),
+    /// All addresses of the kernel's interfaces that have no wire, by VRF, now.
+    Hosts(Hosts),
     /// Everything has been said once, or again after a loss.
     Synchronised,
     /// Events were lost; everything is said again.
@@ -47,6 +50,9 @@ pub(crate) enum News {
     /// The kernel is not heard any more, and why.
     Lost(String),
 }
+
+/// The machine's own addresses on no twin, by VRF.
+pub(crate) type Hosts = BTreeMap<Vrf, BTreeSet<IpAddr>>;
 
 /// What has come from the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,12 +75,18 @@ pub(crate) struct Mirror {
     pub(crate) feed: Feed,
     pub(crate) counts: KernelCounts,
     monitor: Monitor,
+    /// Whether it is the router's own, in which FRR is.
+    is_own: bool,
     /// The names of our twins in it.
     twins: HashMap<String, InterfaceId>,
     seen: HashMap<u32, Seen>,
     /// During a dump: what it has said so far.
     anew: Option<HashMap<u32, Seen>>,
     synchronised: bool,
+    /// What was last told.
+    hosts: Hosts,
+    /// All is being said again because we asked.
+    asked: bool,
 }
 
 impl Mirror {
@@ -101,10 +113,13 @@ impl Mirror {
             feed: Feed::new(Source::Kernel),
             counts: KernelCounts::default(),
             monitor: Monitor::start(privileged, space, room, wake)?,
+            is_own: space.is_none(),
             twins: HashMap::new(),
             seen: HashMap::new(),
             anew: None,
             synchronised: false,
+            hosts: Hosts::new(),
+            asked: false,
         })
     }
 
@@ -135,9 +150,68 @@ impl Mirror {
         self.seen = seen;
     }
 
+    /// Which table of the kernel is which VRF. Where that is another now, everything is said again: what
+    /// was none of ours was not kept.
+    pub(crate) fn set_tables(&mut self, tables: impl IntoIterator<Item = (u32, Vrf)>) {
+        // Of a name space that nobody has asked yet, all is to come.
+        if self.feed.set_tables(tables) {
+            self.monitor.again();
+            self.hosts.clear();
+        }
+    }
+
+    /// The addresses of interfaces without a wire, as the kernel takes them for its own: of those that are
+    /// up. Each VRF is there.
+    fn hosts(&self) -> Hosts {
+        let mut hosts: Hosts = self.feed.vrfs().map(|vrf| (vrf, BTreeSet::new())).collect();
+        for seen in self.seen.values() {
+            let Some(link) = seen.link.as_ref().filter(|link| link.up) else {
+                continue;
+            };
+            let master = || self.seen.get(&link.master?)?.link.as_ref()?.inward;
+            let table = match link.inward {
+                None => continue,
+                Some(Inward::Vrf(table)) => table,
+                Some(Inward::Dummy) => match (link.master, master()) {
+                    (None, _) => MAIN_TABLE,
+                    (_, Some(Inward::Vrf(table))) => table,
+                    _ => continue,
+                },
+                Some(Inward::Loopback) => MAIN_TABLE,
+            };
+            if let Some(vrf) = self.feed.vrf(table) {
+                let own = seen.addresses.iter().map(|cidr| cidr.address);
+                hosts.entry(vrf).or_default().extend(own);
+            }
+        }
+        hosts
+    }
+
+    /// Tells of the machine's own addresses where they are others now.
+    fn tell_hosts(&mut self, news: &mut Vec<News>) {
+        let hosts = self.hosts();
+        if hosts != self.hosts {
+            news.push(News::Hosts(hosts.clone()));
+            self.hosts = hosts;
+        }
+    }
+
     /// Whether the kernel has said all once: what twins there are is known.
     pub(crate) fn is_synchronised(&self) -> bool {
         self.synchronised
+    }
+
+    /// Whether FRR tells of its routes itself. While it does, what it puts into the kernel's tables is not taken
+    /// from there a second time; when it does not any more, the kernel is asked for all of it
+    /// ([`is_synchronised`](Self::is_synchronised) says when that is here).
+    pub(crate) fn set_told_by_frr(&mut self, told: bool) {
+        let was = std::mem::replace(&mut self.feed.told_by_frr, told);
+        // Another FRR may be in another name space, and has no connection.
+        self.monitor.leave_out_frr(told && self.is_own);
+        if was && !told {
+            (self.synchronised, self.asked) = (false, true);
+            self.monitor.again();
+        }
     }
 
     /// Does what the kernel has said, a bounded part of it: `true` if there may be more. Nothing is
@@ -149,8 +223,13 @@ impl Mirror {
                 return false;
             };
             self.counts.facts += facts.len() as u64;
+            let of_hosts = |fact: &Fact| !matches!(fact, Fact::Said(_));
+            let may_be_hosts = facts.iter().any(of_hosts);
             for fact in facts {
                 self.learn(rib, fact, news);
+            }
+            if may_be_hosts {
+                self.tell_hosts(news);
             }
         }
         true
@@ -162,18 +241,23 @@ impl Mirror {
                 self.anew = Some(HashMap::new());
                 self.feed.begin(rib);
             }
-            Fact::End => {
+            Fact::End { asked } => {
                 let anew = self.anew.take().unwrap_or_default();
                 self.forget_all_but(rib, &anew, news);
                 self.feed.end(rib);
-                self.synchronised = true;
+                self.asked &= !asked;
+                self.synchronised = !self.asked;
                 news.push(News::Synchronised);
             }
             Fact::Overrun => {
                 self.counts.overruns += 1;
                 news.push(News::Overrun);
             }
-            Fact::Lost(why) => news.push(News::Lost(why)),
+            Fact::Lost(why) => {
+                // Nothing more comes that could be waited for.
+                self.synchronised = true;
+                news.push(News::Lost(why));
+            }
             Fact::Said(said) => self.feed.apply(rib, &said),
             Fact::Link(link) => {
                 if let Some(seen) = self.said_anew(link.index) {

@@ -4,8 +4,10 @@
 //! were lost, because control or the kernel was too fast for the socket's buffer, the thread says so and
 //! dumps again.
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
@@ -14,7 +16,7 @@ use linerate_wire::rtnetlink::build::{Builder, DUMP, REQUEST};
 use linerate_wire::rtnetlink::{Body, Message, family, kind};
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::socket::Socket;
+use super::socket::{Events, Socket};
 use super::twin::Link;
 use crate::apps::router::feed::Said;
 use crate::apps::router::keeper::Privileged;
@@ -23,7 +25,7 @@ use crate::error::Error;
 
 /// Batches on the way to control.
 const UNDER_WAY: usize = 64;
-/// What a batch of a dump has at most.
+/// What a batch has at most.
 const BATCH: usize = 1024;
 /// How often a dump is begun again because something changed meanwhile; after that the events tell.
 const DUMPS: usize = 5;
@@ -36,7 +38,10 @@ const NOT_SUPPORTED: i32 = 95;
 pub(super) enum Fact {
     /// A dump begins: what is not said before its end is not so any more.
     Begin,
-    End,
+    /// It ends; `asked`: it was one that [`Monitor::again`] has asked for.
+    End {
+        asked: bool,
+    },
     /// Events were lost; a dump follows.
     Overrun,
     Link(Link),
@@ -77,7 +82,10 @@ impl Fact {
 /// The thread, from control's side. It ends with this.
 pub(super) struct Monitor {
     facts: Receiver<Vec<Fact>>,
-    stop: Option<io::PipeWriter>,
+    /// A byte has the thread say all again; the end is what it stops at.
+    orders: Option<io::PipeWriter>,
+    /// Whether new routes of FRR's are left out: FRR tells of them itself.
+    told_by_frr: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -92,12 +100,14 @@ impl Monitor {
     ) -> Result<Self, Error> {
         let events = Socket::of_events(privileged.netlink(space, Some(room))?)?;
         let requests = Socket::new(privileged.netlink(space, None)?);
-        let (stopped, stop) = io::pipe()?;
+        let (heard, orders) = io::pipe()?;
         let (sender, facts) = sync_channel(UNDER_WAY);
+        let told_by_frr = Arc::new(AtomicBool::new(false));
         let mut watch = Watch {
             events,
             requests,
-            stopped,
+            orders: heard,
+            told_by_frr: told_by_frr.clone(),
             facts: sender,
             wake: Box::new(wake),
         };
@@ -106,9 +116,23 @@ impl Monitor {
             .spawn(move || watch.run())?;
         Ok(Self {
             facts,
-            stop: Some(stop),
+            orders: Some(orders),
+            told_by_frr,
             thread: Some(thread),
         })
+    }
+
+    /// Whether new routes of FRR's are left out of what changes; dumps have them.
+    pub(super) fn leave_out_frr(&self, told_by_frr: bool) {
+        self.told_by_frr.store(told_by_frr, Ordering::Relaxed);
+    }
+
+    /// Has the thread say all again.
+    pub(super) fn again(&mut self) {
+        if let Some(orders) = &mut self.orders {
+            // Where the thread has ended, it has said why.
+            let _ = orders.write(&[0]);
+        }
     }
 
     /// What the kernel has said since, in order.
@@ -122,7 +146,7 @@ impl Drop for Monitor {
         // With the receiver gone the thread cannot wait for room, and with the pipe for events.
         let (_, gone) = sync_channel(0);
         self.facts = gone;
-        drop(self.stop.take());
+        drop(self.orders.take());
         if let Some(thread) = self.thread.take() {
             // If it panicked, there is nothing left to end.
             let _ = thread.join();
@@ -146,14 +170,15 @@ impl From<io::Error> for Ended {
 struct Watch {
     events: Socket,
     requests: Socket,
-    stopped: io::PipeReader,
+    orders: io::PipeReader,
+    told_by_frr: Arc<AtomicBool>,
     facts: SyncSender<Vec<Fact>>,
     wake: Box<dyn Fn() + Send>,
 }
 
 impl Watch {
     fn run(&mut self) {
-        let mut outcome = self.dump();
+        let mut outcome = self.dump(false);
         while outcome.is_ok() {
             outcome = self.turn();
         }
@@ -171,27 +196,51 @@ impl Watch {
 
     fn turn(&mut self) -> Result<(), Ended> {
         let mut fds = [
-            PollFd::new(&self.stopped, PollFlags::IN),
+            PollFd::new(&self.orders, PollFlags::IN),
             PollFd::new(&self.events, PollFlags::IN),
         ];
         if poll(&mut fds, None).is_err() {
             return Ok(()); // by a signal
         }
-        let [stopped, events] = fds.map(|fd| !fd.revents().is_empty());
-        if stopped {
-            return Err(Ended::Unheard);
+        let [ordered, events] = fds.map(|fd| !fd.revents().is_empty());
+        if ordered {
+            return match self.orders.read(&mut [0]) {
+                Ok(1..) => self.dump(true),
+                _ => Err(Ended::Unheard),
+            };
         }
-        if !events {
-            return Ok(());
-        }
-        let Some(messages) = self.events.events()? else {
-            self.send(vec![Fact::Overrun])?;
-            self.events.forget_events()?; // the dump says it all, and what is lost from now on is told again
-            return self.dump();
+        if events { self.take_events() } else { Ok(()) }
+    }
+
+    /// Tells of what has changed, as much at once as there is: the kernel has one message for each change.
+    fn take_events(&mut self) -> Result<(), Ended> {
+        let mut facts = Vec::new();
+        let told_by_frr = self.told_by_frr.load(Ordering::Relaxed);
+        let read = |message: Message<'_>| match message.read() {
+            Ok(Body::NewRoute(route)) if told_by_frr && route.by_zebra() => None,
+            Ok(body) => Fact::of(&body),
+            // What cannot be read is newer than this program: the others count.
+            Err(_) => None,
         };
-        // A message that cannot be read is newer than this program: the others count.
-        let read = |message: Message<'_>| message.read().ok().and_then(|body| Fact::of(&body));
-        let facts: Vec<Fact> = messages.map_while(Result::ok).filter_map(read).collect();
+        let mut lost = false;
+        for _ in 0..BATCH {
+            match self.events.events()? {
+                Events::Some(messages) => {
+                    facts.extend(messages.map_while(Result::ok).filter_map(read));
+                }
+                Events::None => break,
+                Events::Lost => {
+                    lost = true;
+                    break;
+                }
+            }
+        }
+        if lost {
+            // The dump says it all, and what is lost from now on is told again.
+            self.send(vec![Fact::Overrun])?;
+            self.events.forget_events()?;
+            return self.dump(false);
+        }
         match facts.is_empty() {
             true => Ok(()),
             false => self.send(facts),
@@ -199,14 +248,14 @@ impl Watch {
     }
 
     /// Says all that there is.
-    fn dump(&mut self) -> Result<(), Ended> {
+    fn dump(&mut self, asked: bool) -> Result<(), Ended> {
         for _ in 0..DUMPS {
             self.send(vec![Fact::Begin])?;
             if self.dump_all()? {
                 break;
             }
         }
-        self.send(vec![Fact::End])
+        self.send(vec![Fact::End { asked }])
     }
 
     /// Links first, then what refers to them; next hops before routes. Returns whether nothing

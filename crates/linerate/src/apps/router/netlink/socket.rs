@@ -59,6 +59,14 @@ pub(crate) fn open(space: Option<&str>, room: Option<usize>) -> Result<OwnedFd, 
     }
 }
 
+/// What a socket of events has.
+pub(super) enum Events<'a> {
+    Some(Messages<'a>),
+    None,
+    /// Some were lost: the socket's buffer ran over.
+    Lost,
+}
+
 impl Socket {
     /// For requests.
     pub(super) fn new(fd: OwnedFd) -> Self {
@@ -75,11 +83,12 @@ impl Socket {
         Ok(Self::new(fd))
     }
 
-    /// The next events. `None`: some were lost (the socket's buffer ran over).
-    pub(super) fn events(&mut self) -> io::Result<Option<Messages<'_>>> {
-        match self.receive() {
-            Ok(len) => Ok(Some(Messages::new(&self.buffer[..len]))),
-            Err(Errno::NOBUFS) => Ok(None),
+    /// The next events, without waiting for them.
+    pub(super) fn events(&mut self) -> io::Result<Events<'_>> {
+        match self.receive_with(RecvFlags::DONTWAIT) {
+            Ok(len) => Ok(Events::Some(Messages::new(&self.buffer[..len]))),
+            Err(Errno::AGAIN) => Ok(Events::None),
+            Err(Errno::NOBUFS) => Ok(Events::Lost),
             Err(error) => Err(error.into()),
         }
     }

@@ -1,16 +1,18 @@
-//! Twins: the kernel interfaces that stand for ours, made to look like them.
+//! Twins: the kernel interfaces that stand for ours, made to look like them, and to behave as a router's.
 //!
 //! Everything here names the one interface that it changes; the kernel's others are left alone. Asking
 //! twice does the same as asking once.
 
-use std::io;
 use std::net::IpAddr;
+use std::path::Path;
+use std::{fs, io};
 
 use linerate_wire::MacAddr;
 use linerate_wire::rtnetlink::build::{ACK, Builder, CREATE, DUMP, REPLACE, REQUEST};
 use linerate_wire::rtnetlink::{Body, attribute, family, kind};
 
 use super::socket::{Socket, open};
+use crate::apps::netns::Space;
 use crate::apps::router::model::Cidr;
 use crate::error::Error;
 
@@ -26,6 +28,19 @@ pub(crate) struct Link {
     pub(crate) mtu: u32,
     /// The VRF device or bridge that it belongs to.
     pub(crate) master: Option<u32>,
+    /// Of one without a wire: whose addresses are the machine's own wherever packets for them come from.
+    pub(crate) inward: Option<Inward>,
+}
+
+/// Interfaces without a wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inward {
+    /// `lo`.
+    Loopback,
+    /// Of its master's VRF, where it has one.
+    Dummy,
+    /// The VRF device of a table.
+    Vrf(u32),
 }
 
 impl Link {
@@ -38,6 +53,12 @@ impl Link {
             mac: link.mac,
             mtu: link.mtu.unwrap_or(0),
             master: link.master,
+            inward: match (link.kind, link.table) {
+                _ if link.loopback => Some(Inward::Loopback),
+                (Some("dummy"), _) => Some(Inward::Dummy),
+                (Some("vrf"), Some(table)) => Some(Inward::Vrf(table)),
+                _ => None,
+            },
         }
     }
 }
@@ -55,6 +76,7 @@ pub(crate) struct Likeness {
 /// The interfaces of one network name space.
 pub(crate) struct Kernel {
     socket: Socket,
+    space: Option<String>,
 }
 
 impl Kernel {
@@ -63,8 +85,10 @@ impl Kernel {
     /// # Errors
     /// If there is no such name space, or it may not be entered.
     pub(crate) fn open(space: Option<&str>) -> Result<Self, Error> {
-        let socket = Socket::new(open(space, None)?);
-        Ok(Self { socket })
+        Ok(Self {
+            socket: Socket::new(open(space, None)?),
+            space: space.map(Into::into),
+        })
     }
 
     /// An interface by its name, if there is one.
@@ -96,10 +120,38 @@ impl Kernel {
             return Ok(());
         }
         self.mirror(name, like)?;
-        match self.link(name)? {
-            Some(link) if link.carrier != carrier => self.set_carrier(&link, carrier),
-            _ => Ok(()),
+        if let Some(link) = self.link(name)?
+            && link.carrier != carrier
+        {
+            self.set_carrier(&link, carrier)?;
         }
+        self.make_router(name)
+    }
+
+    /// Has the kernel take an interface for a router's: then it heeds no router advertisements and redirects
+    /// (RFC 4861 6.2.7, 8.2), of which it would make addresses and default routes, asks for none, and says that it
+    /// is a router where it answers (4.4). Of the interface alone: whether it forwards, `conf/all` says.
+    ///
+    /// # Errors
+    /// If the kernel refuses: the setting, and why.
+    fn make_router(&self, name: &str) -> Result<(), Error> {
+        let setting = Path::new("/proc/sys/net/ipv6/conf")
+            .join(name)
+            .join("forwarding");
+        let set = || match fs::read_to_string(&setting) {
+            Ok(now) if now.trim() != "1" => fs::write(&setting, "1"),
+            // A kernel without IPv6 has nothing to heed.
+            _ => Ok(()),
+        };
+        // The settings are those of the name space that the thread is in.
+        let outcome = match &self.space {
+            None => set(),
+            Some(space) => Space::named(space)?.within(|| Ok(set()))?,
+        };
+        outcome.map_err(|error| Error::Usage {
+            problem: format!("the kernel heeds router advertisements by `{name}`: {error}"),
+            fix: format!("set it as root: sysctl -w net.ipv6.conf.{name}.forwarding=1"),
+        })
     }
 
     /// Makes an interface what it is to be, and adds the addresses that it lacks. Returns its number.

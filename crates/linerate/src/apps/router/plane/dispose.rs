@@ -15,8 +15,10 @@ use linerate_wire::offload::complete_partial;
 use super::engine::Engine;
 use super::errors::Complaint;
 use super::hops::{Action, Hop};
+use super::lanes::trim;
 use super::options::{self, Asked};
 use super::origin;
+use super::ours::Whose;
 use super::punt::{Punt, Reason};
 use super::settings::Interface;
 use super::trace::Stage;
@@ -103,23 +105,28 @@ impl Engine {
         }
     }
 
-    /// Whether the source of a packet for us is an address of ours, though it comes from outside. Who has
-    /// taken one of them says so by Neighbor Discovery, which is heard (RFC 4862 5.4).
-    fn is_from_us(&self, view: View<'_>, sight: Sight, packet: &Packet) -> bool {
+    /// Why a packet is not believed: its source is an address of ours, though it comes from outside, or
+    /// everybody's on a network of ours. Who has taken one of ours says so by Neighbor Discovery, which is
+    /// heard (RFC 4862 5.4).
+    fn pretends(&self, view: View<'_>, sight: Sight, packet: &Packet) -> Option<DropId> {
         let source = match sight.is_v4 {
             true => source4(packet).map(IpAddr::V4),
             false => source6(packet).map(IpAddr::V6),
         };
-        match source {
-            Some(IpAddr::V6(v6)) if v6.is_unicast_link_local() => {
-                owns(view.settings.interfaces.get(usize::from(sight.id.0)), v6)
+        let whose = match source? {
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => {
+                let interface = view.settings.interfaces.get(usize::from(sight.id.0));
+                owns(interface, v6).then_some(Whose::Router)
             }
-            Some(source) => {
+            source => {
                 let vrf = self.faces[usize::from(sight.id.0)].vrf;
-                origin::route(view, vrf, source).1.action == Action::Local
+                self.ours[vrf as usize].whose(source)
             }
-            None => false,
-        }
+        };
+        whose.map(|whose| match whose {
+            Whose::Router => self.reasons.own_source,
+            Whose::Everybody => self.reasons.martian_source,
+        })
     }
 
     /// For a multicast group or everybody: on this link it is for the router too; beyond, nothing here
@@ -142,14 +149,15 @@ impl Engine {
     fn for_us(&mut self, view: View<'_>, sight: Sight, packet: Packet, out: &mut Egress) {
         let reason = match is_discovery(&packet, sight.is_v4) {
             true => Reason::Nd,
-            false if self.is_from_us(view, sight, &packet) => {
-                return self.refuse(sight.index, self.reasons.own_source, packet, out);
-            }
             false if is_routing(&packet, sight.is_v4) => Reason::Routing,
             false => Reason::Local,
         };
-        let punt = Punt::here(reason, sight.id);
-        self.punt(sight.index, view, punt, packet, out);
+        if reason != Reason::Nd
+            && let Some(why) = self.pretends(view, sight, &packet)
+        {
+            return self.refuse(sight.index, why, packet, out);
+        }
+        self.punt(sight.index, view, reason, sight.id, 0, packet, out);
     }
 
     /// RFC 1812 5.2.1.2, 5.2.4 to 5.2.7, 5.3.1: all that is between a route and the next link.
@@ -172,15 +180,8 @@ impl Engine {
             }
             return self.refuse(index, reasons.link_local, packet, out);
         }
-        // In transit only addresses of the interface itself are looked for: the rest is what reverse
-        // path filtering is for (RFC 1812 5.3.8).
-        let face = &self.faces[usize::from(id.0)];
-        let is_own = match sight.is_v4 {
-            true => source4(&packet).is_some_and(|source| face.own4.contains(&source.into())),
-            false => source6(&packet).is_some_and(|source| face.own6.contains(&source.into())),
-        };
-        if is_own {
-            return self.refuse(index, reasons.own_source, packet, out);
+        if let Some(why) = self.pretends(view, sight, &packet) {
+            return self.refuse(index, why, packet, out);
         }
         let has_options = self.parsed.class.options & bit != 0;
         if has_options && let Err((complaint, reason)) = self.options(sight, &packet) {
@@ -193,9 +194,6 @@ impl Engine {
             self.complain(view, id, &packet, Complaint::TtlExceeded, out);
             return self.refuse(index, reasons.ttl_exceeded, packet, out);
         }
-        if hop.interface.get() == Some(id) && self.faces[usize::from(id.0)].redirects {
-            self.redirect(view, sight, hop, &packet, out);
-        }
         let length = sight.end - HEADER_LEN;
         let mtu = usize::from(hop.mtu);
         let is_cut_later = packet.meta().offload.intersects(Offload::GSO);
@@ -203,6 +201,10 @@ impl Engine {
         if !fits && !self.may_be_cut(sight, mtu, &mut packet) {
             self.complain(view, id, &packet, Complaint::TooBig { mtu: hop.mtu }, out);
             return self.refuse(index, reasons.too_big, packet, out);
+        }
+        // Only what goes on (RFC 1812 5.2.7.2), and as it came.
+        if hop.interface.get() == Some(id) && self.faces[usize::from(id.0)].redirects {
+            self.redirect(view, sight, hop, &packet, out);
         }
         self.note(index, Stage::Rewrite, || rewritten(hop, fits));
         let frame = packet.data_mut();
@@ -273,16 +275,18 @@ impl Engine {
             gateway if gateway != [0; 16] && !sight.is_v4 => Ipv6Addr::from(gateway).into(),
             _ => to,
         };
-        // The sender and whom it is told of are on one network of ours: any link-local gateway is.
-        let is_near = |address: IpAddr| match address {
-            IpAddr::V6(v6) if v6.is_unicast_link_local() => true,
-            _ => interface
-                .addresses
-                .iter()
-                .any(|cidr| cidr.network().contains(address)),
+        let networks = || interface.addresses.iter().map(|cidr| cidr.network());
+        let is_near = |address: IpAddr| networks().any(|network| network.contains(address));
+        let are_neighbours = match gateway {
+            // RFC 1812 5.2.7.2: on one and the same network.
+            IpAddr::V4(_) => {
+                networks().any(|network| network.contains(from) && network.contains(gateway))
+            }
+            // RFC 4861 8.2: each a neighbour of ours, which any link-local address is.
+            IpAddr::V6(v6) => is_near(from) && (v6.is_unicast_link_local() || is_near(gateway)),
         };
         let is_ours = |address| interface.addresses.iter().any(|own| own.address == address);
-        if is_near(from) && is_near(gateway) && !is_ours(from) {
+        if are_neighbours && !is_ours(from) {
             let mac = (hop.action == Action::Forward).then_some(hop.dst);
             let complaint = Complaint::Redirect { to: gateway, mac };
             self.complain(view, sight.id, packet, complaint, out);
@@ -368,7 +372,7 @@ impl Engine {
         sight: Sight,
         number: u32,
         hop: &Hop,
-        packet: Packet,
+        mut packet: Packet,
         out: &mut Egress,
     ) {
         let reason = match hop.action {
@@ -387,12 +391,16 @@ impl Engine {
         let Some(id) = hop.interface.get() else {
             return self.refuse(sight.index, self.reasons.no_interface, packet, out);
         };
+        // The slow worker does not look where it ends.
+        trim(&mut packet, sight.end);
         let punt = Punt {
+            reason,
             interface: id,
             hop: number,
-            ..Punt::here(reason, sight.id)
+            came_by: sight.id,
+            ticket: 0,
         };
-        self.punt(sight.index, view, punt, packet, out);
+        self.hand_over(sight.index, view, punt, packet, out);
     }
 }
 

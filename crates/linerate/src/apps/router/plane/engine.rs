@@ -15,12 +15,14 @@ use linerate_tables::parse::{Mask, Parsed, Parser};
 use linerate_tables::rewrite::Divider;
 use linerate_wire::MacAddr;
 
+use super::acl::Answer;
 use super::counters::Counters;
 use super::errors::Errors;
 use super::face::Face;
 use super::features::Features;
 use super::input::{self, Sieve};
 use super::options::Day;
+use super::ours::Ours;
 use super::punt::{Punt, Reason};
 use super::reasons::Reasons;
 use super::settings::{PortMap, Settings};
@@ -32,8 +34,8 @@ use crate::apps::router::model::InterfaceId;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fate {
     Drop(DropId),
-    /// Dropped, and told that it is prohibited.
-    Reject(DropId),
+    /// Dropped, and told so.
+    Reject(DropId, Answer),
     Punt(Reason),
 }
 
@@ -63,6 +65,8 @@ pub(super) struct Engine {
     pub(super) hops: [u32; Burst::CAPACITY],
     /// By interface.
     pub(super) faces: Vec<Face>,
+    /// By VRF.
+    pub(super) ours: Vec<Ours>,
     any_acl_out: bool,
     /// Frames ready to go, by interface; and which may hold some, by its number modulo 64.
     pub(super) lanes: Vec<Burst>,
@@ -92,6 +96,7 @@ impl Engine {
             dst6: [[0; 16]; Burst::CAPACITY],
             hops: [NO_ROUTE; Burst::CAPACITY],
             faces: Vec::new(),
+            ours: Vec::new(),
             any_acl_out: false,
             lanes: Vec::new(),
             filled: 0,
@@ -112,6 +117,10 @@ impl Engine {
     /// Takes over another configuration, between two bursts.
     pub(super) fn install(&mut self, old: &Settings, new: &Settings, egress: &mut Egress) {
         self.faces = new.interfaces.iter().map(Face::new).collect();
+        let vrfs = self.faces.iter().map(|face| face.vrf + 1).max();
+        self.ours = (0..vrfs.unwrap_or(0))
+            .map(|vrf| Ours::of(new, vrf))
+            .collect();
         self.any_acl_out = self.faces.iter().any(|face| face.has_acl_out);
         // Lanes are empty between two bursts.
         self.lanes.resize_with(self.faces.len(), Burst::new);
@@ -315,7 +324,29 @@ impl Engine {
     }
 
     /// Hands a packet to the slow worker.
+    #[allow(clippy::too_many_arguments)]
     pub(super) fn punt(
+        &mut self,
+        index: usize,
+        view: View<'_>,
+        reason: Reason,
+        interface: InterfaceId,
+        hop: u32,
+        packet: Packet,
+        out: &mut Egress,
+    ) {
+        let punt = Punt {
+            reason,
+            interface,
+            hop,
+            came_by: interface,
+            ticket: 0,
+        };
+        self.hand_over(index, view, punt, packet, out);
+    }
+
+    /// Hands a packet to the slow worker, and who traces it as well.
+    pub(super) fn hand_over(
         &mut self,
         index: usize,
         view: View<'_>,
@@ -326,8 +357,8 @@ impl Engine {
         if !self.features.may_punt(punt.reason, view.now_ns) {
             return self.refuse(index, self.reasons.punt_limited, packet, out);
         }
-        let mark = self.watch.hand_over(index, punt.reason);
-        packet.set_user(Punt { mark, ..punt });
+        let ticket = self.watch.hand_over(index, punt.reason);
+        packet.set_user(Punt { ticket, ..punt });
         out.send_one(self.slow, packet);
     }
 

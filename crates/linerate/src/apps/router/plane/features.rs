@@ -114,12 +114,11 @@ impl Features {
         };
         let policers = new.interfaces.iter().map(|interface| {
             let policer = interface.policer?;
-            let rate = policer.rate_bps / 8 / u64::from(queues);
+            // Each queue has its share of both.
+            let queues = u64::from(queues);
+            let (rate, burst) = (policer.rate_bps / 8 / queues, policer.burst_bytes / queues);
             let meter = known(&interface.name, &policer);
-            Some((
-                policer,
-                meter.unwrap_or_else(|| Meter::new(rate, policer.burst_bytes)),
-            ))
+            Some((policer, meter.unwrap_or_else(|| Meter::new(rate, burst))))
         });
         self.policers = policers.collect();
         self.lists.install(&new.acls, egress);
@@ -205,7 +204,10 @@ impl Engine {
         let whole = burst.len();
         for mut part in parts.drain() {
             // So that who is told of a datagram that never is whole can be found: `expire`.
-            part.set_user(Punt::here(Reason::default(), id));
+            part.set_user(Punt {
+                interface: id,
+                ..Punt::default()
+            });
             let (cache, pools) = (&mut out.cache, &self.pools);
             match reassembler.push(part, HEADER_LEN, vrf, view.now_ns, cache, pools) {
                 Outcome::Held => {}
@@ -286,10 +288,14 @@ impl Engine {
         let Some((_, meter)) = policer.and_then(Option::as_mut) else {
             return live;
         };
+        let traffic = self.counters.at(id.0.into());
         for index in ones(live) {
             let bytes = self.parsed.end[index] - HEADER_LEN as u32;
             if !meter.passes(view.now_ns, bytes) {
                 self.fates[index] = Fate::Drop(self.reasons.policed);
+                if let Some(traffic) = traffic {
+                    traffic.policed.add(1);
+                }
                 live &= !(1 << index);
             }
         }

@@ -104,10 +104,12 @@ impl From<InterfaceId> for InterfaceIdOrNone {
 pub(crate) type Group = [u32; BUCKETS];
 
 /// All hops and groups by number.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct HopTable {
     hops: Vec<Hop>,
     groups: Vec<Group>,
+    /// What hashes are multiplied by; odd.
+    spread: u32,
 }
 
 /// A change of the table; numbers beyond its end make it longer.
@@ -118,6 +120,16 @@ pub(crate) enum HopChange {
 }
 
 impl HopTable {
+    /// An empty one. `seed` is another in every router: of two in a row that spread flows alike, the second
+    /// would be sent by the first only what both have for one and the same of their ways.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            hops: Vec::new(),
+            groups: Vec::new(),
+            spread: (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 | 1,
+        }
+    }
+
     /// The hop of that number; a blackhole where there is none.
     #[inline(always)]
     pub(crate) fn get(&self, hop: u32) -> &Hop {
@@ -144,9 +156,13 @@ impl HopTable {
     /// The hop of a group that a flow's hash leads to.
     #[inline]
     pub(crate) fn member(&self, group: u32, hash: u32) -> u32 {
+        // From the highest bits, on which by then all others have a say. Adding or xoring a seed would only
+        // change the names of the same sets of flows.
+        const SHIFT: u32 = u32::BITS - BUCKETS.ilog2();
+        let bucket = hash.wrapping_mul(self.spread) >> SHIFT;
         self.groups
             .get(group as usize)
-            .map_or(u32::MAX, |group| group[hash as usize % BUCKETS])
+            .map_or(u32::MAX, |group| group[bucket as usize])
     }
 }
 

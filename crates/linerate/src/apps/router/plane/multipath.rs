@@ -29,7 +29,7 @@ pub(super) fn hash6(key: &FlowKey6, label: u32, is_fragment: bool) -> u32 {
     mix(addresses, tail)
 }
 
-/// Two rounds of multiply and fold: buckets come from the lowest bits, which depend on all of them.
+/// Two rounds of multiply and fold: every bit depends on all of them.
 #[inline(always)]
 fn mix(a: u64, b: u64) -> u32 {
     let product = |a: u64, b: u64| {
@@ -43,11 +43,22 @@ fn mix(a: u64, b: u64) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::hops::BUCKETS;
+    use super::super::hops::{BUCKETS, HopChange, HopTable};
     use super::*;
+    use linerate_core::publish::Apply;
+
+    /// A table whose group 0 has bucket n for its n-th way.
+    fn table(seed: u64) -> HopTable {
+        let mut table = HopTable::new(seed);
+        let group = Box::new(std::array::from_fn(|bucket| bucket as u32));
+        table.apply(&HopChange::SetGroup(0, group));
+        table
+    }
 
     #[test]
     fn flows_spread_over_all_buckets_evenly() {
+        let table = table(7);
+        let bucket = |hash| table.member(0, hash) as usize;
         let flows = 64_000;
         let mut counts = [0_u32; BUCKETS];
         let mut counts6 = [0_u32; BUCKETS];
@@ -55,16 +66,40 @@ mod tests {
             let port = 1024 + (flow % 60_000) as u16;
             let host = (flow / 60_000) as u8;
             let key = FlowKey4::new([10, 0, 0, host], [192, 0, 2, 1], port, 443, 6);
-            counts[hash4(&key) as usize % BUCKETS] += 1;
+            counts[bucket(hash4(&key))] += 1;
             let (mut src, dst) = ([0x20; 16], [0x21; 16]);
             src[15] = host;
             let key = FlowKey6::new(src, dst, port, 443, 6);
-            counts6[hash6(&key, 0, false) as usize % BUCKETS] += 1;
+            counts6[bucket(hash6(&key, 0, false))] += 1;
         }
         for counts in [counts, counts6] {
             // 1000 each; 5 standard deviations are 160.
             let (least, most) = (counts.iter().min(), counts.iter().max());
             assert!(least > Some(&800) && most < Some(&1200), "{counts:?}");
+        }
+    }
+
+    /// Each router gets the flows that the one before it has for one of two ways, and has two ways itself.
+    #[test]
+    fn routers_in_a_row_each_spread_what_comes_to_them() {
+        let macs = [0x0200_0000_000a, 0x0200_0000_000b, 0x001b_2101_0203];
+        let routers = macs.map(table);
+        let mut counts = [[0_u32; 2]; 3];
+        for flow in 0..64_000_u32 {
+            let [a, b, c, d] = flow.to_be_bytes();
+            let key = FlowKey4::new([10, b, c, d], [192, 0, 2, a], 4000, 443, 6);
+            for (router, counts) in routers.iter().zip(&mut counts) {
+                // Ways have buckets in turns.
+                let way = router.member(0, hash4(&key)) as usize % 2;
+                counts[way] += 1;
+                if way == 1 {
+                    break;
+                }
+            }
+        }
+        for [first, second] in counts {
+            let share = f64::from(first) / f64::from(first + second);
+            assert!((0.4..0.6).contains(&share), "{counts:?}");
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Of an error (RFC 1812 4.3.2.4, RFC 4443 2.2): one of the interface that it leaves by, the one on the
 //! way to the sender if there are several; where that has none, one of the interface that the packet came
-//! in by, and where that has none either, any of the same VRF.
+//! in by, and where that has none either, any of the same VRF, of a loopback first.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -43,15 +43,12 @@ pub(super) fn route<'a>(view: View<'a>, vrf: Vrf, to: IpAddr) -> (u32, &'a Hop) 
     let (found, hash) = match to {
         IpAddr::V4(v4) => {
             let bits = u32::from(v4);
-            (
-                view.fib4.lookup(vrf, bits),
-                bits.wrapping_mul(0x9e37_79b1) >> 16,
-            )
+            (view.fib4.lookup(vrf, bits), bits.wrapping_mul(0x9e37_79b1))
         }
         IpAddr::V6(v6) => {
             let bits = u128::from(v6);
             let folded = (bits >> 64) as u64 ^ bits as u64;
-            let hash = folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
+            let hash = folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
             (view.fib6.lookup(vrf, bits), hash as u32)
         }
     };
@@ -87,13 +84,21 @@ pub(super) fn source4(
         own.find(|own| own.1).or(first).map(|own| own.0)
     };
     let out_by = hop.interface.get().and_then(pick);
-    out_by.or_else(|| pick(id)).or_else(|| {
-        let vrf = vrf(settings, id);
-        (0..settings.interfaces.len() as u16)
-            .map(InterfaceId)
-            .filter(|&id| self::vrf(settings, id) == vrf)
-            .find_map(pick)
-    })
+    out_by
+        .or_else(|| pick(id))
+        .or_else(|| others(settings, id).find_map(pick))
+}
+
+/// The interfaces of the same VRF as `id`; loopbacks first, whose addresses stand for the router (RFC 1812
+/// 4.3.2.4).
+fn others(settings: &Settings, id: InterfaceId) -> impl Iterator<Item = InterfaceId> {
+    let vrf = vrf(settings, id);
+    let all = move |is_loopback| {
+        let all = (0..).map(InterfaceId).zip(&settings.interfaces);
+        let of = all.filter(move |(_, one)| one.vrf == vrf && one.is_loopback() == is_loopback);
+        of.map(|(id, _)| id)
+    };
+    all(true).chain(all(false))
 }
 
 /// The same of IPv6; `hop` is absent where the packet stays on the link that it answers to.
@@ -108,13 +113,9 @@ pub(super) fn source6(
     };
     let out_by = hop.interface.get();
     let out_by = out_by.and_then(|id| global(settings, id, to));
-    let own = out_by.or_else(|| global(settings, id, to)).or_else(|| {
-        let vrf = vrf(settings, id);
-        (0..settings.interfaces.len() as u16)
-            .map(InterfaceId)
-            .filter(|&id| self::vrf(settings, id) == vrf)
-            .find_map(|id| global(settings, id, to))
-    });
+    let own = out_by
+        .or_else(|| global(settings, id, to))
+        .or_else(|| others(settings, id).find_map(|id| global(settings, id, to)));
     // Better than silence on a link without any other.
     own.or_else(|| link_local(settings, id))
 }
@@ -157,4 +158,43 @@ pub(super) fn of_mac(MacAddr([a, b, c, d, e, f]): MacAddr) -> Ipv6Addr {
     address[..2].copy_from_slice(&[0xfe, 0x80]);
     address[8..].copy_from_slice(&[a ^ 2, b, c, 0xff, 0xfe, d, e, f]);
     address.into()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::settings::NO_PORT;
+    use super::super::testing::{LAN, LAN_MAC, WAN, WAN_MAC, interface};
+    use super::*;
+
+    #[test]
+    fn rfc1812_4_3_2_4_a_loopback_stands_for_the_router() {
+        let lan = ["198.51.100.1/24", "2001:db8:1::1/64"];
+        let own = ["10.255.0.1/32", "2001:db8::ff/128"];
+        let mut settings = Settings {
+            interfaces: vec![
+                interface("wan", 0, WAN_MAC, &[]),
+                interface("lan", 1, LAN_MAC, &lan),
+                interface("lo0", NO_PORT, LAN_MAC, &own),
+            ],
+            ..Settings::default()
+        };
+        let hop = |id: InterfaceId| Hop {
+            interface: id.into(),
+            ..Hop::default()
+        };
+        let from = |settings: &Settings, by: InterfaceId| {
+            let four = source4(settings, &hop(by), WAN, [203, 0, 113, 9].into());
+            let to = "2001:db8:9::9".parse().unwrap();
+            let six = source6(settings, Some(&hop(by)), WAN, to);
+            (four.unwrap().to_string(), six.unwrap().to_string())
+        };
+        let expected = |four: &str, six: &str| (four.to_string(), six.to_string());
+        let of_lan = expected("198.51.100.1", "2001:db8:1::1");
+        assert_eq!(from(&settings, LAN), of_lan);
+        assert_eq!(from(&settings, WAN), expected("10.255.0.1", "2001:db8::ff"));
+        // That of another VRF does not.
+        settings.interfaces[2].vrf = 1;
+        assert_eq!(from(&settings, WAN), of_lan);
+    }
 }

@@ -2,8 +2,6 @@
 
 use linerate_core::packet::UserData;
 
-use super::told::Mark;
-
 use crate::apps::router::model::InterfaceId;
 
 /// Why the slow worker gets a packet.
@@ -90,7 +88,7 @@ impl Rates {
 }
 
 /// What a punted packet says of itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Punt {
     pub(crate) reason: Reason,
     /// The interface that it came in by; of [`Reason::Resolve`] and [`Reason::Glean`], leaves by.
@@ -99,22 +97,12 @@ pub(crate) struct Punt {
     pub(crate) hop: u32,
     /// The interface that it came in by: whose VRF knows the way back to its sender.
     pub(crate) came_by: InterfaceId,
-    /// Whoever traces it knows it by this.
-    pub(crate) mark: Option<Mark>,
+    /// What goes on here of a packet that is traced, in 48 bits; 0: it is not.
+    pub(crate) ticket: u64,
 }
 
-impl Punt {
-    /// Of a packet that came in by `id`, or is our own and stays there.
-    pub(super) fn here(reason: Reason, id: InterfaceId) -> Self {
-        Self {
-            reason,
-            interface: id,
-            hop: 0,
-            came_by: id,
-            mark: None,
-        }
-    }
-}
+/// The bits of a ticket.
+const TICKET: u64 = (1 << 48) - 1;
 
 impl UserData for Punt {
     fn from_words([a, b]: [u64; 2]) -> Self {
@@ -122,17 +110,16 @@ impl UserData for Punt {
             reason: Reason::of(a as u8),
             interface: InterfaceId((a >> 16) as u16),
             hop: (a >> 32) as u32,
-            came_by: InterfaceId((b >> 32) as u16),
-            mark: Mark::new(b as u32),
+            came_by: InterfaceId((b >> 48) as u16),
+            ticket: b & TICKET,
         }
     }
 
     fn into_words(self) -> [u64; 2] {
         let (reason, interface) = (self.reason as u64, u64::from(self.interface.0));
-        let (came_by, mark) = (u64::from(self.came_by.0), self.mark.map_or(0, Mark::get));
         [
             reason | interface << 16 | u64::from(self.hop) << 32,
-            came_by << 32 | u64::from(mark),
+            self.ticket & TICKET | u64::from(self.came_by.0) << 48,
         ]
     }
 }
@@ -150,7 +137,7 @@ mod tests {
                 interface: InterfaceId(0xfffe),
                 hop: 0xdead_beef,
                 came_by: InterfaceId(0xfffd),
-                mark: Mark::new(number as u32),
+                ticket: 1 << 40,
             };
             assert_eq!(Punt::from_words(punt.into_words()), punt);
         }

@@ -1,5 +1,6 @@
 //! What workers know of the configuration: read-only, exchanged as a whole on reload.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use linerate_wire::MacAddr;
@@ -18,6 +19,9 @@ pub(crate) struct Settings {
     pub(crate) acls: Vec<Arc<AccessList>>,
 }
 
+/// What a loopback has in place of the number of a port.
+pub(crate) const NO_PORT: u16 = u16::MAX;
+
 /// The interfaces of one port.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PortMap {
@@ -27,11 +31,18 @@ pub(crate) struct PortMap {
     pub(crate) vlans: Vec<(u16, InterfaceId)>,
 }
 
+impl Interface {
+    /// Whether it has addresses, and no wire.
+    pub(crate) fn is_loopback(&self) -> bool {
+        self.port == NO_PORT
+    }
+}
+
 /// A layer-3 interface.
 #[derive(Clone, Debug)]
 pub(crate) struct Interface {
     pub(crate) name: String,
-    /// Number of the port.
+    /// Number of the port, or [`NO_PORT`].
     pub(crate) port: u16,
     /// 802.1Q VLAN number, 1 to 4094; `None`: untagged.
     pub(crate) vlan: Option<u16>,
@@ -40,6 +51,8 @@ pub(crate) struct Interface {
     /// Largest IP packet in bytes.
     pub(crate) mtu: u16,
     pub(crate) addresses: Vec<Cidr>,
+    /// Those of them that the kernel has, on the twin: its detection of duplicates has passed them.
+    pub(crate) verified: Vec<IpAddr>,
     /// Number of the port of its TAP twin in the kernel.
     pub(crate) twin: Option<u16>,
     pub(crate) urpf: Urpf,

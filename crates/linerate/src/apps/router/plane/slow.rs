@@ -13,9 +13,11 @@ use std::sync::Arc;
 
 use linerate_core::env::Clock;
 use linerate_core::packet::{Burst, Packet, Pool, Pools};
+use linerate_core::publish::Reader;
 use linerate_core::run::{DropId, Egress, Stage};
 use linerate_stack::neighbour::{self, DropReason, InterfaceConfig, Neighbour, Out, Table};
 use linerate_tables::TableError;
+use linerate_tables::lpm::{Fib4, Fib6};
 use linerate_wire::ethernet::HEADER_LEN;
 use linerate_wire::{MacAddr, set_macs};
 
@@ -25,9 +27,8 @@ use super::errors::{Complaint, Errors};
 use super::hops::Action;
 use super::punt::{Punt, Reason};
 use super::settings::{Advertise, Interface, Settings};
-use super::told::Mark;
 use super::trace::{Stage as At, Watch};
-use super::{Setup, Tables, vlan};
+use super::{Old, Setup, Tables, vlan};
 use crate::apps::router::model::InterfaceId;
 
 /// What routing, or the operator, should know of neighbours.
@@ -42,6 +43,8 @@ struct Reasons {
     /// For the router itself, which has no twin there and does not answer such a thing.
     not_served: DropId,
     no_interface: DropId,
+    /// The kernel sent it by the twin of an interface that has no wire.
+    loopback: DropId,
     no_buffer: DropId,
     /// A hop that is none any more.
     no_route: DropId,
@@ -91,6 +94,7 @@ impl Slow {
                 neighbour: DropReason::ALL.map(|reason| egress.reason(&name(reason))),
                 not_served: egress.reason("not_served"),
                 no_interface: egress.reason("no_interface"),
+                loopback: egress.reason("loopback"),
                 no_buffer: egress.reason("no_buffer"),
                 no_route: egress.reason("no_route"),
             },
@@ -116,6 +120,11 @@ impl Slow {
             if before.is_some_and(|before| before.name != interface.name) {
                 self.table.remove_interface(id, &mut self.todo);
             }
+            // Nobody is on a link that there is not.
+            if interface.is_loopback() {
+                self.table.remove_interface(id, &mut self.todo);
+                continue;
+            }
             self.table
                 .set_interface(id, described(interface), now_ns, &mut self.todo);
         }
@@ -126,6 +135,11 @@ impl Slow {
         self.work(now_ns, egress);
         egress.flush();
         old
+    }
+
+    /// Takes other forwarding tables over; those that it had are the caller's to free.
+    pub(crate) fn exchange(&mut self, fib4: Reader<Fib4>, fib6: Reader<Fib6>) -> Old {
+        self.tables.exchange(fib4, fib6)
     }
 
     /// Looks at the newest tables, so that their publisher need not wait for this worker.
@@ -251,37 +265,38 @@ impl Slow {
             // wrong at most for a moment and only if that is a neighbour.
             _ => destination(&packet),
         };
-        match gateway {
-            Some(gateway) => self.ask(id, gateway, packet, now_ns),
-            None => self.refuse(self.reasons.no_route, packet, out),
-        }
-    }
-
-    /// To a neighbour, whose MAC address may not be known.
-    fn ask(&mut self, id: InterfaceId, next: IpAddr, packet: Packet, now_ns: u64) {
-        let table = &self.table;
-        self.watch
-            .say(packet.user::<Punt>().mark, || match table.mac(id.0, next) {
-                Some(mac) => format!("next hop {next} is at {mac}"),
-                None => format!("next hop {next}: its MAC address is not known"),
-            });
-        self.table
-            .resolve(id.0, next, Some(packet), now_ns, &mut self.todo);
+        self.wait_for(id, gateway, packet, now_ns, out);
     }
 
     /// To the destination itself.
     fn glean(&mut self, id: InterfaceId, packet: Packet, now_ns: u64, out: &mut Egress) {
-        match destination(&packet) {
-            Some(to) => self.ask(id, to, packet, now_ns),
-            None => self.refuse(self.reasons.no_route, packet, out),
-        }
+        self.wait_for(id, destination(&packet), packet, now_ns, out);
     }
 
-    /// Drops a packet that was punted, and tells whoever traces it.
+    /// Has a packet wait for the MAC address of its next hop, if need be.
+    fn wait_for(
+        &mut self,
+        id: InterfaceId,
+        next: Option<IpAddr>,
+        packet: Packet,
+        now_ns: u64,
+        out: &mut Egress,
+    ) {
+        let Some(next) = next else {
+            return self.refuse(self.reasons.no_route, packet, out);
+        };
+        let (table, todo) = (&mut self.table, &mut self.todo);
+        table.resolve(id.0, next, Some(packet), now_ns, todo);
+    }
+
+    /// Drops a packet, and tells who watches it.
     fn refuse(&mut self, reason: DropId, packet: Packet, out: &mut Egress) {
-        let mark = packet.user::<Punt>().mark;
+        if self.watch.is_tapped() {
+            self.watch.show_one(At::Drop, packet.meta().port, &packet);
+        }
+        let Punt { ticket, .. } = packet.user();
         self.watch
-            .conclude(mark, || format!("dropped: {}", out.reason_name(reason)));
+            .follow(ticket, || format!("dropped: {}", out.reason_name(reason)));
         out.drop_one(reason, packet);
     }
 
@@ -291,18 +306,18 @@ impl Slow {
             if self.watch.is_tapped() {
                 self.watch.show_one(At::Slow, packet.meta().port, &packet);
             }
-            self.send(id, packet, None, out);
+            self.send(id, packet, out);
         }
     }
 
     /// Sends a whole frame out of an interface, with its tag.
-    fn send(&mut self, id: InterfaceId, mut packet: Packet, mark: Option<Mark>, out: &mut Egress) {
+    fn send(&mut self, id: InterfaceId, mut packet: Packet, out: &mut Egress) {
         let Some(interface) = self.settings.interfaces.get(usize::from(id.0)) else {
-            self.watch.conclude(mark, || "dropped: no_interface".into());
             return out.drop_one(self.reasons.no_interface, packet);
         };
-        self.watch
-            .conclude(mark, || format!("sent by {}", interface.name));
+        if interface.is_loopback() {
+            return out.drop_one(self.reasons.loopback, packet);
+        }
         if let Some(traffic) = self.counters.at(id.0.into()) {
             traffic.out_packets.add(1);
             traffic.out_bytes.add(packet.len() as u64);
@@ -332,18 +347,20 @@ impl Slow {
                     continue; // it will be asked again
                 };
                 packet.set_data(frame);
-                self.send(InterfaceId(id), packet, None, out);
+                self.send(InterfaceId(id), packet, out);
             }
             for released in todo.released.drain(..) {
                 let id = InterfaceId(released.interface);
                 let mut packet = released.packet;
                 let own = self.settings.interfaces.get(usize::from(id.0));
                 let mac = own.map_or(MacAddr::default(), |own| own.mac);
-                let mark = packet.user::<Punt>().mark;
                 if set_macs(packet.data_mut(), released.mac, mac) {
+                    let Punt { ticket, .. } = packet.user();
+                    let name = own.map_or("no interface", |own| own.name.as_str());
+                    let mac = released.mac;
                     self.watch
-                        .say(mark, || format!("its MAC address is {}", released.mac));
-                    self.send(id, packet, mark, out);
+                        .follow(ticket, || format!("sent by {name} to {mac}"));
+                    self.send(id, packet, out);
                 } else {
                     self.refuse(self.reasons.no_buffer, packet, out);
                 }
@@ -351,7 +368,7 @@ impl Slow {
             for dropped in todo.dropped.drain(..) {
                 if dropped.reason == DropReason::Unresolved {
                     // RFC 1812 3.3.2, RFC 4861 7.2.2. Its VRF need not be that of the way out.
-                    let id = dropped.packet.user::<Punt>().came_by;
+                    let Punt { came_by: id, .. } = dropped.packet.user();
                     self.complain(id, &dropped.packet, Complaint::NoNeighbour, now_ns, out);
                 }
                 let reason = self.reasons.neighbour[dropped.reason as usize];
@@ -395,9 +412,9 @@ fn described(interface: &Interface) -> InterfaceConfig {
         mac: interface.mac,
         addresses: addresses.map(|cidr| (cidr.address, cidr.len)).collect(),
         proxy: interface.proxy,
-        // Where there is a twin, the kernel looks for duplicates.
-        detect6: interface.twin.is_none(),
+        detect6: true,
         detect4: false,
+        verified: interface.verified.clone(),
         advertise: interface.advertise.map(advertise),
     }
 }

@@ -4,18 +4,18 @@
 //! packets that pass a [`Stage`], one by one, and decides itself what it keeps. A [`Trace`] takes the
 //! next packets that match a filter out of the vector path, has every step noted, and sends a
 //! [`Record`] of each; a trace that has all it wants is dropped, and with it the sending end of its
-//! channel. What is handed to the slow worker is told of by that one, too (`told.rs`).
+//! channel.
 
 use std::fmt;
-use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
 
 use linerate_core::packet::{Burst, Packet};
 use linerate_tables::parse::Mask;
 use linerate_wire::filter::Filter;
 
 use super::punt::Reason;
-use super::told::{Mark, Told};
-
 use crate::apps::router::model::InterfaceId;
 
 /// Bytes kept of a traced packet.
@@ -74,15 +74,18 @@ pub(crate) struct Trace {
     pub(crate) filter: Option<Filter>,
     /// How many.
     pub(crate) packets: u32,
-    /// The first of as many marks, which are this worker's.
-    pub(crate) mark: Mark,
     /// Who is told. What does not fit is lost.
-    pub(crate) to: SyncSender<Told>,
+    pub(crate) to: SyncSender<Record>,
+    /// The last ticket that was given to a packet, by any worker in any trace.
+    pub(crate) tickets: Arc<AtomicU64>,
 }
 
-/// What became of one packet.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What became of one packet: all of it, or the part of one worker. What a fast worker knows comes first,
+/// without an end, and what the slow one adds has the same ticket.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
+    /// 0 where this is all.
+    pub(crate) ticket: u64,
     pub(crate) interface: InterfaceId,
     /// Length of the frame in bytes, without tag.
     pub(crate) bytes: usize,
@@ -99,6 +102,8 @@ pub(crate) struct Record {
 pub(crate) struct Watch {
     taps: Vec<(u64, Stage, Tap)>,
     trace: Option<Trace>,
+    /// Of the slow worker: who is told what becomes of packets that were traced up to here.
+    follower: Option<SyncSender<Record>>,
     /// Which packets of the burst are traced, and what was noted of each.
     traced: Mask,
     records: Vec<(usize, Record)>,
@@ -120,6 +125,24 @@ impl Watch {
     /// Begins a trace, or ends the one that runs.
     pub(crate) fn set_trace(&mut self, trace: Option<Trace>) {
         self.trace = trace.filter(|trace| trace.packets > 0);
+    }
+
+    /// Tells what becomes of packets whose traces are handed over, or no more.
+    pub(crate) fn set_follower(&mut self, follower: Option<SyncSender<Record>>) {
+        self.follower = follower;
+    }
+
+    /// Ends the trace of a packet that goes by a ticket.
+    #[inline(always)]
+    pub(super) fn follow(&self, ticket: u64, end: impl FnOnce() -> String) {
+        if let Some(to) = self.follower.as_ref().filter(|_| ticket != 0) {
+            // What does not fit is lost.
+            let _ = to.try_send(Record {
+                ticket,
+                end: end(),
+                ..Record::default()
+            });
+        }
     }
 
     /// Whether a tap is set.
@@ -157,7 +180,7 @@ impl Watch {
     fn match_all(&mut self, interface: InterfaceId, burst: &Burst) -> Mask {
         // What was not ended stays somewhere: a fragment that waits for the rest of its datagram.
         while let Some(&(index, _)) = self.records.first() {
-            self.tell(index, "held for reassembly".into(), None);
+            self.tell(index, "held for reassembly".into());
         }
         let Some(trace) = &mut self.trace else {
             return 0;
@@ -174,8 +197,7 @@ impl Watch {
                 interface,
                 bytes: frame.len(),
                 frame: frame[..frame.len().min(SNAP_BYTES)].to_vec(),
-                steps: Vec::new(),
-                end: String::new(),
+                ..Record::default()
             };
             self.records.push((index, record));
         }
@@ -196,70 +218,49 @@ impl Watch {
         }
     }
 
+    /// Leaves the rest of a packet's trace to the slow worker; returns what the packet goes by there.
+    #[inline(always)]
+    pub(super) fn hand_over(&mut self, index: usize, reason: Reason) -> u64 {
+        match self.is_traced(index) {
+            true => self.hand(index, reason),
+            false => 0,
+        }
+    }
+
+    #[cold]
+    fn hand(&mut self, index: usize, reason: Reason) -> u64 {
+        let Some(trace) = &self.trace else { return 0 };
+        let ticket = trace.tickets.fetch_add(1, Ordering::Relaxed) + 1;
+        self.note(index, Stage::Slow, reason.name().into());
+        if let Some((_, record)) = self.records.iter_mut().find(|(at, _)| *at == index) {
+            record.ticket = ticket;
+        }
+        self.tell(index, String::new());
+        ticket
+    }
+
     /// Ends the trace of a packet, and tells who asked for it.
     #[inline(always)]
     pub(super) fn end(&mut self, index: usize, text: impl FnOnce() -> String) {
         if self.is_traced(index) {
-            self.tell(index, text(), None);
-        }
-    }
-
-    /// Ends the trace of a packet here, which goes on at the slow worker: by this mark, if it is traced.
-    #[inline(always)]
-    pub(super) fn hand_over(&mut self, index: usize, reason: Reason) -> Option<Mark> {
-        match self.is_traced(index) {
-            true => self.mark(index, reason),
-            false => None,
+            self.tell(index, text());
         }
     }
 
     #[cold]
-    fn mark(&mut self, index: usize, reason: Reason) -> Option<Mark> {
-        let text = format!("to the slow worker: {}", reason.name());
-        self.note(index, Stage::Slow, text);
-        let trace = self.trace.as_mut()?;
-        let mark = trace.mark;
-        trace.mark = mark.checked_add(1).unwrap_or(Mark::MIN);
-        let end = "handed to the slow worker, of which nothing was heard since";
-        self.tell(index, end.into(), Some(mark));
-        Some(mark)
-    }
-
-    /// At the slow worker: says what is done with a packet, if it is traced.
-    #[inline(always)]
-    pub(super) fn say(&mut self, mark: Option<Mark>, text: impl FnOnce() -> String) {
-        if let Some(mark) = mark {
-            self.send(Told::Slow(mark, text()));
-        }
-    }
-
-    /// At the slow worker: says what became of a packet, if it is traced.
-    #[inline(always)]
-    pub(super) fn conclude(&mut self, mark: Option<Mark>, text: impl FnOnce() -> String) {
-        if let Some(mark) = mark {
-            self.send(Told::End(mark, text()));
-        }
-    }
-
-    #[cold]
-    fn tell(&mut self, index: usize, end: String, mark: Option<Mark>) {
+    fn tell(&mut self, index: usize, end: String) {
         self.traced &= !(1 << index);
         let Some(at) = self.records.iter().position(|(at, _)| *at == index) else {
             return;
         };
         let (_, record) = self.records.swap_remove(at);
-        self.send(Told::Fast(Record { end, ..record }, mark));
-        let is_done = |trace: &Trace| trace.packets == 0 && self.traced == 0;
-        if self.trace.as_ref().is_some_and(is_done) {
-            self.trace = None;
-        }
-    }
-
-    /// Nobody waits for one who does not listen; who is gone is told no more.
-    #[cold]
-    fn send(&mut self, told: Told) {
         let Some(trace) = &self.trace else { return };
-        if let Err(TrySendError::Disconnected(_)) = trace.to.try_send(told) {
+        let is_heard = trace.to.try_send(Record { end, ..record });
+        let is_gone = matches!(
+            is_heard,
+            Err(std::sync::mpsc::TrySendError::Disconnected(_))
+        );
+        if is_gone || trace.packets == 0 && self.traced == 0 {
             self.trace = None;
             self.traced = 0;
         }

@@ -3,30 +3,32 @@
 use linerate_core::packet::{Offload, Packet};
 use linerate_wire::{EtherType, vlan};
 
+/// The part of tag control information that is the VLAN's number. All ones is none's (IEEE 802.1Q 9.6).
+const ID: u16 = 0xfff;
+
 /// Takes the tag off, from the metadata or from the frame, and gives its VLAN number; 0 where there
-/// was no tag, or one that carries a priority alone (IEEE 802.1Q 9.6). `None` where the frame ends
-/// inside its tag.
+/// was no tag, or one that carries a priority alone (IEEE 802.1Q 9.6); [`ID`] where it is a provider's
+/// (802.1ad), whose numbers are others. `None` where the frame ends inside its tag.
 pub(super) fn untag(packet: &mut Packet) -> Option<u16> {
-    const ID: u16 = 0xfff;
+    let number = |is_ours, tci| if is_ours { tci & ID } else { ID };
     if packet.meta().offload.intersects(Offload::VLAN) {
         let meta = packet.meta_mut();
+        let is_ours = !meta.offload.intersects(Offload::VLAN_8021AD);
         meta.offload.remove(Offload::VLAN | Offload::VLAN_8021AD);
-        return Some(meta.vlan_tci & ID);
+        return Some(number(is_ours, meta.vlan_tci));
     }
-    let is_tagged = |frame: &[u8]| {
-        let ethertype = frame
-            .get(12..14)
-            .map(|two| EtherType(u16::from_be_bytes([two[0], two[1]])));
-        ethertype.is_some_and(EtherType::is_vlan)
+    let ethertype = match packet.data().get(12..14) {
+        Some(two) => EtherType(u16::from_be_bytes([two[0], two[1]])),
+        None => return Some(0),
     };
-    if !is_tagged(packet.data()) {
+    if !ethertype.is_vlan() {
         return Some(0);
     }
     let tci = vlan::remove(packet.data_mut())?;
     packet.trim_front(vlan::TAG_LEN);
     let meta = packet.meta_mut();
     meta.csum_start = meta.csum_start.saturating_sub(vlan::TAG_LEN as u16);
-    Some(tci & ID)
+    Some(number(ethertype == EtherType::VLAN, tci))
 }
 
 /// Puts a tag into a frame. False where it has no room, or no whole Ethernet header.
@@ -79,6 +81,9 @@ mod tests {
         meta.offload.insert(Offload::VLAN);
         assert_eq!(untag(&mut packet), Some(7));
         assert!(!packet.meta().offload.intersects(Offload::VLAN));
+        let meta = packet.meta_mut();
+        meta.offload.insert(Offload::VLAN | Offload::VLAN_8021AD);
+        assert_eq!(untag(&mut packet), Some(ID));
     }
 
     #[test]

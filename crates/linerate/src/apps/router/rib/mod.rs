@@ -34,7 +34,8 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use linerate_core::env::Isa;
 use linerate_core::publish::Reader;
@@ -63,6 +64,8 @@ pub(crate) struct Config {
     pub(crate) neighbours: usize,
     /// VRFs, from 0.
     pub(crate) vrfs: u32,
+    /// Which of its ways a flow takes depends on it: [`HopTable::new`].
+    pub(crate) seed: u64,
     /// The instructions that lookups may use.
     pub(crate) isa: Isa,
 }
@@ -73,6 +76,7 @@ impl Default for Config {
             routes: 1_000_000,
             neighbours: 65_536,
             vrfs: 1,
+            seed: 0,
             isa: Isa::detect(),
         }
     }
@@ -131,6 +135,8 @@ pub(crate) struct Rib {
     v6: Family<u128>,
     targets: Targets,
     own: BTreeMap<InterfaceId, Own>,
+    /// By VRF: the router's own addresses that are on no interface.
+    hosts: BTreeMap<Vrf, BTreeSet<IpAddr>>,
     limits: Config,
     turned_away: u64,
 }
@@ -145,8 +151,9 @@ impl Rib {
             slots: Slots::default(),
             v4: Family::new(config.vrfs, SharedLpm4::new(&config.lpm4())?),
             v6: Family::new(config.vrfs, SharedLpm6::new(&config.lpm6())?),
-            targets: Targets::new()?,
+            targets: Targets::new(config.seed)?,
             own: BTreeMap::new(),
+            hosts: BTreeMap::new(),
             limits: config.clone(),
             turned_away: 0,
         };
@@ -154,6 +161,31 @@ impl Rib {
             rib.reserve(vrf);
         }
         Ok(rib)
+    }
+
+    /// Makes room for so many VRFs, from 0, in tables of their own: [new readers](Self::readers) see them,
+    /// and lead to the same hops. All changes must have been [committed](Self::commit).
+    ///
+    /// # Errors
+    /// If there is no memory for tables of that size; nothing has changed then.
+    pub(crate) fn widen(&mut self, vrfs: u32) -> Result<(), TableError> {
+        let limits = Config {
+            vrfs,
+            ..self.limits.clone()
+        };
+        let v4 = self.v4.copy_to(SharedLpm4::new(&limits.lpm4())?)?;
+        let v6 = self.v6.copy_to(SharedLpm6::new(&limits.lpm6())?)?;
+        self.v4.exchange(v4, vrfs);
+        self.v6.exchange(v6, vrfs);
+        let new = self.limits.vrfs..vrfs;
+        self.limits = limits;
+        new.for_each(|vrf| self.reserve(vrf));
+        Ok(())
+    }
+
+    /// How many VRFs there is room for.
+    pub(crate) fn vrfs(&self) -> u32 {
+        self.limits.vrfs
     }
 
     /// What a worker reads.
@@ -187,6 +219,16 @@ impl Rib {
             false => target,
         };
         self.put(vrf, prefix, key, target)
+    }
+
+    /// Whether a source has a route with that prefix.
+    pub(crate) fn has(&self, vrf: Vrf, prefix: Prefix, source: Source) -> bool {
+        let head = match prefix {
+            Prefix::V4(prefix) => self.v4.head(vrf, prefix),
+            Prefix::V6(prefix) => self.v6.head(vrf, prefix),
+        };
+        let mut list = head.into_iter().flat_map(|head| self.slots.list(head));
+        list.any(|candidate| candidate.key().source == source)
     }
 
     /// Takes a route out. Returns whether it was there.
@@ -235,6 +277,12 @@ impl Rib {
             self.take::<A>(vrf, prefix, key);
         }
         stale.len()
+    }
+
+    /// Takes out all routes of a source in a VRF.
+    pub(crate) fn forget(&mut self, source: Source, vrf: Vrf) {
+        self.mark_stale(source, vrf);
+        self.sweep(source, vrf);
     }
 
     /// How much there is of everything.
@@ -292,17 +340,19 @@ impl Rib {
             }
         };
         let had = list.and_then(|list| self.slots.join(head, list));
+        let copy = match key.source {
+            Source::Fpm => self.slots.take_copy(head),
+            _ => None,
+        };
         if full {
-            let Some(had) = had else {
+            if had.is_none() && copy.is_none() {
                 // It was put before the others, and goes again.
                 let (rest, _) = self.slots.take(head, key);
                 debug_assert_eq!(rest, list);
                 return Err(Full);
-            };
+            }
             let trie = &mut A::of_mut(self).tries[vrf as usize];
             trie.insert(prefix, head).map_err(|_| Full)?;
-            self.took_place(vrf, prefix, Candidate::new(key, target), had);
-            return Ok(());
         }
         match had {
             Some(had) => self.took_place(vrf, prefix, Candidate::new(key, target), had),
@@ -311,6 +361,11 @@ impl Rib {
                 self.targets.add_route(target);
                 A::of_mut(self).dirty.push_back((vrf, prefix));
             }
+        }
+        if let Some(copy) = copy {
+            A::of_mut(self).fed -= 1;
+            self.targets.drop_route(copy.target);
+            A::of_mut(self).dirty.push_back((vrf, prefix));
         }
         Ok(())
     }

@@ -39,7 +39,7 @@ impl Source {
     }
 
     /// How far its routes are unless they say so themselves. FRR puts its routes into the kernel
-    /// too: from both they are taken from FRR, and the kernel's stay when FRR goes.
+    /// too: those that it tells are taken from FRR ([`Key::copy`]).
     pub(crate) fn distance(self) -> u8 {
         match self {
             Self::Reserved | Self::Own | Self::Connected => 0,
@@ -64,6 +64,8 @@ pub(crate) struct Key {
     pub(crate) distance: u8,
     /// Of several of the same source and distance the one with the lowest.
     pub(crate) metric: u32,
+    /// Of the kernel's: FRR has put it there, and tells of it itself where it has a connection.
+    pub(crate) copy: bool,
 }
 
 impl Key {
@@ -73,22 +75,29 @@ impl Key {
             source,
             distance: source.distance(),
             metric,
+            copy: false,
         }
     }
 
     /// Whether a route of one key takes the place of one with the other. FRR has one route for a
-    /// prefix, whatever its metric.
+    /// prefix, whatever its metric; the kernel has one of a metric, whoever has made it.
     pub(super) fn replaces(self, other: Self) -> bool {
-        self == other || (self.source == Source::Fpm && other.source == Source::Fpm)
+        let same = match self.source {
+            Source::Fpm => true,
+            _ => (self.distance, self.metric) == (other.distance, other.metric),
+        };
+        self.source == other.source && same
     }
 }
 
 /// Where a route leads.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum To {
     Blackhole,
     Unreachable,
     Prohibit,
+    /// Into a tunnel, or with labels, which nobody makes here: it is refused.
+    Encapsulated,
     /// By all of these ways, in shares.
     Ways(Vec<Way>),
     /// Where the object of that number leads ([`Rib::object`](super::Rib::object)).

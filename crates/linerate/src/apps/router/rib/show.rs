@@ -137,14 +137,15 @@ fn kind(def: &Def, object: Option<&To>) -> &'static str {
         Def::Prohibit => "prohibit",
         Def::Martian => "martian",
         Def::Multicast => "multicast",
+        Def::Encapsulated => "encapsulated",
         Def::Local(_) => "local",
         Def::Broadcast(_) => "broadcast",
         Def::Connected(_) => "connected",
         Def::Neighbour(..) => "neighbour",
         Def::Ways(_) | Def::Default(_) => "via",
         Def::Object(_) => match object {
-            Some(to @ (To::Blackhole | To::Unreachable | To::Prohibit)) => kind(&Def::of(to), None),
-            _ => "via",
+            Some(To::Ways(_) | To::Object(_)) | None => "via",
+            Some(to) => kind(&Def::of(to), None),
         },
     }
 }

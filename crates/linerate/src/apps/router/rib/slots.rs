@@ -18,6 +18,7 @@ pub(super) struct Candidate {
     source: Source,
     /// Its source has begun anew and has not repeated it yet.
     pub(super) stale: bool,
+    copy: bool,
 }
 
 const _: () = assert!(size_of::<Candidate>() == 16);
@@ -31,6 +32,7 @@ impl Candidate {
             distance: key.distance,
             source: key.source,
             stale: false,
+            copy: key.copy,
         }
     }
 
@@ -39,6 +41,7 @@ impl Candidate {
             source: self.source,
             distance: self.distance,
             metric: self.metric,
+            copy: self.copy,
         }
     }
 
@@ -79,6 +82,11 @@ impl Slots {
         let key = self.slots[head as usize].key();
         self.slots[head as usize].next = list;
         self.unlink_after(head, |candidate| key.replaces(candidate.key()))
+    }
+
+    /// Takes the kernel's copy of FRR's route at `head` out of the list behind it.
+    pub(super) fn take_copy(&mut self, head: u32) -> Option<Candidate> {
+        self.unlink_after(head, |candidate| candidate.copy)
     }
 
     /// Takes the candidate that one with `key` would replace out of a list. Returns the list's new

@@ -9,7 +9,7 @@ use linerate_wire::MacAddr;
 
 use super::*;
 use crate::apps::router::model::Cidr;
-use crate::apps::router::plane::hops::{Action, BUCKETS, Hop};
+use crate::apps::router::plane::hops::{Action, Hop};
 use crate::apps::router::plane::settings::{Interface, Urpf};
 
 pub(crate) const WAN: InterfaceId = InterfaceId(0);
@@ -24,6 +24,7 @@ pub(crate) fn interface(id: InterfaceId, vrf: Vrf) -> Interface {
         mac: MacAddr::local(id.0 as u8),
         mtu: 1500,
         addresses: Vec::new(),
+        verified: Vec::new(),
         twin: None,
         urpf: Urpf::Off,
         proxy: false,
@@ -91,6 +92,11 @@ impl Bench {
         self.look();
     }
 
+    /// Has the worker look into the tables that there are now.
+    pub(crate) fn look_elsewhere(&mut self) {
+        (self.fib4, self.fib6, self.hops) = self.rib.readers();
+    }
+
     fn look(&mut self) {
         self.fib4.read();
         self.fib6.read();
@@ -139,8 +145,8 @@ impl Bench {
         assert_eq!(hop.action, Action::Multipath);
         let hops = self.hops.read();
         let mut shares: BTreeMap<IpAddr, usize> = BTreeMap::new();
-        for hash in 0..BUCKETS as u32 {
-            let member = hops.get(hops.member(hop.group, hash));
+        for &member in hops.members(hop.group) {
+            let member = hops.get(member);
             *shares.entry(gateway(member)).or_default() += 1;
         }
         shares.into_iter().collect()

@@ -12,10 +12,10 @@ use super::Slow;
 use crate::apps::router::model::InterfaceId;
 use crate::apps::router::plane::counters::Sent;
 use crate::apps::router::plane::dispose::{destination4, destination6};
-use crate::apps::router::plane::errors::{Complaint, Reply};
+use crate::apps::router::plane::errors::{Complaint, Reply, refusal};
 use crate::apps::router::plane::hops::{Action, Hop};
 use crate::apps::router::plane::origin::{Way, route, vrf};
-use crate::apps::router::plane::punt::{Punt, Reason};
+use crate::apps::router::plane::punt::Punt;
 use crate::apps::router::plane::trace::Stage as At;
 use crate::apps::router::plane::view;
 
@@ -29,15 +29,13 @@ impl Slow {
         out: &mut Egress,
     ) {
         let interface = self.settings.interfaces.get(usize::from(id.0));
-        match interface.and_then(|interface| Some((interface, interface.twin?))) {
-            Some((interface, twin)) => {
-                let mark = packet.user::<Punt>().mark;
-                self.watch.conclude(mark, || {
-                    format!("to the kernel, by the twin of {}", interface.name)
-                });
+        match interface.and_then(|interface| interface.twin) {
+            Some(twin) => {
                 if self.watch.is_tapped() {
                     self.watch.show_one(At::Slow, twin, &packet);
                 }
+                let Punt { ticket, .. } = packet.user();
+                self.watch.follow(ticket, || "to the kernel".into());
                 out.send_one(twin, packet);
             }
             None => self.serve(id, packet, now_ns, out),
@@ -74,17 +72,22 @@ impl Slow {
                 None => return self.refuse(self.reasons.not_served, packet, out),
             };
             self.counters.sent(Sent::EchoReply);
+            let Punt { ticket, .. } = packet.user();
+            self.watch.follow(ticket, || "answered".into());
+            packet.set_user(Punt {
+                came_by: id,
+                ..Punt::default()
+            });
             let own = Own::of(way);
-            let mark = packet.user::<Punt>().mark;
-            self.watch.say(mark, || "made an echo reply".into());
             return self.send_own(own, packet, now_ns, out);
         }
         let at = HEADER_LEN + if is_v4 { 9 } else { 6 };
         let complaint = match packet.data().get(at) {
             Some(&protocol::UDP) => Some(Complaint::NoPort),
-            // RFC 9293 3.5.2 has a host answer with a reset; RFC 1812 4.3.3.1 with silence what it does
-            // not know of ICMP.
-            Some(&(protocol::TCP | protocol::ICMP | protocol::ICMPV6 | protocol::NO_NEXT)) => None,
+            // RFC 9293 3.5.2.
+            Some(&protocol::TCP) => Some(Complaint::Refused(refusal(&packet))),
+            // RFC 1812 4.3.3.1: silence is the answer to what is not known of ICMP.
+            Some(&(protocol::ICMP | protocol::ICMPV6 | protocol::NO_NEXT)) => None,
             // Not the fixed header names what is behind these.
             Some(&(protocol::HOP_BY_HOP | protocol::ROUTING | protocol::FRAGMENT)) if !is_v4 => {
                 None
@@ -112,15 +115,13 @@ impl Slow {
         let reply = self
             .errors
             .reply(view, id, packet, complaint, cache, pools, counters);
-        let mark = offending.user::<Punt>().mark;
-        self.watch.say(mark, || match &reply {
-            Some(_) => format!("its sender is told: {complaint:?}"),
-            None => format!("its sender is not told: {complaint:?}"),
-        });
         if let Some(Reply { mut packet, way }) = reply {
             let own = Own::of(way);
-            // Its slot may have been that of a packet that was traced.
-            packet.set_user(Punt::here(Reason::Local, id));
+            // Its slot may have been that of a packet that is traced.
+            packet.set_user(Punt {
+                came_by: id,
+                ..Punt::default()
+            });
             self.send_own(own, packet, now_ns, out);
         }
     }
@@ -130,12 +131,11 @@ impl Slow {
         match own {
             Own::To { id, dst, src } => {
                 let _ = set_macs(packet.data_mut(), dst, src);
-                let mark = packet.user::<Punt>().mark;
-                self.send(id, packet, mark, out);
+                self.send(id, packet, out);
             }
             Own::Resolve { id, number } => self.resolve(id, number, packet, now_ns, out),
             Own::Glean { id } => self.glean(id, packet, now_ns, out),
-            Own::Nowhere => self.refuse(self.reasons.no_route, packet, out),
+            Own::Nowhere => out.drop_one(self.reasons.no_route, packet),
         }
     }
 }

@@ -4,7 +4,6 @@ use std::net::IpAddr;
 
 use linerate_core::packet::Packet;
 use linerate_core::run::Egress;
-use linerate_stack::neighbour::Ignored;
 use linerate_wire::MacAddr;
 use linerate_wire::arp::{Arp, Operation};
 use linerate_wire::ethernet::HEADER_LEN;
@@ -30,11 +29,11 @@ impl Slow {
         let sender = arp.map(|arp| IpAddr::V4(arp.sender_ip()));
         let before = sender.and_then(|sender| self.table.mac(id.0, sender));
         let elsewhere = elsewhere(&self.settings, &mut self.tables, id);
-        let heard = self
+        // Why it was ignored, if it was, nobody needs to know.
+        let _ = self
             .table
             .arp(id.0, packet.data(), &elsewhere, now_ns, &mut self.todo);
         drop(elsewhere);
-        self.tell_heard(&packet, heard.err());
         match is_request && !self.has_moved(id, sender, before) {
             true => self.answered(packet, out),
             false => self.for_twin(id, packet, now_ns, out),
@@ -53,11 +52,10 @@ impl Slow {
         let sender = source6(&packet);
         let before = sender.and_then(|sender| self.table.mac(id.0, sender.into()));
         let elsewhere = elsewhere(&self.settings, &mut self.tables, id);
-        let heard = self
+        let _ = self
             .table
             .ndp(id.0, packet.data(), &elsewhere, now_ns, &mut self.todo);
         drop(elsewhere);
-        self.tell_heard(&packet, heard.err());
         let interface = self.settings.interfaces.get(usize::from(id.0));
         let is_answered = match packet.data().get(HEADER_LEN + 40) {
             Some(&ROUTER_SOLICITATION) => interface.is_some_and(|own| own.advertise.is_some()),
@@ -74,20 +72,10 @@ impl Slow {
         }
     }
 
-    /// Tells whoever traces it what the neighbour table made of a packet; nobody else needs to know.
-    fn tell_heard(&mut self, packet: &Packet, ignored: Option<Ignored>) {
-        let mark = packet.user::<Punt>().mark;
-        self.watch.say(mark, || match ignored {
-            None => "heard by the neighbour table".into(),
-            Some(why) => format!("ignored by the neighbour table: {why:?}"),
-        });
-    }
-
     /// A question that the neighbour table has dealt with ends here.
-    fn answered(&mut self, packet: Packet, out: &mut Egress) {
-        let mark = packet.user::<Punt>().mark;
-        self.watch
-            .conclude(mark, || "ends here: a question to the router".into());
+    fn answered(&self, packet: Packet, out: &mut Egress) {
+        let Punt { ticket, .. } = packet.user();
+        self.watch.follow(ticket, || "heard".into());
         self.counters.answered.add(1);
         out.consume_one(packet);
     }

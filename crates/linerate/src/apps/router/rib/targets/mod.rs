@@ -52,11 +52,11 @@ pub(super) struct Targets {
 }
 
 impl Targets {
-    /// None.
+    /// None. `seed` is [`HopTable::new`]'s.
     ///
     /// # Errors
     /// If there is no memory.
-    pub(super) fn new() -> Result<Self, MemError> {
+    pub(super) fn new(seed: u64) -> Result<Self, MemError> {
         Ok(Self {
             targets: Vec::new(),
             free: Vec::new(),
@@ -69,7 +69,7 @@ impl Targets {
             dirty: VecDeque::new(),
             flipped: Vec::new(),
             limbo: Vec::new(),
-            publisher: Publisher::new(HopTable::default())?,
+            publisher: Publisher::new(HopTable::new(seed))?,
         })
     }
 

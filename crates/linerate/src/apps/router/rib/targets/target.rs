@@ -16,6 +16,8 @@ pub(crate) enum Def {
     Prohibit,
     Martian,
     Multicast,
+    /// Into a tunnel, or with labels.
+    Encapsulated,
     /// For the router itself; by the interface whose address it is.
     Local(Option<InterfaceId>),
     Broadcast(Option<InterfaceId>),
@@ -36,6 +38,7 @@ impl Def {
             To::Blackhole => Self::Blackhole,
             To::Unreachable => Self::Unreachable,
             To::Prohibit => Self::Prohibit,
+            To::Encapsulated => Self::Encapsulated,
             To::Ways(ways) => Self::Ways(ways.as_slice().into()),
             To::Object(_) => unreachable!("an object is a target already"),
         }
@@ -45,7 +48,8 @@ impl Def {
     fn action(&self) -> Option<Action> {
         Some(match self {
             Self::Blackhole => Action::Blackhole,
-            Self::Unreachable => Action::Unreachable,
+            // Whoever told of it counts on it: by a less specific route packets might come back.
+            Self::Unreachable | Self::Encapsulated => Action::Unreachable,
             Self::Prohibit => Action::Prohibit,
             Self::Martian => Action::Martian,
             Self::Multicast => Action::Multicast,

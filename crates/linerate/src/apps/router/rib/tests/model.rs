@@ -186,8 +186,8 @@ fn really(bench: &mut Bench, address: IpAddr) -> Option<Does> {
         Action::Glean => Does::Glean(hop.interface.get().unwrap().0),
         Action::Multipath => {
             let hops = bench.hops.read();
-            let members = (0..BUCKETS as u32).map(|hash| hops.get(hops.member(hop.group, hash)));
-            Does::Ways(members.map(way).collect())
+            let members = hops.members(hop.group).iter();
+            Does::Ways(members.map(|&member| way(hops.get(member))).collect())
         }
         _ => Does::Ways([way(&hop)].into()),
     })

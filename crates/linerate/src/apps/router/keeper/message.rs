@@ -1,0 +1,144 @@
+//! What router and keeper say to each other: requests and replies, as JSON.
+//!
+//! The router is what a peer may have broken into, so the keeper takes whatever comes for hostile. Nothing here
+//! refers to the rest of the program: the fuzz target `keeper` is made of this very file.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use linerate_drivers::TapChange;
+use linerate_wire::MacAddr;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Reads a message; or says why it is none.
+pub(super) fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, String> {
+    serde_json::from_slice(text).map_err(|error| format!("no message: {error}"))
+}
+
+/// Writes a message.
+pub(super) fn write(message: &impl Serialize) -> serde_json::Result<Vec<u8>> {
+    serde_json::to_vec(message)
+}
+
+/// What the keeper does, and nothing else. Names are those of interfaces, `netns` as in
+/// [`Opener`](linerate_drivers::Opener).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) enum Request {
+    ControlSocket {
+        netns: String,
+    },
+    PacketSocket {
+        name: String,
+    },
+    XdpSocket {
+        name: String,
+        busy_poll_us: u32,
+    },
+    /// Comes back with the map and the program.
+    XdpProgram {
+        name: String,
+        filter: String,
+    },
+    /// Goes with a program.
+    XdpAttach {
+        name: String,
+        native: bool,
+    },
+    /// Goes with a map, and with a socket unless the frames are the kernel's.
+    XdpMap {
+        name: String,
+        queue: u32,
+    },
+    Tap {
+        netns: Option<String>,
+        name: String,
+        several: bool,
+    },
+    ChangeTap {
+        netns: Option<String>,
+        name: String,
+        change: Change,
+    },
+    Netlink {
+        netns: Option<String>,
+        room: Option<usize>,
+    },
+    Liken {
+        netns: Option<String>,
+        name: String,
+        like: Like,
+        carrier: bool,
+    },
+    RemoveAddress {
+        netns: Option<String>,
+        name: String,
+        address: (IpAddr, u8),
+    },
+    Set {
+        setting: PathBuf,
+        value: String,
+    },
+}
+
+/// A [`TapChange`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Change {
+    Mac([u8; 6]),
+    Mtu(u32),
+    Up(bool),
+}
+
+impl From<TapChange> for Change {
+    fn from(change: TapChange) -> Self {
+        match change {
+            TapChange::Mac(MacAddr(mac)) => Self::Mac(mac),
+            TapChange::Mtu(mtu) => Self::Mtu(mtu),
+            TapChange::Up(up) => Self::Up(up),
+        }
+    }
+}
+
+impl From<Change> for TapChange {
+    fn from(change: Change) -> Self {
+        match change {
+            Change::Mac(mac) => Self::Mac(MacAddr(mac)),
+            Change::Mtu(mtu) => Self::Mtu(mtu),
+            Change::Up(up) => Self::Up(up),
+        }
+    }
+}
+
+/// What a twin is to be like.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Like {
+    pub(super) mac: [u8; 6],
+    pub(super) mtu: u32,
+    pub(super) up: bool,
+    pub(super) addresses: Vec<(IpAddr, u8)>,
+}
+
+/// What comes of a request; what was opened is beside it.
+pub(super) type Reply = Result<(), Refusal>;
+
+/// Why nothing came of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Refusal {
+    /// The kernel's number for it, if it was the kernel.
+    pub(super) errno: Option<i32>,
+    pub(super) problem: String,
+    pub(super) fix: String,
+}
+
+impl Refusal {
+    /// By the keeper itself.
+    pub(super) fn new(problem: impl Into<String>, fix: &str) -> Self {
+        Self {
+            errno: None,
+            problem: problem.into(),
+            fix: fix.into(),
+        }
+    }
+}

@@ -122,8 +122,7 @@ impl Control {
         for (id, interface) in (0..).zip(&self.config.interfaces) {
             // A loopback is no way out: routing takes it for down.
             if let Some(port) = interface.port {
-                let up = self.links.get(&port) == Some(&true);
-                let id = InterfaceId(id);
+                let (id, up) = (InterfaceId(id), self.links.get(&port) == Some(&true));
                 self.rib.interface_state(id, up);
                 if up && before.get(&port) == Some(&false) {
                     on_slow(self.slow(), move |slow, egress| slow.link_up(id, egress));

@@ -19,7 +19,7 @@ use super::lanes::trim;
 use super::options::{self, Asked};
 use super::origin;
 use super::ours::Whose;
-use super::punt::Reason;
+use super::punt::{Punt, Reason};
 use super::settings::Interface;
 use super::trace::Stage;
 use super::{View, rewrite};
@@ -393,7 +393,14 @@ impl Engine {
         };
         // The slow worker does not look where it ends.
         trim(&mut packet, sight.end);
-        self.punt(sight.index, view, reason, id, number, packet, out);
+        let punt = Punt {
+            reason,
+            interface: id,
+            hop: number,
+            came_by: sight.id,
+            ticket: 0,
+        };
+        self.hand_over(sight.index, view, punt, packet, out);
     }
 }
 

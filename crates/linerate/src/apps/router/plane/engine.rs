@@ -334,18 +334,33 @@ impl Engine {
         reason: Reason,
         interface: InterfaceId,
         hop: u32,
-        mut packet: Packet,
+        packet: Packet,
         out: &mut Egress,
     ) {
-        if !self.features.may_punt(reason, view.now_ns) {
-            return self.refuse(index, self.reasons.punt_limited, packet, out);
-        }
-        packet.set_user(Punt {
+        let punt = Punt {
             reason,
             interface,
             hop,
-            ticket: self.watch.hand_over(index, reason),
-        });
+            came_by: interface,
+            ticket: 0,
+        };
+        self.hand_over(index, view, punt, packet, out);
+    }
+
+    /// Hands a packet to the slow worker, and who traces it as well.
+    pub(super) fn hand_over(
+        &mut self,
+        index: usize,
+        view: View<'_>,
+        punt: Punt,
+        mut packet: Packet,
+        out: &mut Egress,
+    ) {
+        if !self.features.may_punt(punt.reason, view.now_ns) {
+            return self.refuse(index, self.reasons.punt_limited, packet, out);
+        }
+        let ticket = self.watch.hand_over(index, punt.reason);
+        packet.set_user(Punt { ticket, ..punt });
         out.send_one(self.slow, packet);
     }
 

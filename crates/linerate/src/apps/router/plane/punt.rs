@@ -95,17 +95,23 @@ pub(crate) struct Punt {
     pub(crate) interface: InterfaceId,
     /// Of [`Reason::Resolve`]: the number of the hop.
     pub(crate) hop: u32,
-    /// What goes on here of a packet that is traced; 0: it is not.
+    /// The interface that it came in by: whose VRF knows the way back to its sender.
+    pub(crate) came_by: InterfaceId,
+    /// What goes on here of a packet that is traced, in 48 bits; 0: it is not.
     pub(crate) ticket: u64,
 }
 
+/// The bits of a ticket.
+const TICKET: u64 = (1 << 48) - 1;
+
 impl UserData for Punt {
-    fn from_words([a, ticket]: [u64; 2]) -> Self {
+    fn from_words([a, b]: [u64; 2]) -> Self {
         Self {
             reason: Reason::of(a as u8),
             interface: InterfaceId((a >> 16) as u16),
             hop: (a >> 32) as u32,
-            ticket,
+            came_by: InterfaceId((b >> 48) as u16),
+            ticket: b & TICKET,
         }
     }
 
@@ -113,7 +119,7 @@ impl UserData for Punt {
         let (reason, interface) = (self.reason as u64, u64::from(self.interface.0));
         [
             reason | interface << 16 | u64::from(self.hop) << 32,
-            self.ticket,
+            self.ticket & TICKET | u64::from(self.came_by.0) << 48,
         ]
     }
 }
@@ -130,6 +136,7 @@ mod tests {
                 reason,
                 interface: InterfaceId(0xfffe),
                 hop: 0xdead_beef,
+                came_by: InterfaceId(0xfffd),
                 ticket: 1 << 40,
             };
             assert_eq!(Punt::from_words(punt.into_words()), punt);

@@ -370,8 +370,8 @@ impl Slow {
             }
             for dropped in todo.dropped.drain(..) {
                 if dropped.reason == DropReason::Unresolved {
-                    // RFC 1812 3.3.2, RFC 4861 7.2.2.
-                    let id = InterfaceId(dropped.interface);
+                    // RFC 1812 3.3.2, RFC 4861 7.2.2. Its VRF need not be that of the way out.
+                    let Punt { came_by: id, .. } = dropped.packet.user();
                     self.complain(id, &dropped.packet, Complaint::NoNeighbour, now_ns, out);
                 }
                 let reason = self.reasons.neighbour[dropped.reason as usize];

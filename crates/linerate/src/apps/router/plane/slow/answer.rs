@@ -74,7 +74,10 @@ impl Slow {
             self.counters.sent(Sent::EchoReply);
             let Punt { ticket, .. } = packet.user();
             self.watch.follow(ticket, || "answered".into());
-            packet.set_user(Punt::default());
+            packet.set_user(Punt {
+                came_by: id,
+                ..Punt::default()
+            });
             let own = Own::of(way);
             return self.send_own(own, packet, now_ns, out);
         }
@@ -112,8 +115,13 @@ impl Slow {
         let reply = self
             .errors
             .reply(view, id, packet, complaint, cache, pools, counters);
-        if let Some(Reply { packet, way }) = reply {
+        if let Some(Reply { mut packet, way }) = reply {
             let own = Own::of(way);
+            // Its slot may have been that of a packet that is traced.
+            packet.set_user(Punt {
+                came_by: id,
+                ..Punt::default()
+            });
             self.send_own(own, packet, now_ns, out);
         }
     }

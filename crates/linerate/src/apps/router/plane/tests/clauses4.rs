@@ -609,7 +609,7 @@ fn rfc5771_4_groups_of_the_link_are_ours_and_others_nobodys() {
         protocol: 89,
         ..Frame::new()
     };
-    Lab::new().punts(&ospf.bytes(), Reason::Local);
+    Lab::new().punts(&ospf.bytes(), Reason::Routing);
     let beyond = Frame {
         dst_mac: MacAddr([1, 0, 0x5e, 1, 2, 3]),
         dst: "239.1.2.3",

@@ -8,6 +8,7 @@ use linerate_wire::ipv6::Ipv6;
 use linerate_wire::tcp::flag;
 use linerate_wire::{MacAddr, checksum};
 
+use super::super::hops::{Action, Hop};
 use super::super::punt::{Punt, Reason};
 use super::super::testing::*;
 use super::super::{Slow, counters::Sent};
@@ -169,6 +170,80 @@ fn rfc1812_3_3_2_who_cannot_be_reached_is_told() {
     assert_eq!(told.len(), 1);
     assert_eq!(told[0].frame[34..36], [3, 1]);
     assert_eq!(lab.drops()["neighbour_unresolved"], 1);
+}
+
+/// What a fast worker left for the slow one, as packets.
+fn handed(lab: &mut Lab, left: &[Left]) -> Vec<Packet> {
+    let punts = left.iter().filter_map(|left| Some((left, left.punt?)));
+    let packet = |(left, punt): (&Left, Punt)| {
+        let mut packet = lab.packet(&left.frame);
+        packet.set_user(punt);
+        packet
+    };
+    punts.map(packet).collect()
+}
+
+#[test]
+fn rfc1812_4_3_2_4_the_way_back_is_that_of_the_senders_vrf() {
+    let mut lab = Lab::new();
+    // A route that another VRF has leaked into the sender's, which alone knows the sender.
+    lab.settings.interfaces[0].vrf = 1;
+    let leaked = lab.hop(Hop {
+        interface: LAN.into(),
+        port: LAN.0,
+        mtu: 1500,
+        action: Action::Resolve,
+        gateway: mapped("198.51.100.3"),
+        ..Hop::default()
+    });
+    let back = lab.hop(Lab::forward(WAN, "192.0.2.7"));
+    let nowhere = lab.hop(Hop::default());
+    lab.route(1, "10.3.0.0/16", leaked);
+    lab.route(1, "192.0.2.7/32", back);
+    lab.route(0, "192.0.2.7/32", nowhere);
+    let (mut slow, _events) = slow(&mut lab);
+    let mut fast = lab.fast();
+    lab.left();
+    let frame = Frame {
+        dst: "10.3.0.9",
+        ..Frame::new()
+    };
+    let left = lab.run(&mut fast, 0, &[frame.bytes()]);
+    let waiting = handed(&mut lab, &left);
+    assert_eq!(waiting.len(), 1, "{left:?} {:?}", lab.drops());
+    lab.run_packets(&mut slow, SLOW, waiting);
+    let mut told = Vec::new();
+    for tenths in 1..60 {
+        slow.tick(lab.now + tenths * 100_000_000, &mut lab.egress);
+        told.extend(lab.left());
+    }
+    told.retain(|left| left.frame[12..14] == [8, 0]);
+    assert_eq!(told.len(), 1, "{:?}", lab.drops());
+    assert_eq!((told[0].port, &told[0].frame[34..36]), (0, &[3, 1][..]));
+}
+
+#[test]
+fn rfc5227_2_1_a_link_that_is_back_hears_of_our_addresses() {
+    let mut lab = Lab::new();
+    let (mut slow, _events) = slow(&mut lab);
+    // Not those of before.
+    for tenths in 1..60 {
+        slow.tick(lab.now + tenths * 100_000_000, &mut lab.egress);
+    }
+    lab.left();
+    slow.link_up(LAN, &mut lab.egress);
+    let left = lab.left();
+    assert!(left.iter().all(|left| left.port == 1), "{left:?}");
+    let arps: Vec<&Left> = left
+        .iter()
+        .filter(|left| left.frame[12..14] == [8, 6])
+        .collect();
+    assert_eq!((arps.len(), left.len()), (1, 3), "{left:?}");
+    let [ours, theirs] = [28, 38].map(|at| &arps[0].frame[at..at + 4]);
+    assert_eq!(
+        (ours, theirs),
+        (&[198, 51, 100, 1][..], &[198, 51, 100, 1][..])
+    );
 }
 
 #[test]

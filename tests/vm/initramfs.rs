@@ -75,7 +75,7 @@ systemctl poweroff --force --force
 END
 touch usr/local/bin/linerate
 mount --bind "/whole$(cat mnt/binary)" usr/local/bin/linerate
-exec switch_root /whole /lib/systemd/systemd --unit=guest.service --log-target=console --show-status=no
+exec switch_root /whole /lib/systemd/systemd --unit=guest.service --show-status=no
 "#;
 
 /// The archive, of what is in `folder`.

@@ -389,11 +389,11 @@ fn a_reload_takes_over_all_or_nothing() {
         "{text}"
     );
     assert!(prefixes(&router).iter().any(|p| p == "10.9.0.0/16"));
-    // Ports are those that it was started with.
-    std::fs::write(&path, before.replace("ring:l", "ring:other")).unwrap();
+    // What the program was started with.
+    std::fs::write(&path, before.replace("[router]", "[router]\nroutes = 7")).unwrap();
     let text = router.refuse(&["reload"]);
     assert!(
-        text.contains("port `lan`") && text.contains("restart"),
+        text.contains("[router]") && text.contains("restart"),
         "{text}"
     );
     // A signal does the same as the command.
@@ -404,6 +404,60 @@ fn a_reload_takes_over_all_or_nothing() {
     });
     assert_eq!(router.rows(&["interfaces"]).len(), 2);
     router.signal("TERM");
+    router.end();
+}
+
+/// VRFs, ports and loopbacks come and go; one that cannot be is none, and nothing else is either.
+#[test]
+fn a_reload_brings_and_takes_ports_and_vrfs() {
+    let scratch = Scratch::new("ports");
+    let path = config(&scratch, "ring:w", "ring:l", "");
+    let router = Router::start(&scratch, &path);
+    let before = std::fs::read_to_string(&path).unwrap();
+    let names = |what: &str, key: &str| -> Vec<String> {
+        let rows = router.rows(&[what]);
+        let name = |row: &Value| row[key].as_str().unwrap_or("-").to_string();
+        rows.iter().map(name).collect()
+    };
+    let vrf = "[[vrf]]\nname = \"blue\"\ntable = 10\n";
+    let port = "[[port]]\nname = \"dmz\"\nspec = \"ring:d\"\n";
+    let more = "[[interface]]\nport = \"dmz\"\nvrf = \"blue\"\naddresses = [\"192.0.2.1/24\"]\n\
+                [[interface]]\nname = \"lo0\"\nloopback = true\naddresses = [\"10.255.0.1/32\"]\n\
+                [[route]]\nvrf = \"blue\"\nprefix = \"10.9.0.0/16\"\nblackhole = true\n";
+    std::fs::write(&path, format!("{before}{vrf}{port}{more}")).unwrap();
+    let text = router.say(&["reload"]);
+    assert!(
+        text.contains("1 port, 1 VRF, 2 interfaces, 1 route"),
+        "{text}"
+    );
+    assert_eq!(names("ports", "name"), ["wan", "lan", "dmz"]);
+    assert_eq!(names("interfaces", "port"), ["wan", "lan", "dmz", "-"]);
+    let of = |prefix: &str| router.rows(&["routes", prefix]);
+    assert_eq!(of("10.9.0.0/16")[0]["vrf"], "blue");
+    assert_eq!(of("10.255.0.1/32")[0]["to"][0], "local");
+    // Another name for the VRF, the order of ports is no matter, and a port that cannot be opened.
+    let green = format!("{before}{vrf}{port}{more}").replace("blue", "green");
+    let broken = green.replace("ring:d", "pcap:rx=/no/such.pcap");
+    std::fs::write(&path, broken).unwrap();
+    let text = router.refuse(&["reload"]);
+    assert!(text.contains("/no/such.pcap"), "{text}");
+    assert_eq!(of("10.9.0.0/16")[0]["vrf"], "blue");
+    assert_eq!(names("ports", "name"), ["wan", "lan", "dmz"]);
+    std::fs::write(&path, &green).unwrap();
+    let text = router.say(&["reload"]);
+    assert_eq!(text, "changed: 1 VRF\n");
+    assert_eq!(of("10.9.0.0/16")[0]["vrf"], "green");
+    // Another specification is another port, on which the same interface is.
+    std::fs::write(&path, green.replace("ring:d", "ring:e")).unwrap();
+    let text = router.say(&["reload"]);
+    assert!(text.contains("2 ports"), "{text}");
+    assert_eq!(names("ports", "name"), ["wan", "lan", "dmz"]);
+    std::fs::write(&path, &before).unwrap();
+    router.say(&["reload"]);
+    assert_eq!(names("ports", "name"), ["wan", "lan"]);
+    assert_eq!(router.rows(&["interfaces"]).len(), 2);
+    assert!(of("10.9.0.0/16").is_empty());
+    assert_eq!(router.say(&["stop"]), "ending\n");
     router.end();
 }
 

@@ -98,6 +98,27 @@ fn the_files_that_come_with_it() {
     assert_eq!(start, "linerate router /etc/linerate/router.toml");
 }
 
+/// What the guide shows can be taken as it stands.
+#[test]
+fn the_files_in_the_guide() {
+    let guide = include_str!("../../../docs/router.md");
+    let scratch = Scratch::new("guide");
+    let blocks: Vec<&str> = guide.split("```toml\n").skip(1).collect();
+    assert!(!blocks.is_empty());
+    for block in blocks {
+        let (text, _) = block.split_once("```").unwrap();
+        let file = scratch.write("router.toml", text);
+        said(linerate().args(["router", &file, "--check"]));
+    }
+    let paths = guide.split('`').filter(|word| {
+        word.starts_with("docs/") || word.starts_with("packaging/") || word.starts_with("tests/")
+    });
+    for path in paths {
+        let path = format!("{}/../../{path}", env!("CARGO_MANIFEST_DIR"));
+        assert!(std::path::Path::new(&path).exists(), "{path}");
+    }
+}
+
 /// A router that a service manager has started. It is killed with the test.
 struct Service {
     child: Child,

@@ -24,7 +24,7 @@ fn routed(kind: &str, more_a: &str, more_b: &str) -> Option<(Site, Router, Scrat
 
 /// A web server on an address of one namespace, asked once from another: the page arrives whole.
 #[track_caller]
-fn http(server: &Namespace, address: &str, client: &Namespace) {
+pub(super) fn http(server: &Namespace, address: &str, client: &Namespace) {
     let page = noise(300_000);
     let listener = server.inside(|| TcpListener::bind((address, 0)).unwrap());
     listener.set_nonblocking(true).unwrap();

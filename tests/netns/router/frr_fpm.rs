@@ -112,7 +112,8 @@ fn a_twin_is_made_again_under_frr_without_groups() {
 }
 
 /// RFC 8950: the sessions have IPv6 addresses and carry IPv4 routes, whose gateways are IPv6 addresses. By objects
-/// zebra says so; without, it says 169.254.0.1 and gives the kernel a neighbour of that address.
+/// zebra says so; without, it says 169.254.0.1 and gives the kernel a neighbour of that address, for whoever
+/// advertises itself as a router.
 fn ipv4_by_ipv6_gateways(zebra: (&'static str, &'static str)) {
     let Some(net) = Net::new() else { return };
     let router = net.linerate_with("af_packet", "fpm = \"127.0.0.1:2620\"\n");
@@ -138,10 +139,18 @@ fn ipv4_by_ipv6_gateways(zebra: (&'static str, &'static str)) {
         };
         bgpd +=
             &format!("{here} address-family ipv4 unicast\n{network}{active} exit-address-family\n");
-        let daemons = [
-            ("zebra", zebra.0, zebra.1.to_owned()),
-            ("bgpd", "--bgp_port 179", bgpd),
-        ];
+        let interfaces: &[&str] = match id {
+            0 => &["lr-a", "lr-b"],
+            1 => &["veth0"],
+            _ => &["veth1"],
+        };
+        let mut lines = zebra.1.to_owned();
+        for interface in interfaces {
+            lines += &format!(
+                "interface {interface}\n no ipv6 nd suppress-ra\n ipv6 nd ra-interval 1\n"
+            );
+        }
+        let daemons = [("zebra", zebra.0, lines), ("bgpd", "--bgp_port 179", bgpd)];
         Frr::of(namespace, &format!("frr{id}"), &daemons, &net.scratch)
     };
     let _one = frr(&net.one, 1, &[("fd00:1::1", 0)], ("", ""));

@@ -18,6 +18,7 @@ mod bfd;
 mod fragments;
 mod frr;
 mod frr_fpm;
+mod live;
 mod multipath;
 mod neighbours;
 mod operation;

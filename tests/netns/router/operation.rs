@@ -15,7 +15,7 @@ use std::process::Command;
 /// Datagrams flow both ways and with both families while something is done: none is lost. Where the
 /// kernel owns up to a loss, once more: its rings overflow while the router waits for a busy CPU.
 #[track_caller]
-fn none_lost(site: &Site, router: &Router, mut meanwhile: impl FnMut()) {
+pub(super) fn none_lost(site: &Site, router: &Router, mut meanwhile: impl FnMut()) {
     let kernel_drops = || site.kernel_drops() + router.dropped("rx_missed");
     for _ in 0..ROUNDS {
         let drops = kernel_drops();

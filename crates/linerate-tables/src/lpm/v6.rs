@@ -382,6 +382,11 @@ impl SharedLpm6 {
         Ok(self.publisher.publish_on_copy()?)
     }
 
+    /// The routes of a VRF, published or not.
+    pub fn routes(&self, vrf: u32) -> impl Iterator<Item = (Prefix6, u32)> + '_ {
+        self.table.routes(vrf)
+    }
+
     /// The writer's table, published or not.
     pub fn table(&self) -> &Lpm6 {
         &self.table

@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use super::attributes::{check_prefix, unspecified};
+use super::attributes::{Attributes, Value, check_prefix, unspecified};
 use super::{Flaw, Message, attribute, family, u16_at, u32_at};
 use crate::MacAddr;
 
@@ -23,6 +23,12 @@ pub struct Link<'a> {
     pub mtu: Option<u32>,
     /// The bridge or VRF device that it belongs to.
     pub master: Option<u32>,
+    /// Whether it is the loopback (`IFF_LOOPBACK`).
+    pub loopback: bool,
+    /// What kind of software device it is (`IFLA_INFO_KIND`): `dummy`, `vrf`, `tun`.
+    pub kind: Option<&'a str>,
+    /// Of a VRF device: its table (`IFLA_VRF_TABLE`).
+    pub table: Option<u32>,
 }
 
 impl<'a> Link<'a> {
@@ -40,6 +46,9 @@ impl<'a> Link<'a> {
             mac: None,
             mtu: None,
             master: None,
+            loopback: flags & 1 << 3 != 0,
+            kind: None,
+            table: None,
         };
         message.attributes::<16>(|attribute, value| {
             match attribute {
@@ -51,11 +60,34 @@ impl<'a> Link<'a> {
                 }
                 attribute::link::MTU => link.mtu = Some(value.u32()?),
                 attribute::link::MASTER => link.master = Some(value.u32()?),
+                attribute::link::INFO => link.read_info(value)?,
                 _ => {}
             }
             Ok(())
         })?;
         Ok(Some(link))
+    }
+
+    /// What kind of device it is, and of a VRF device its table. The kernel says the kind first.
+    fn read_info(&mut self, info: Value<'a>) -> Result<(), Flaw> {
+        for part in Attributes(info.bytes) {
+            match part? {
+                (attribute::info::KIND, kind) => {
+                    let kind = kind.split(|&byte| byte == 0).next();
+                    let kind = core::str::from_utf8(kind.unwrap_or_default());
+                    self.kind = Some(kind.map_err(|_| info.wrong())?);
+                }
+                (attribute::info::DATA, data) if self.kind == Some("vrf") => {
+                    for part in Attributes(data) {
+                        if let (attribute::info::VRF_TABLE, bytes) = part? {
+                            self.table = Some(Value { bytes, ..info }.u32()?);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 }
 

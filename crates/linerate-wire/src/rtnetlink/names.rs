@@ -42,8 +42,15 @@ pub mod attribute {
         pub const NAME: u16 = 3;
         pub const MTU: u16 = 4;
         pub const MASTER: u16 = 10;
+        pub const INFO: u16 = 18;
         pub const NET_NS_FD: u16 = 28;
         pub const CARRIER: u16 = 33;
+    }
+    /// Within a link's `INFO` (`IFLA_INFO_...`), and within that of a VRF device (`IFLA_VRF_...`).
+    pub mod info {
+        pub const KIND: u16 = 1;
+        pub const DATA: u16 = 2;
+        pub const VRF_TABLE: u16 = 1;
     }
     /// Of addresses (`IFA_...`).
     pub mod address {

@@ -171,6 +171,7 @@ fn links_addresses_and_neighbours() {
     };
     assert_eq!((link.index, link.name, link.mtu), (4, "lr-wan", Some(1500)));
     assert!(link.up && link.carrier && link.mac == Some(MacAddr::local(1)));
+    assert!(!link.loopback && link.kind.is_none() && link.table.is_none());
 
     let address = Builder::new(kind::NEW_ADDRESS, 0)
         .fixed(&[2, 24, 0x80, 0])
@@ -253,4 +254,46 @@ proptest! {
             let _ = message.map(|message| message.read().is_ok());
         }
     }
+}
+
+/// `ip link add blue type vrf table 10`, as the kernel tells it; `lo` has a flag for it.
+#[test]
+fn links_that_are_no_devices() {
+    let attribute = |kind: u16, value: &[u8]| {
+        let len = (4 + value.len()) as u16;
+        let mut bytes = [&len.to_ne_bytes()[..], &kind.to_ne_bytes(), value].concat();
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    };
+    let table = attribute(attribute::info::VRF_TABLE, &10u32.to_ne_bytes());
+    let info = |kind: &[u8], data: &[u8]| {
+        let kind = attribute(attribute::info::KIND, kind);
+        [kind, attribute(attribute::info::DATA, data)].concat()
+    };
+    let link = |flags: u32, info: &[u8]| {
+        Builder::new(kind::NEW_LINK, 0)
+            .fixed(&[0; 8])
+            .fixed(&flags.to_ne_bytes())
+            .fixed(&[0; 4])
+            .bytes(attribute::link::INFO, info)
+            .finish(0)
+    };
+    for (flags, info, loopback, kind, of_table) in [
+        (0, info(b"vrf\0", &table), false, Some("vrf"), Some(10)),
+        (0, info(b"dummy\0", &[]), false, Some("dummy"), None),
+        // The same number means something else to others.
+        (0, info(b"vlan\0", &table), false, Some("vlan"), None),
+        (8, Vec::new(), true, None, None),
+    ] {
+        let link = link(flags, &info);
+        let Ok(Body::NewLink(link)) = read(&link) else {
+            panic!("no link");
+        };
+        assert_eq!(
+            (link.loopback, link.kind, link.table),
+            (loopback, kind, of_table)
+        );
+    }
+    let short = info(b"vrf\0", &attribute(attribute::info::VRF_TABLE, &[10]));
+    assert!(matches!(read(&link(0, &short)), Err(Flaw::Value { .. })));
 }

@@ -79,7 +79,8 @@ impl UnixDoor {
             Some(folder) if folder != Path::new("") => folder,
             _ => Path::new("."),
         };
-        if own_folder {
+        // Where there is none, that of the machine is ours to make, too.
+        if own_folder || folder == Path::new(OF_THE_MACHINE) && !folder.exists() {
             private_folder(folder, elsewhere)?;
         }
         // Two that start at once take turns: looking, taking away and binding is one step.

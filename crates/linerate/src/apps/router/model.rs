@@ -7,7 +7,7 @@ use std::str::FromStr;
 use linerate_tables::lpm::{Prefix4, Prefix6};
 
 /// A layer-3 interface by its place in the configuration: a port, or one VLAN of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct InterfaceId(pub(crate) u16);
 
 /// A virtual routing table by its place in the configuration; 0 is the default one.
@@ -76,6 +76,12 @@ pub(crate) struct Cidr {
 }
 
 impl Cidr {
+    /// The address, without a network around it.
+    pub(crate) fn alone(self) -> Self {
+        let len = if self.address.is_ipv4() { 32 } else { 128 };
+        Self { len, ..self }
+    }
+
     /// The network that the address is in.
     pub(crate) fn network(&self) -> Prefix {
         Prefix::of(self.address, self.len).expect("the length was checked")

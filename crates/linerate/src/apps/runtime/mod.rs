@@ -2,10 +2,11 @@
 //! start them, place workers by the plan, run, and take it all down again without losing what is
 //! under way.
 //!
-//! Read [`wiring`] for who polls what. [`Rig`] is opened ports; [`Running`] is workers at work;
-//! [`watch()`] shows what they do until the end.
+//! Read [`wiring`] for who polls what. [`Rig`] is opened ports; [`Running`] is workers at work, whose ports
+//! `change` adds and takes away; [`watch()`] shows what they do until the end.
 
 mod args;
+mod change;
 mod observe;
 mod show;
 mod signals;
@@ -45,6 +46,8 @@ const DRAIN: Duration = Duration::from_secs(1);
 
 /// One port, opened.
 pub(crate) struct OpenPort {
+    /// By which workers know it.
+    pub(crate) number: u16,
     /// What the user calls it.
     pub(crate) name: String,
     pub(crate) port: Box<dyn Port>,
@@ -104,11 +107,16 @@ impl Rig {
         clock: Clock,
     ) -> Result<Self, Error> {
         let mut ports = Vec::with_capacity(specs.len());
-        for (name, spec) in specs {
+        for (number, (name, spec)) in (0..).zip(specs) {
             let port = drivers.open(spec)?;
             let info = port.info();
             let name = name.clone().unwrap_or_else(|| info.name.clone());
-            ports.push(OpenPort { name, port, info });
+            ports.push(OpenPort {
+                number,
+                name,
+                port,
+                info,
+            });
         }
         Ok(Self {
             ports,
@@ -180,6 +188,7 @@ impl Rig {
         hand_out(&shares, &mut queues, &mut workers);
         let mut running = Running {
             rig: self,
+            added: change::Added::default(),
             workers: Vec::with_capacity(shares.len()),
             memory: pools.iter().map(Pool::describe).collect(),
         };
@@ -213,8 +222,7 @@ impl Rig {
             ..PoolConfig::new("packets", slots.unwrap_or(chosen))
         };
         let mut pools = vec![Pool::new(&main)?];
-        let oversized = |port: &&OpenPort| matches!(port.info.kind, "af_packet" | "tap" | "pcap");
-        let kernel_ports = self.ports.iter().filter(oversized).count() as u32;
+        let kernel_ports = self.oversized().count() as u32;
         let large_of = kernel_ports.max(self.needs_large.into());
         if large_of > 0 {
             pools.push(Pool::new(&PoolConfig {
@@ -224,6 +232,18 @@ impl Rig {
             })?);
         }
         Ok(Pools::new(pools))
+    }
+
+    /// The ports from which frames may come that nobody has cut yet.
+    fn oversized(&self) -> impl Iterator<Item = &OpenPort> {
+        let kinds = ["af_packet", "tap", "pcap"];
+        let ports = self.ports.iter();
+        ports.filter(move |port| kinds.contains(&port.info.kind))
+    }
+
+    /// Whether there are such.
+    fn has_oversized(&self) -> bool {
+        self.oversized().next().is_some()
     }
 
     /// Starts all ports, each by its own of `configs`, or none.
@@ -316,6 +336,7 @@ struct Member<S> {
 pub(crate) struct Running<S: Stage + 'static> {
     rig: Rig,
     workers: Vec<Member<S>>,
+    added: change::Added,
     /// Sizes and pages of the pools, one line each.
     pub(crate) memory: Vec<String>,
 }
@@ -362,6 +383,7 @@ impl<S: Stage + 'static> Running<S> {
     }
 
     fn stop_workers(&mut self) -> Vec<Error> {
+        self.added.forget_queues();
         let mut inlets = Vec::new();
         for worker in &self.workers {
             for &(port, queue) in &worker.share.polls {

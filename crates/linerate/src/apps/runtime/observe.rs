@@ -22,6 +22,7 @@ pub(crate) struct Sample {
 
 #[derive(Clone)]
 struct PortSample {
+    number: u16,
     name: String,
     kind: &'static str,
     link: Link,
@@ -48,6 +49,7 @@ struct LcoreSample {
 impl Sample {
     pub(crate) fn take<S: Stage + 'static>(running: &Running<S>) -> Self {
         let ports = running.ports().iter().map(|open| PortSample {
+            number: open.number,
             name: open.name.clone(),
             kind: open.info.kind,
             link: open.port.link(),
@@ -93,7 +95,6 @@ impl Sample {
     /// the same run.
     pub(crate) fn since(&self, earlier: &Self) -> Reading {
         let seconds = self.at.duration_since(earlier.at).as_secs_f64().max(1e-9);
-        let ports = self.ports.iter().zip(&earlier.ports);
         let lcores = self.lcores.iter().zip(&earlier.lcores);
         let mut residence = HistogramSnapshot::default();
         for (now, before) in lcores.clone() {
@@ -101,9 +102,17 @@ impl Sample {
         }
         Reading {
             seconds,
-            ports: ports
-                .enumerate()
-                .map(|(index, (now, before))| PortRow::new(index, now, before, seconds))
+            ports: self
+                .ports
+                .iter()
+                .map(|now| {
+                    // Of one that has come since, all.
+                    let same = |before: &&PortSample| {
+                        (before.number, &before.name) == (now.number, &now.name)
+                    };
+                    let before = earlier.ports.iter().find(same);
+                    PortRow::new(now, before.map(|before| &before.stats), seconds)
+                })
                 .collect(),
             lcores: lcores
                 .map(|(now, before)| LcoreRow::new(now, before, &self.clock))
@@ -150,11 +159,12 @@ pub(crate) struct PortRow {
 }
 
 impl PortRow {
-    fn new(port: usize, now: &PortSample, before: &PortSample, seconds: f64) -> Self {
+    fn new(now: &PortSample, before: Option<&PortStats>, seconds: f64) -> Self {
         let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
-        let (stats, old) = (&now.stats, &before.stats);
+        let none = PortStats::default();
+        let (stats, old) = (&now.stats, before.unwrap_or(&none));
         Self {
-            port,
+            port: now.number.into(),
             name: now.name.clone(),
             kind: now.kind,
             link: match &now.link {

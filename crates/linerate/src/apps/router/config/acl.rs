@@ -9,7 +9,7 @@ use linerate_tables::lpm;
 use super::section::{At, Section};
 use super::words;
 use crate::apps::router::model::Prefix;
-use crate::apps::router::plane::acl::Verdict;
+use crate::apps::router::plane::acl::{Answer, Verdict};
 
 /// What a rule may do, by the word for it.
 const ACTIONS: [(&str, Verdict); 3] = [
@@ -17,6 +17,9 @@ const ACTIONS: [(&str, Verdict); 3] = [
     ("deny", Verdict::Deny),
     ("reject", Verdict::Reject),
 ];
+
+/// How what is rejected is told to its sender, by the word for it.
+const ANSWERS: [(&str, Answer); 2] = [("reset", Answer::Reset), ("icmp", Answer::Icmp)];
 
 /// A rule, as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +42,8 @@ pub(crate) struct Acl {
     pub(crate) name: String,
     /// What becomes of packets that no rule matches.
     pub(crate) default: Verdict,
+    /// What `reject` says to TCP.
+    pub(crate) answer: Answer,
     pub(crate) rules: Vec<AclRule>,
 }
 
@@ -150,11 +155,13 @@ pub(super) fn acls(file: &Section<'_>) -> Vec<Acl> {
             section.wrong(*line, "name", problem, "a name of its own");
         }
         let default = section.choice("default", &ACTIONS);
+        let answer = section.choice("reject", &ANSWERS);
         let rules = rules(&section);
         section.end();
         acls.push(Acl {
             name: name.map_or(String::new(), |name| name.value),
             default: default.map_or(Verdict::Deny, |at| at.value),
+            answer: answer.map_or(Answer::default(), |at| at.value),
             rules,
         });
     }

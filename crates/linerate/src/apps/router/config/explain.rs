@@ -33,7 +33,7 @@ struct PortRow {
 #[derive(Debug, Serialize)]
 struct InterfaceRow {
     name: String,
-    port: String,
+    port: Option<String>,
     vlan: Option<u16>,
     vrf: String,
     addresses: Vec<String>,
@@ -89,7 +89,7 @@ pub(crate) fn explain(config: &Config, plan: &Plan, file: &str) -> Explanation {
             .iter()
             .map(|interface| InterfaceRow {
                 name: interface.name.clone(),
-                port: config.ports[usize::from(interface.port)].name.clone(),
+                port: (interface.port).map(|port| config.ports[usize::from(port)].name.clone()),
                 vlan: interface.vlan,
                 vrf: vrf(interface.vrf),
                 addresses: interface
@@ -161,10 +161,14 @@ fn does(interface: &InterfaceConfig, config: &Config) -> Vec<String> {
         Urpf::Strict => does.push("strict uRPF".into()),
     }
     for (on, what) in [
+        (interface.is_loopback(), "loopback"),
         (interface.reassemble, "reassembles"),
         (interface.proxy, "proxy ARP and ND"),
         (interface.advertise.is_some(), "router advertisements"),
-        (!interface.redirects, "no redirects"),
+        (
+            !interface.redirects && !interface.is_loopback(),
+            "no redirects",
+        ),
     ] {
         if on {
             does.push(what.into());
@@ -295,7 +299,7 @@ impl Explanation {
             let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
             table.row([
                 Cell::new(&row.name),
-                Cell::new(&row.port),
+                Cell::new(or_dash(row.port.clone())),
                 Cell::new(or_dash(row.vlan.map(|vlan| vlan.to_string()))),
                 Cell::new(&row.vrf),
                 Cell::new(row.addresses.join(" ")),

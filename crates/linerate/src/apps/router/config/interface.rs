@@ -10,6 +10,8 @@ use crate::nearest::offer;
 
 /// Longest name of a kernel interface in bytes (IFNAMSIZ less its end).
 const TWIN_BYTES: usize = 15;
+/// What a loopback's addresses are.
+const HOSTS: &str = "addresses that stand alone, such as \"10.255.0.1/32\" or \"2001:db8::1/128\"";
 /// Smallest MTU of a link that carries IPv6 (RFC 8200 5).
 const LEAST_MTU6: u16 = 1280;
 
@@ -47,7 +49,9 @@ pub(super) fn interfaces(
     let mut configured = vec![false; ports.len()];
     for section in file.tables("interface", "tables: [[interface]] with port and addresses") {
         if let Some(entry) = known.interface(&section) {
-            configured[usize::from(entry.config.port)] = true;
+            if let Some(port) = entry.config.port {
+                configured[usize::from(port)] = true;
+            }
             all.push(entry);
         }
         section.end();
@@ -77,7 +81,7 @@ impl Known<'_> {
         Entry {
             config: InterfaceConfig {
                 name,
-                port: number,
+                port: Some(number),
                 vlan: None,
                 vrf: 0,
                 addresses: Vec::new(),
@@ -98,6 +102,44 @@ impl Known<'_> {
     }
 
     fn interface(&self, section: &Section<'_>) -> Option<Entry> {
+        match section.switch("loopback").is_some_and(|at| at.value) {
+            true => self.loopback(section),
+            false => self.of_port(section),
+        }
+    }
+
+    /// An interface without a wire: what a key of others could mean there is nothing.
+    fn loopback(&self, section: &Section<'_>) -> Option<Entry> {
+        let name = section.required("name", "a name such as \"lo0\"");
+        let line = name.as_ref().map_or(section.line, |name| name.line);
+        let name = name.map(|at| at.value);
+        let vrf = self.vrf(section);
+        let addresses = section.texts("addresses", HOSTS, host);
+        let twin = self.twin(section, name.as_deref());
+        Some(Entry {
+            config: InterfaceConfig {
+                name: name?,
+                port: None,
+                vlan: None,
+                vrf,
+                addresses: addresses.iter().map(|at| at.value).collect(),
+                mtu: None,
+                twin,
+                urpf: Urpf::Off,
+                proxy: false,
+                redirects: false,
+                reassemble: false,
+                acl_in: None,
+                acl_out: None,
+                policer: None,
+                advertise: None,
+            },
+            line,
+            addresses: addresses.iter().map(|at| at.line).collect(),
+        })
+    }
+
+    fn of_port(&self, section: &Section<'_>) -> Option<Entry> {
         let port = section.required("port", "the name of a [[port]]");
         let port = port.and_then(|at| {
             let names = self.ports.iter().map(|port| port.value.name.as_str());
@@ -156,7 +198,7 @@ impl Known<'_> {
             policer: policer(section),
             advertise: advertise(section, &addresses),
             // Last, so that all keys were looked at before.
-            port: port? as u16,
+            port: Some(port? as u16),
             name: name?,
         };
         Some(Entry {
@@ -263,6 +305,15 @@ fn address(text: &str) -> Result<Cidr, String> {
     }
 }
 
+/// An address that a loopback can have: there is no network around it.
+fn host(text: &str) -> Result<Cidr, String> {
+    let cidr = address(text)?;
+    match is_host(cidr) {
+        true => Ok(cidr),
+        false => Err(format!("`{text}` has a network around it, on no link")),
+    }
+}
+
 fn policer(section: &Section<'_>) -> Option<Policer> {
     const LEGAL: &str = "a table such as { rate = \"100Mbit\", burst = \"64kB\" }";
     let table = section.table("interface.policer", "policer", LEGAL)?;
@@ -320,7 +371,9 @@ fn check_names(all: &[Entry], notes: &Notes, vrfs: &[VrfConfig]) {
             let problem = format!("`{}` names two interfaces", own.name);
             notes.error(entry.line, "interface.name", problem, "a name of its own");
         }
-        let tag = |other: &&Entry| (other.config.port, other.config.vlan) == (own.port, own.vlan);
+        let tag = |other: &&Entry| {
+            own.port.is_some() && (other.config.port, other.config.vlan) == (own.port, own.vlan)
+        };
         if let Some(other) = before.iter().find(tag) {
             let what = own
                 .vlan
@@ -383,7 +436,7 @@ fn clashes(entry: &Entry, cidr: Cidr, other: &Entry, with: Cidr) -> bool {
     cidr.address == with.address || (!same_interface && overlap && !is_host(cidr) && !is_host(with))
 }
 
-/// A loopback address: no network around it.
+/// Whether there is no network around it.
 fn is_host(cidr: Cidr) -> bool {
     cidr.len == if cidr.address.is_ipv4() { 32 } else { 128 }
 }

@@ -2,11 +2,13 @@
 //!
 //! [`Config::parse`] gives a configuration that can run, or every [`Complaint`] about the file at once.
 //! [`section`] reads tables key by key; `stanzas`, `interface`, `route` and `acl` are one kind of stanza
-//! each; `explain` is what `--check` prints. What a key means stands in `docs/router.md`.
+//! each; `explain` is what `--check` prints, `keeping` what a reload does with numbers. What a key means
+//! stands in `docs/router.md`.
 
 mod acl;
 mod explain;
 mod interface;
+mod keeping;
 mod route;
 mod section;
 mod stanzas;
@@ -103,6 +105,21 @@ pub(crate) struct PortConfig {
     pub(crate) spec: String,
 }
 
+impl PortConfig {
+    /// What has the number of a port that there is no more, or of something that is none.
+    fn gone() -> Self {
+        Self {
+            name: String::new(),
+            spec: String::new(),
+        }
+    }
+
+    /// Whether it only keeps a number from being used.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.name.is_empty()
+    }
+}
+
 /// `[[vrf]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VrfConfig {
@@ -111,14 +128,33 @@ pub(crate) struct VrfConfig {
     pub(crate) table: Option<u32>,
     /// Network name space of its twins, by the name that `ip netns` has for it.
     pub(crate) netns: Option<String>,
+    /// Whether the main table of that name space is its, besides its own.
+    pub(crate) has_main: bool,
+}
+
+impl VrfConfig {
+    /// What has the number of a VRF that there is no more.
+    fn gone() -> Self {
+        Self {
+            name: String::new(),
+            table: None,
+            netns: None,
+            has_main: false,
+        }
+    }
+
+    /// Whether it only keeps a number from being used.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.name.is_empty()
+    }
 }
 
 /// `[[interface]]`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct InterfaceConfig {
     pub(crate) name: String,
-    /// Number of its port.
-    pub(crate) port: u16,
+    /// Number of its port; a loopback has none.
+    pub(crate) port: Option<u16>,
     pub(crate) vlan: Option<u16>,
     pub(crate) vrf: Vrf,
     pub(crate) addresses: Vec<Cidr>,
@@ -177,7 +213,7 @@ impl InterfaceConfig {
     fn gone() -> Self {
         Self {
             name: String::new(),
-            port: 0,
+            port: None,
             vlan: None,
             vrf: 0,
             addresses: Vec::new(),
@@ -197,6 +233,11 @@ impl InterfaceConfig {
     /// Whether it only keeps a number from being used.
     pub(crate) fn is_gone(&self) -> bool {
         self.name.is_empty()
+    }
+
+    /// Whether it has addresses, and no wire.
+    pub(crate) fn is_loopback(&self) -> bool {
+        self.port.is_none() && !self.is_gone()
     }
 }
 
@@ -255,52 +296,6 @@ impl Config {
             acls,
             warnings: Vec::new(),
         }
-    }
-
-    /// The same configuration with numbers of interfaces that suit a running router: each interface of
-    /// `old` that is still there keeps its number, and numbers that nobody has any more are
-    /// [gone](InterfaceConfig::is_gone).
-    pub(crate) fn keeping(mut self, old: &[InterfaceConfig]) -> Self {
-        let place = |name: &str| old.iter().position(|known| known.name == name);
-        let mut slots: Vec<Option<usize>> = vec![None; old.len()];
-        let mut new = Vec::new();
-        for (index, interface) in self.interfaces.iter().enumerate() {
-            match place(&interface.name) {
-                Some(slot) => slots[slot] = Some(index),
-                None => new.push(index),
-            }
-        }
-        // New ones take numbers that were free before; those of interfaces that go now are still in use.
-        let mut new = new.into_iter();
-        for (slot, _) in old.iter().enumerate().filter(|(_, old)| old.is_gone()) {
-            slots[slot] = new.next();
-        }
-        slots.extend(new.map(Some));
-        while slots.last() == Some(&None) {
-            slots.pop();
-        }
-        let number = |id: InterfaceId| {
-            let slot = slots
-                .iter()
-                .position(|slot| *slot == Some(usize::from(id.0)));
-            InterfaceId(slot.expect("every interface has a slot") as u16)
-        };
-        for route in &mut self.routes {
-            if let RouteTo::Via(ways) = &mut route.to {
-                for via in ways {
-                    via.interface = via.interface.map(number);
-                }
-            }
-        }
-        for neighbour in &mut self.neighbours {
-            neighbour.interface = number(neighbour.interface);
-        }
-        let interface = |slot: &Option<usize>| match slot {
-            Some(index) => self.interfaces[*index].clone(),
-            None => InterfaceConfig::gone(),
-        };
-        self.interfaces = slots.iter().map(interface).collect();
-        self
     }
 
     /// The gateways of static routes, each with the interface on whose network it is.

@@ -190,6 +190,9 @@ fn check(
         }
         if let Some(id) = via.interface {
             let other = &interfaces[usize::from(id.0)].config;
+            if other.is_loopback() {
+                refuse_loopback(section, line, "via", &other.name);
+            }
             if other.vrf != route.vrf {
                 let problem = format!("interface `{}` is in another VRF", other.name);
                 section.wrong(line, "via", problem, "an interface of the route's own VRF");
@@ -206,6 +209,11 @@ fn check(
             );
         }
     }
+}
+
+fn refuse_loopback(section: &Section<'_>, line: usize, key: &str, name: &str) {
+    let problem = format!("`{name}` is a loopback: nothing leaves by it");
+    section.wrong(line, key, problem, "an interface of a port");
 }
 
 fn owns(interfaces: &[Entry], vrf: Vrf, address: IpAddr) -> bool {
@@ -256,7 +264,9 @@ pub(super) fn neighbours(
             };
             let entry = &interfaces[usize::from(interface.0)].config;
             let mut addresses = entry.addresses.iter();
-            if !addresses.any(|cidr| cidr.network().contains(address.value)) {
+            if entry.is_loopback() {
+                refuse_loopback(&section, address.line, "interface", &entry.name);
+            } else if !addresses.any(|cidr| cidr.network().contains(address.value)) {
                 let problem = format!("{} is on no network of `{}`", address.value, entry.name);
                 let advice = "it is used only by routes that name it and the interface";
                 notes.warn(address.line, "neighbour.address", problem, advice);

@@ -137,6 +137,7 @@ pub(super) fn vrfs(file: &Section<'_>) -> Vec<VrfConfig> {
         name: "default".into(),
         table: Some(MAIN_TABLE),
         netns: None,
+        has_main: false,
     }];
     for section in file.tables("vrf", "tables: [[vrf]] with name, table and netns") {
         let name = section.required("name", "a name such as \"blue\"");
@@ -177,11 +178,25 @@ pub(super) fn vrfs(file: &Section<'_>) -> Vec<VrfConfig> {
                     name: name.value,
                     table: table.map(|at| at.value),
                     netns,
+                    has_main: false,
                 });
             }
             None => {}
         }
         section.end();
     }
+    give_main(&mut vrfs);
     vrfs
+}
+
+/// The main table of each name space is the first VRF's there, unless one has it by its number.
+fn give_main(vrfs: &mut [VrfConfig]) {
+    for number in 0..vrfs.len() {
+        let netns = vrfs[number].netns.clone();
+        let here = |vrf: &&VrfConfig| vrf.netns == netns;
+        let is_first = !vrfs[..number].iter().any(|vrf| here(&vrf));
+        let mut others = vrfs.iter().filter(here);
+        let is_taken = others.any(|vrf| vrf.table == Some(MAIN_TABLE));
+        vrfs[number].has_main = is_first && !is_taken;
+    }
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::apps::router::plane::acl::Verdict;
+use crate::apps::router::plane::acl::{Answer, Verdict};
 
 /// Two ports; lines behind it are counted from 9.
 const PORTS: &str = r#"[router]
@@ -63,6 +63,7 @@ interface = "wan"
 [[acl]]
 name = "edge"
 default = "permit"
+reject = "icmp"
 rules = [
   { action = "deny", source = "10.0.0.0/8", protocol = "tcp", destination_port = "22", log = false },
 ]
@@ -96,6 +97,7 @@ rules = [
     let gateways = ["192.0.2.253", "192.0.2.254"].map(|a| (InterfaceId(0), a.parse().unwrap()));
     assert_eq!(config.gateways(), gateways.into());
     assert_eq!(config.tables().collect::<Vec<_>>(), [Some(254), Some(10)]);
+    assert_eq!(config.acls[0].answer, Answer::Icmp);
     let rule = &config.acls[0].rules[0];
     assert_eq!(rule.match4().unwrap().dst_ports.low(), 22);
     assert!(
@@ -226,6 +228,37 @@ fn what_does_not_go_together_is_said() {
 }
 
 #[test]
+fn a_loopback_has_addresses_that_stand_alone_and_no_wire() {
+    let lo = "[[interface]]\nname = \"lo0\"\nloopback = true\naddresses = ";
+    let config = good(&format!("{lo}[\"10.255.0.1/32\", \"2001:db8::1/128\"]\n"));
+    // The ports have theirs besides.
+    assert_eq!(config.interfaces.len(), 3);
+    let lo0 = &config.interfaces[0];
+    assert!(lo0.is_loopback() && lo0.port.is_none(), "{lo0:?}");
+    assert_eq!(lo0.addresses.len(), 2);
+    for (text, wanted) in [
+        (
+            format!("{lo}[\"10.255.0.1/24\"]"),
+            "12: interface.addresses: `10.255.0.1/24` has a network around it, on no link; addresses that stand alone, such as \"10.255.0.1/32\" or \"2001:db8::1/128\"",
+        ),
+        (
+            format!("{lo}[]\nport = \"wan\""),
+            "13: interface.port: there is no such key; one of loopback, name, vrf, addresses, twin",
+        ),
+        (
+            "[[interface]]\nloopback = true".into(),
+            "9: interface.name: it is missing; a name such as \"lo0\"",
+        ),
+        (
+            format!("{lo}[]\n[[route]]\nprefix = \"10.0.0.0/8\"\nvia = {{ interface = \"lo0\" }}"),
+            "15: route.via: `lo0` is a loopback: nothing leaves by it; an interface of a port",
+        ),
+    ] {
+        assert_eq!(complaints(&text), [wanted], "{text}");
+    }
+}
+
+#[test]
 fn a_metrics_listener_stays_on_the_machine() {
     let text = PORTS.replace("kernel", "metrics = \"0.0.0.0:9108\"\nkernel");
     let complaints = Config::parse(&text).map(|_| ()).unwrap_err();
@@ -337,12 +370,12 @@ fn interfaces_keep_their_numbers_when_others_come_and_go() {
     let first = text(&["a", "b", "c"]);
     // The bare interface of the other port comes last.
     assert_eq!(names(&first), ["a", "b", "c", "lan"]);
-    let second = text(&["c", "d"]).keeping(&first.interfaces);
+    let second = text(&["c", "d"]).keeping(&first, |_| false);
     assert_eq!(names(&second), ["", "", "c", "lan", "d"]);
     let RouteTo::Via(ways) = &second.routes[0].to else {
         panic!()
     };
     assert_eq!(ways[0].interface, Some(InterfaceId(4)));
-    let third = text(&["e", "c"]).keeping(&second.interfaces);
+    let third = text(&["e", "c"]).keeping(&second, |_| false);
     assert_eq!(names(&third), ["e", "", "c", "lan"]);
 }

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::Control;
+use super::exposition::{Exposition, Kind};
 use crate::apps::router::config::Config;
-use crate::apps::router::plane::counters::Counters;
+use crate::apps::router::plane::acl::Verdict;
 use crate::apps::router::plane::hits::{Hit, Hits};
 use crate::apps::router::plane::lists::Gate;
 
@@ -69,12 +70,40 @@ impl Control {
         }
     }
 
+    /// How many packets a rule has decided on, by its list's place and its own; one behind the last stands
+    /// for none.
+    fn acl_packets(&self, list: usize, rule: usize) -> u64 {
+        let workers = self.counters.iter();
+        workers.map(|worker| worker.hits(list, rule)).sum()
+    }
+
+    /// What lists have decided: three samples for each list, whatever number of rules it has. Rule by rule it
+    /// is for [`Control::acl_rows`] to say.
+    pub(super) fn acl_metrics(&self, page: &mut Exposition) {
+        page.family(
+            "acl_packets",
+            Kind::Counter,
+            "packets",
+            "Packets that an access list decided on, and how.",
+        );
+        for (number, acl) in self.config.acls.iter().enumerate() {
+            let mut sums = Verdict::ALL.map(|verdict| (verdict, 0));
+            let actions = acl.rules.iter().map(|rule| rule.action);
+            for (rule, action) in actions.chain([acl.default]).enumerate() {
+                let packets = self.acl_packets(number, rule);
+                let same = sums.iter_mut().filter(|sum| sum.0 == action);
+                same.for_each(|sum| sum.1 += packets);
+            }
+            for (action, packets) in sums {
+                let labels = [("acl", acl.name.as_str()), ("action", action.name())];
+                page.sample(&labels, packets);
+            }
+        }
+    }
+
     /// A row for each rule, and one for the default of each list.
     pub(super) fn acl_rows(&self, filter: &str) -> Vec<Value> {
-        let packets = |list, rule| -> u64 {
-            let of = |worker: &std::sync::Arc<Counters>| worker.hits(list, rule);
-            self.counters.iter().map(of).sum()
-        };
+        let packets = |list, rule| self.acl_packets(list, rule);
         let mut rows = Vec::new();
         for (number, acl) in self.config.acls.iter().enumerate() {
             if !filter.is_empty() && acl.name != filter {

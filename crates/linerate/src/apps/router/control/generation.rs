@@ -10,11 +10,20 @@ use super::twins::Wanted;
 use crate::apps::router::config::{Acl, Config, InterfaceConfig};
 use crate::apps::router::model::InterfaceId;
 use crate::apps::router::plane::acl::{AccessList, AclRule};
-use crate::apps::router::plane::settings::{Interface, PortMap, Settings};
+use crate::apps::router::plane::settings::{Interface, NO_PORT, PortMap, Settings};
 use crate::error::Error;
 
 /// MTU of ports that have no wire: Ethernet's.
 const USUAL_MTU: u16 = 1500;
+
+/// What is known of each port, by its number; of numbers that nobody has, nothing.
+pub(super) type Infos = [Option<PortInfo>];
+
+/// The port of an interface.
+fn port<'a>(interface: &InterfaceConfig, ports: &'a Infos) -> Option<(u16, &'a PortInfo)> {
+    let number = interface.port?;
+    Some((number, ports.get(usize::from(number))?.as_ref()?))
+}
 
 /// The settings that `config` asks for on these ports. `twin` says the number of the port that is an
 /// interface's twin; lists of `old` that stay the same are shared with it.
@@ -23,22 +32,21 @@ const USUAL_MTU: u16 = 1500;
 /// An access list that takes more memory than there is.
 pub(super) fn settings(
     config: &Config,
-    ports: &[PortInfo],
+    ports: &Infos,
     twin: impl Fn(&str) -> Option<u16>,
     old: Option<(&Config, &Settings)>,
 ) -> Result<Settings, Error> {
-    let interfaces = config
-        .interfaces
-        .iter()
-        .map(|interface| {
-            let info = &ports[usize::from(interface.port)];
+    let interfaces = (0..)
+        .zip(&config.interfaces)
+        .map(|(id, interface)| {
+            let port = port(interface, ports);
             Interface {
                 name: interface.name.clone(),
-                port: interface.port,
+                port: interface.port.unwrap_or(NO_PORT),
                 vlan: interface.vlan,
                 vrf: interface.vrf,
-                mac: mac(interface.port, info),
-                mtu: mtu(interface, info),
+                mac: mac(id, port),
+                mtu: mtu(interface, port),
                 addresses: interface.addresses.clone(),
                 verified: Vec::new(),
                 twin: interface.twin.as_ref().and_then(|_| twin(&interface.name)),
@@ -55,10 +63,10 @@ pub(super) fn settings(
         .collect();
     let mut maps = vec![PortMap::default(); ports.len()];
     for (id, interface) in (0..).zip(&config.interfaces) {
-        if interface.is_gone() {
+        let number = interface.port.map(usize::from);
+        let Some(map) = number.and_then(|number| maps.get_mut(number)) else {
             continue;
-        }
-        let map = &mut maps[usize::from(interface.port)];
+        };
         let id = InterfaceId(id);
         match interface.vlan {
             None => map.untagged = Some(id),
@@ -83,28 +91,39 @@ pub(super) fn settings(
 }
 
 /// The twins that `config` asks for on these ports, in the order of their interfaces.
-pub(super) fn twins(config: &Config, ports: &[PortInfo]) -> Vec<Wanted> {
-    let wanted = |interface: &InterfaceConfig| {
-        let info = &ports[usize::from(interface.port)];
+pub(super) fn twins(config: &Config, ports: &Infos) -> Vec<Wanted> {
+    let wanted = |(id, interface): (u16, &InterfaceConfig)| {
+        let port = port(interface, ports);
         Some(Wanted {
             interface: interface.name.clone(),
             name: interface.twin.clone()?,
             netns: config.vrfs[interface.vrf as usize].netns.clone(),
-            mac: mac(interface.port, info),
-            mtu: mtu(interface, info),
+            mac: mac(id, port),
+            mtu: mtu(interface, port),
         })
     };
-    config.interfaces.iter().filter_map(wanted).collect()
+    let interfaces = (0..).zip(&config.interfaces);
+    interfaces.filter_map(wanted).collect()
 }
 
-/// The port's own address, or one made up for it.
-pub(super) fn mac(number: u16, info: &PortInfo) -> MacAddr {
-    let [high, low] = number.to_be_bytes();
-    info.mac.unwrap_or(MacAddr([2, 0, 0, 1, high, low]))
+/// The address of the port of the interface `id`, or one made up for the port, or for the interface where
+/// it has none.
+fn mac(id: u16, port: Option<(u16, &PortInfo)>) -> MacAddr {
+    let made_up = |kind, number: u16| {
+        let [high, low] = number.to_be_bytes();
+        MacAddr([2, 0, 0, kind, high, low])
+    };
+    match port {
+        Some((number, info)) => info.mac.unwrap_or(made_up(1, number)),
+        None => made_up(2, id),
+    }
 }
 
 /// What the configuration says, or what the port's wire carries.
-pub(super) fn mtu(interface: &InterfaceConfig, info: &PortInfo) -> u16 {
+fn mtu(interface: &InterfaceConfig, port: Option<(u16, &PortInfo)>) -> u16 {
+    let Some((_, info)) = port else {
+        return USUAL_MTU;
+    };
     let most = (info.max_frame_bytes - HEADER_LEN.min(info.max_frame_bytes)).min(65_535) as u16;
     let has_wire = matches!(info.kind, "af_packet" | "af_xdp" | "tap");
     let usual = if has_wire { most } else { USUAL_MTU.min(most) };
@@ -119,7 +138,7 @@ fn access_list(acl: &Acl) -> Result<AccessList, Error> {
         log: rule.log,
     });
     let rules: Vec<AclRule> = rules.collect();
-    Ok(AccessList::new(&acl.name, acl.default, &rules)?)
+    Ok(AccessList::new(&acl.name, acl.default, &rules)?.answering(acl.answer))
 }
 
 #[cfg(test)]
@@ -152,7 +171,7 @@ mod tests {
         let config = config(
             "[[interface]]\nport = \"a\"\nvlan = 20\n[[interface]]\nport = \"a\"\nvlan = 10\n[[interface]]\nport = \"a\"\nname = \"x\"\n",
         );
-        let ports = [info("ring", 9014), info("af_packet", 9014)];
+        let ports = [info("ring", 9014), info("af_packet", 9014)].map(Some);
         let settings = settings(&config, &ports, |_| None, None).unwrap();
         assert_eq!(settings.ports[0].untagged, Some(InterfaceId(2)));
         let vlans = [(10, InterfaceId(1)), (20, InterfaceId(0))];
@@ -168,7 +187,7 @@ mod tests {
     fn lists_that_stay_the_same_are_not_built_again() {
         let acl = "[[acl]]\nname = \"e\"\ndefault = \"deny\"\nrules = [{ action = \"permit\", protocol = \"tcp\", destination_port = \"22\" }]\n";
         let first = config(acl);
-        let ports = [info("ring", 1514), info("ring", 1514)];
+        let ports = [info("ring", 1514), info("ring", 1514)].map(Some);
         let old = settings(&first, &ports, |_| None, None).unwrap();
         let second = config(&format!("{acl}[[acl]]\nname = \"f\"\n"));
         let new = settings(&second, &ports, |_| None, Some((&first, &old))).unwrap();

@@ -44,17 +44,12 @@ impl Hush {
         socket: &Path,
         privileged: Arc<dyn Privileged>,
     ) -> Self {
-        let target = |port: &PortInfo| {
-            let (kind, target) = port.name.split_once(':')?;
-            let target = target.split(',').next()?.to_string();
-            matches!(kind, "af_packet" | "af_xdp").then_some(target)
-        };
         let notes = socket.with_extension("sysctl");
         let line = |line: &str| {
             let (path, value) = line.split_once(' ')?;
             Some((path.into(), value.into()))
         };
-        let interfaces: Vec<String> = ports.iter().filter_map(target).collect();
+        let interfaces = interfaces(ports);
         let left = match interfaces.is_empty() {
             true => String::new(),
             false => fs::read_to_string(&notes).unwrap_or_default(),
@@ -95,6 +90,44 @@ impl Hush {
         }
     }
 
+    /// For these ports from now on: what others have is as it was.
+    pub(super) fn follow(&mut self, ports: &[PortInfo]) {
+        let before = std::mem::replace(&mut self.interfaces, interfaces(ports));
+        let gone: Vec<PathBuf> = before
+            .iter()
+            .filter(|name| !self.interfaces.contains(name))
+            .flat_map(|name| settings_under(&self.root, name))
+            .map(|(path, _)| path)
+            .collect();
+        if !gone.is_empty() {
+            let is_gone = |(path, _): &(PathBuf, String)| gone.contains(path);
+            let (back, stay) = std::mem::take(&mut self.was).into_iter().partition(is_gone);
+            self.was = stay;
+            let stuck = self.put_back(back);
+            self.was.extend(stuck);
+            self.note();
+        }
+        if self.interfaces != before {
+            self.keep();
+        }
+    }
+
+    /// Returns those that stay changed.
+    fn put_back(&self, mut was: Vec<(PathBuf, String)>) -> Vec<(PathBuf, String)> {
+        was.retain(|(path, was)| {
+            // An interface that is gone has nothing to be put back.
+            let is_there = fs::read_to_string(path).is_ok();
+            match is_there.then(|| self.privileged.set(path, was)) {
+                Some(Err(error)) => {
+                    eprintln!("warning: {} stays changed: {error}", path.display());
+                    true
+                }
+                _ => false,
+            }
+        });
+        was
+    }
+
     fn set(&mut self, path: PathBuf, value: &str) -> Result<(), Error> {
         // Without IPv6, or without the interface, there is nothing to keep silent.
         let Ok(now) = fs::read_to_string(&path) else {
@@ -121,33 +154,34 @@ impl Hush {
 
     /// Without the file a run that is killed leaves the settings as they are: no reason not to run.
     fn note(&self) {
+        if self.was.is_empty() {
+            let _ = fs::remove_file(&self.notes);
+            return;
+        }
         let line = |(path, was): &(PathBuf, String)| format!("{} {was}\n", path.display());
         let _ = fs::write(&self.notes, self.was.iter().map(line).collect::<String>());
     }
 }
 
+/// The interfaces of the kernel among ports.
+fn interfaces(ports: &[PortInfo]) -> Vec<String> {
+    let target = |port: &PortInfo| {
+        let (kind, target) = port.name.split_once(':')?;
+        let target = target.split(',').next()?.to_string();
+        matches!(kind, "af_packet" | "af_xdp").then_some(target)
+    };
+    ports.iter().filter_map(target).collect()
+}
+
 impl Drop for Hush {
     fn drop(&mut self) {
-        if self.was.is_empty() {
+        let was = std::mem::take(&mut self.was);
+        if was.is_empty() {
             return;
         }
-        let privileged = &self.privileged;
-        self.was.retain(|(path, was)| {
-            // An interface that is gone has nothing to be put back.
-            let is_there = fs::read_to_string(path).is_ok();
-            match is_there.then(|| privileged.set(path, was)) {
-                Some(Err(error)) => {
-                    eprintln!("warning: {} stays changed: {error}", path.display());
-                    true
-                }
-                _ => false,
-            }
-        });
-        match self.was.is_empty() {
-            true => _ = fs::remove_file(&self.notes),
-            // The next run may be able to.
-            false => self.note(),
-        }
+        self.was = self.put_back(was);
+        // What stays, the next run may be able to.
+        self.note();
     }
 }
 
@@ -214,6 +248,21 @@ mod tests {
         first.keep();
         assert_eq!(values(&place), ["1", "8", "1"]);
         drop(first);
+        assert_eq!(values(&place), ["2", "0", "0"]);
+        assert!(!place.join("router.sysctl").exists());
+        fs::remove_dir_all(place).unwrap();
+    }
+
+    #[test]
+    fn an_interface_that_is_no_ports_any_more_has_its_settings_back() {
+        let place = place("gone");
+        let mut hush = hush(&place);
+        hush.keep();
+        hush.follow(&[port("ring:a")]);
+        assert_eq!(values(&place), ["2", "0", "0"]);
+        hush.follow(&[port("af_xdp:eth0")]);
+        assert_eq!(values(&place), ["1", "8", "1"]);
+        drop(hush);
         assert_eq!(values(&place), ["2", "0", "0"]);
         assert!(!place.join("router.sysctl").exists());
         fs::remove_dir_all(place).unwrap();

@@ -5,7 +5,7 @@
 //! parts, so that questions are answered in between. Each network name space that has twins has its
 //! own ears; the hands are those of whoever has the privileges.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,13 +16,13 @@ use linerate_wire::MacAddr;
 use super::desk::Desk;
 use super::stage::on_slow;
 use super::{Control, Event};
-use crate::apps::router::config::{Config, MAIN_TABLE};
+use crate::apps::router::config::{Config, InterfaceConfig, MAIN_TABLE};
 use crate::apps::router::fpm::{self, Fpm};
 use crate::apps::router::keeper::Privileged;
 use crate::apps::router::model::{Cidr, InterfaceId, Vrf};
 use crate::apps::router::netlink::twin::Likeness;
 use crate::apps::router::netlink::{Mirror, News};
-use crate::apps::router::rib::Rib;
+use crate::apps::router::rib::{Rib, Source};
 use crate::error::Error;
 
 /// One network name space.
@@ -49,16 +49,29 @@ pub(super) struct Kernel {
 /// router's own is the first VRF's there.
 fn tables(config: &Config, space: Option<&str>) -> Vec<(u32, Vrf)> {
     let vrfs = (0..).zip(&config.vrfs);
-    let here = vrfs.filter(|(_, vrf)| vrf.netns.as_deref() == space);
-    let mut tables: Vec<(u32, Vrf)> = here
-        .clone()
-        .filter_map(|(number, vrf)| Some((vrf.table?, number)))
-        .collect();
-    let first = here.map(|(number, _)| number).next();
-    if let Some(first) = first.filter(|_| tables.iter().all(|(table, _)| *table != MAIN_TABLE)) {
-        tables.push((MAIN_TABLE, first));
-    }
+    let here = vrfs.filter(|(_, vrf)| !vrf.is_gone() && vrf.netns.as_deref() == space);
+    let tables = here.flat_map(|(number, vrf)| {
+        let main = vrf.has_main.then_some(MAIN_TABLE);
+        let both = vrf.table.into_iter().chain(main);
+        both.map(move |table| (table, number))
+    });
+    tables.collect()
+}
+
+/// Which of FRR's tables is which VRF.
+fn fpm_tables(config: &Config) -> Vec<(u32, Vrf)> {
+    let tables = (0..).zip(config.tables());
     tables
+        .filter_map(|(number, table)| Some((table?, number)))
+        .collect()
+}
+
+/// Whether there are twins in a name space.
+fn has_twins(config: &Config, space: Option<&str>) -> bool {
+    config.interfaces.iter().any(|interface| {
+        let netns = &config.vrfs[interface.vrf as usize].netns;
+        interface.twin.is_some() && netns.as_deref() == space
+    })
 }
 
 /// What wakes the control thread: once until it looks.
@@ -85,9 +98,7 @@ impl Kernel {
         let fpm = config.router.fpm.map(|address| {
             let wake = waker(desk, &woken);
             let mut fpm = Fpm::listen(address, config.router.graceful, wake)?;
-            let tables = (0..).zip(config.tables());
-            fpm.feed
-                .set_tables(tables.filter_map(|(number, table)| Some((table?, number))));
+            fpm.feed.set_tables(fpm_tables(config));
             Ok::<_, Error>(fpm)
         });
         let mut kernel = Self {
@@ -120,6 +131,38 @@ impl Kernel {
             self.spaces.push(Space { name, ears });
         }
         Ok(())
+    }
+
+    /// Listens no more where a configuration has no twins: what a reload has begun that was refused.
+    pub(super) fn close_spaces(&mut self, config: &Config) {
+        self.spaces
+            .retain(|space| has_twins(config, space.name.as_deref()));
+    }
+
+    /// Follows a configuration's VRFs: which tables are theirs, and what there is no more.
+    pub(super) fn follow_vrfs(&mut self, config: &Config, rib: &mut Rib) {
+        self.spaces.retain_mut(|space| {
+            let stays = has_twins(config, space.name.as_deref());
+            if !stays {
+                // All that it has told.
+                space.ears.feed.begin(rib);
+                space.ears.feed.end(rib);
+            }
+            stays
+        });
+        let mut fed: BTreeSet<Vrf> = BTreeSet::new();
+        for space in &mut self.spaces {
+            let tables = tables(config, space.name.as_deref());
+            fed.extend(tables.iter().map(|(_, vrf)| vrf));
+            space.ears.set_tables(tables);
+        }
+        for vrf in (0..rib.vrfs()).filter(|vrf| !fed.contains(vrf)) {
+            rib.forget(Source::Kernel, vrf);
+            rib.set_hosts(vrf, &BTreeSet::new());
+        }
+        if let Some(fpm) = &mut self.fpm {
+            fpm.set_tables(rib, &fpm_tables(config));
+        }
     }
 
     /// Times that events of the kernel were lost, and all was said again.
@@ -235,6 +278,12 @@ impl Control {
                     }
                 }
                 News::Pinned(id, address, mac) => self.pin(id, address, mac),
+                News::Hosts(hosts) => {
+                    for (vrf, hosts) in hosts {
+                        self.rib.set_hosts(vrf, &hosts);
+                    }
+                    self.changed();
+                }
                 News::Synchronised => {}
                 News::Overrun => {
                     eprintln!("warning: the kernel told more than there was room for: all again");
@@ -266,7 +315,11 @@ impl Control {
             .as_ref()
             .and_then(|kernel| kernel.learned.get(&id));
         let mut all = configured.to_vec();
+        let config = self.config.interfaces.get(usize::from(id.0));
+        let is_loopback = config.is_some_and(InterfaceConfig::is_loopback);
         for &cidr in learned.into_iter().flatten() {
+            // No network is on a link that there is not.
+            let cidr = if is_loopback { cidr.alone() } else { cidr };
             if !all.iter().any(|known| known.address == cidr.address) {
                 all.push(cidr);
             }
@@ -311,7 +364,10 @@ impl Control {
             return;
         };
         let netns = self.config.vrfs[config.vrf as usize].netns.clone();
-        let carrier = !self.draining && self.links.get(usize::from(config.port)) != Some(&false);
+        // A loopback is up as long as there is a router.
+        let carrier = config
+            .port
+            .is_none_or(|port| !self.draining && self.links.get(&port) != Some(&false));
         let like = Likeness {
             mac: interface.mac,
             mtu: interface.mtu.into(),
@@ -342,8 +398,9 @@ impl Control {
     /// Forgets what the kernel had for interfaces whose numbers are another's now.
     pub(super) fn forget_others(&mut self, old: &Config) {
         let name = |config: &Config, id: InterfaceId| {
-            let interface = config.interfaces.get(usize::from(id.0));
-            interface.map(|interface| interface.name.clone())
+            let interface = config.interfaces.get(usize::from(id.0))?;
+            let netns = config.vrfs[interface.vrf as usize].netns.clone();
+            Some((interface.name.clone(), netns))
         };
         if let Some(kernel) = &mut self.kernel {
             let config = &self.config;

@@ -18,6 +18,7 @@ impl Control {
         self.instance(&mut page);
         self.port_metrics(&mut page);
         self.interface_metrics(&mut page);
+        self.acl_metrics(&mut page);
         self.lcore_metrics(&mut page);
         self.table_metrics(&mut page);
         page.end()
@@ -150,10 +151,23 @@ impl Control {
             }
         }
         page.family(
+            "interface_policed_packets",
+            Kind::Counter,
+            "packets",
+            "Packets that an interface's policer dropped, of those that came in.",
+        );
+        let policed = |one: &&Interface| one.policer.is_some() && !one.name.is_empty();
+        for interface in self.settings.interfaces.iter().filter(policed) {
+            let vrf = &self.config.vrfs[interface.vrf as usize].name;
+            let labels = [("interface", interface.name.as_str()), ("vrf", vrf)];
+            let sum = self.traffic(&interface.name, |traffic| traffic.policed.read());
+            page.sample(&labels, sum);
+        }
+        page.family(
             "icmp_messages",
             Kind::Counter,
             "",
-            "ICMP and ICMPv6 messages of the router's own, and those that it did not send.",
+            "ICMP messages of the router's own, TCP resets beside them, and those that it did not send.",
         );
         for (what, name) in Sent::ALL {
             let sum: u64 = self.counters.iter().map(|worker| worker.icmp(what)).sum();

@@ -4,7 +4,7 @@
 //! kernel and FRR. [`Control::run`] takes them one after the other, commits route changes in batches,
 //! and ticks. Workers are only spoken to between two bursts ([`stage`]).
 //!
-//! `start` brings a router up, `reload` exchanges its configuration, `show` and `metrics` say how it
+//! `start` brings a router up, `reload` and `ports` exchange its configuration, `show` and `metrics` say how it
 //! is, `stream` is captures and traces; `embedded` is a router inside of another program.
 
 mod acls;
@@ -18,6 +18,7 @@ mod hush;
 mod kernel;
 mod metrics;
 mod notify;
+mod ports;
 mod reload;
 mod report;
 mod server;
@@ -30,14 +31,15 @@ mod stream;
 mod tests;
 mod twins;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use linerate_core::packet::{Pool, Pools};
-use linerate_core::port::{Link, PortInfo};
 use linerate_core::run::WorkerHandle;
 use linerate_drivers::Opener;
 use linerate_wire::MacAddr;
@@ -51,7 +53,7 @@ use super::plane::hits::Hits;
 use super::plane::settings::Settings;
 use super::plane::{self};
 use super::rib::{Progress, Rib};
-use crate::apps::runtime::{OpenPort, Running, Sample};
+use crate::apps::runtime::{Running, Sample};
 use crate::error::Error;
 use crate::socket::Problem;
 use acls::Teller;
@@ -111,7 +113,7 @@ pub(crate) struct Control {
     /// Of each worker, for this generation of the settings.
     counters: Vec<Arc<Counters>>,
     /// Whether packets can come and go, by port, as it was last seen.
-    links: Vec<bool>,
+    links: BTreeMap<u16, bool>,
     began: Instant,
     /// Counters at the beginning, and about a second ago.
     first: Sample,
@@ -120,6 +122,8 @@ pub(crate) struct Control {
     reloads: Reloads,
     /// Captures begun so far: the number of the last.
     captures: u64,
+    /// The last ticket that a traced packet was given.
+    tickets: Arc<AtomicU64>,
     /// Whether the kernel or FRR may have more to say.
     fed: bool,
     /// Since when route changes wait for publication.
@@ -340,11 +344,6 @@ impl Control {
         last.expect("the slow worker is there as long as the others")
     }
 
-    fn port_infos(&self) -> Vec<PortInfo> {
-        let info = |open: &OpenPort| open.info.clone();
-        self.running.ports().iter().map(info).collect()
-    }
-
     /// What all workers have counted of an interface.
     fn traffic(&self, name: &str, read: impl Fn(&Traffic) -> u64) -> u64 {
         let of = self.counters.iter().filter_map(|worker| worker.of(name));
@@ -362,37 +361,17 @@ impl Control {
         self.counters = counters.collect();
     }
 
-    /// Tells routing which interfaces are up: those whose ports are.
-    fn refresh_links(&mut self) {
-        let state = |open: &OpenPort| match open.info.kind {
-            // The end of a capture file is none of the link that it stands for.
-            "pcap" => Link::Up,
-            _ => open.port.link(),
-        };
-        let states: Vec<Link> = self.running.ports().iter().map(state).collect();
-        let links: Vec<bool> = states.iter().map(|state| *state == Link::Up).collect();
-        if links == self.links {
-            return;
+    /// Has every worker look into the forwarding tables that there are now.
+    fn exchange_tables(&self) {
+        for worker in self.running.handles() {
+            let (fib4, fib6, _) = self.rib.readers();
+            // One that has ended looks nothing up. The tables before are freed here.
+            let old = worker.call(move |worker| match &mut worker.stage {
+                RouterStage::Fast(fast) => fast.exchange(fib4, fib6),
+                RouterStage::Slow(slow) => slow.exchange(fib4, fib6),
+            });
+            drop(old);
         }
-        for (number, state) in states.iter().enumerate() {
-            let (name, before) = (&self.config.ports[number].name, self.links.get(number));
-            match (state, before) {
-                (Link::Up, Some(false)) => eprintln!("port {name} is up"),
-                (Link::Down(why), Some(true) | None) => eprintln!("port {name} is down: {why}"),
-                _ => {}
-            }
-        }
-        for (id, interface) in (0..).zip(&self.config.interfaces) {
-            if !interface.is_gone() {
-                let up = links[usize::from(interface.port)];
-                self.rib.interface_state(InterfaceId(id), up);
-            }
-        }
-        self.links = links;
-        // An interface that has come back has forgotten.
-        self.hush.keep();
-        self.changed();
-        self.liken_all();
     }
 
     /// Makes the twins that are not there yet.

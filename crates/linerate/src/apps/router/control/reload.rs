@@ -1,7 +1,7 @@
 //! Takes a changed configuration over while packets are forwarded: all of it, or nothing.
 //!
-//! Whatever can be refused is refused first: the file, what cannot change, memory for access lists, twins
-//! that the kernel does not make. From then on nothing fails. Workers get settings that know the old and
+//! Whatever can be refused is refused first: the file, what cannot change, ports that cannot be opened, memory
+//! for access lists and VRFs, twins that the kernel does not make. From then on nothing fails. Workers get settings that know the old and
 //! the new interfaces, then routes are changed, then the old interfaces go: at no time does a route
 //! lead to an interface that a worker does not know, and none is taken away before its successor is
 //! there.
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::difference::{self, Difference};
 use super::{Control, generation};
-use crate::apps::router::config::{Config, NeighbourConfig};
+use crate::apps::router::config::{Config, NeighbourConfig, PortConfig, VrfConfig};
 use crate::apps::router::model::InterfaceId;
 use crate::apps::router::plane::Change;
 use crate::apps::router::plane::settings::{Interface, Settings};
@@ -27,6 +27,8 @@ use crate::socket::Problem;
 /// What a reload changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Changes {
+    ports: usize,
+    vrfs: usize,
     interfaces: usize,
     routes: usize,
     neighbours: usize,
@@ -57,6 +59,8 @@ impl Control {
                 self.reloads.done += 1;
                 Ok(json!({
                     "text": changes.text(),
+                    "ports": changes.ports,
+                    "vrfs": changes.vrfs,
                     "interfaces": changes.interfaces,
                     "routes": changes.routes,
                     "neighbours": changes.neighbours,
@@ -74,7 +78,8 @@ impl Control {
     /// All of it, or nothing.
     fn take_over(&mut self, config: Config) -> Result<Changes, Error> {
         self.refuse_restarts(&config)?;
-        let config = config.keeping(&self.config.interfaces);
+        let config = config.keeping(&self.config, |number| self.twins.has(number));
+        let added = self.add_ports(&config)?;
         let infos = self.port_infos();
         let wanted = generation::twins(&config, &infos);
         let old_wanted = generation::twins(&self.config, &infos);
@@ -92,33 +97,45 @@ impl Control {
                 for error in self.retain_twins(&old_wanted) {
                     error.print();
                 }
+                if let Some(kernel) = &mut self.kernel {
+                    kernel.close_spaces(&self.config);
+                }
+                self.remove_ports(&added);
                 return Err(error);
             }
         };
         let old = std::mem::replace(&mut self.config, config);
+        self.hush_ports();
         self.install(&Arc::new(with_old(&settings, &self.settings)));
         self.hear_twins();
+        self.running.listen();
         self.settings = Arc::new(settings);
         self.forget_others(&old);
+        if let Some(kernel) = &mut self.kernel {
+            kernel.follow_vrfs(&self.config, &mut self.rib);
+        }
         let routes = self.follow(&old);
         self.publish();
         self.install(&self.settings.clone());
         for error in self.retain_twins(&wanted) {
             error.print();
         }
+        self.retain_ports();
         self.remove_addresses(&old);
         self.liken_all();
         Ok(Changes::between(&old, &self.config, routes))
     }
 
-    /// Settings for a configuration, and its twins: the part that may fail.
-    fn make(
-        &mut self,
-        config: &Config,
-        infos: &[linerate_core::port::PortInfo],
-    ) -> Result<Settings, Error> {
+    /// Settings for a configuration, room for its VRFs, and its twins: the part that may fail.
+    fn make(&mut self, config: &Config, infos: &generation::Infos) -> Result<Settings, Error> {
         let old = Some((&self.config, &*self.settings));
         let settings = generation::settings(config, infos, |name| self.twins.number(name), old)?;
+        let vrfs = config.vrfs.len() as u32;
+        if vrfs > self.rib.vrfs() {
+            self.publish();
+            self.rib.widen(vrfs)?;
+            self.exchange_tables();
+        }
         if let Some(kernel) = &mut self.kernel {
             kernel.open_spaces(config)?;
         }
@@ -128,40 +145,12 @@ impl Control {
 
     /// What cannot change under a running router is refused by name.
     fn refuse_restarts(&self, new: &Config) -> Result<(), Error> {
-        let mut fixed: Vec<String> = Vec::new();
-        for port in &new.ports {
-            match self
-                .config
-                .ports
-                .iter()
-                .find(|known| known.name == port.name)
-            {
-                None => fixed.push(format!("port `{}` is new", port.name)),
-                Some(known) if known.spec != port.spec => {
-                    fixed.push(format!("port `{}` has another spec", port.name));
-                }
-                Some(_) => {}
-            }
-        }
-        for port in &self.config.ports {
-            if !new.ports.iter().any(|other| other.name == port.name) {
-                fixed.push(format!("port `{}` is gone", port.name));
-            }
-        }
-        let order = |config: &Config| -> Vec<String> {
-            config.ports.iter().map(|port| port.name.clone()).collect()
-        };
-        if fixed.is_empty() && order(new) != order(&self.config) {
-            fixed.push("the ports are in another order".into());
-        }
-        if new.vrfs != self.config.vrfs {
-            fixed.push("[[vrf]] is another".into());
-        }
+        let mut fixed: Vec<&str> = Vec::new();
         if new.plan != self.config.plan {
-            fixed.push("[plan] is another".into());
+            fixed.push("[plan] is another");
         }
         if new.router != self.config.router {
-            fixed.push("[router] is another".into());
+            fixed.push("[router] is another");
         }
         if fixed.is_empty() {
             return Ok(());
@@ -260,6 +249,18 @@ fn without_lists(interface: Interface) -> Interface {
     }
 }
 
+/// How many numbers are another's now, or nobody's any more.
+fn differ_by_number<T: PartialEq>(old: &[T], new: &[T], is_gone: impl Fn(&T) -> bool) -> usize {
+    let there = |all: &[T], number: usize| -> Option<usize> {
+        all.get(number).filter(|one| !is_gone(one)).map(|_| number)
+    };
+    let differs = |&number: &usize| match (there(old, number), there(new, number)) {
+        (Some(_), Some(_)) => old[number] != new[number],
+        (before, now) => before != now,
+    };
+    (0..old.len().max(new.len())).filter(differs).count()
+}
+
 impl Changes {
     fn between(old: &Config, new: &Config, routes: usize) -> Self {
         let interfaces = (0..old.interfaces.len().max(new.interfaces.len()))
@@ -278,6 +279,8 @@ impl Changes {
                 .filter(|acl| !new.acls.iter().any(|other| other.name == acl.name))
                 .count();
         Self {
+            ports: differ_by_number(&old.ports, &new.ports, PortConfig::is_gone),
+            vrfs: differ_by_number(&old.vrfs, &new.vrfs, VrfConfig::is_gone),
             interfaces: interfaces.count(),
             routes,
             neighbours: differ(&old.neighbours, &new.neighbours)
@@ -289,6 +292,8 @@ impl Changes {
     fn text(&self) -> String {
         let mut text = String::new();
         for (count, what) in [
+            (self.ports, "port"),
+            (self.vrfs, "VRF"),
             (self.interfaces, "interface"),
             (self.routes, "route"),
             (self.neighbours, "neighbour"),

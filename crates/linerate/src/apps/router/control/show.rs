@@ -136,7 +136,8 @@ struct RouteRow<'a> {
 #[derive(Serialize)]
 struct InterfaceRow<'a> {
     name: &'a str,
-    port: &'a str,
+    /// A loopback has none.
+    port: Option<&'a str>,
     vlan: Option<u16>,
     vrf: &'a str,
     /// `up`, or why not.
@@ -190,14 +191,14 @@ impl Control {
             if config.is_gone() || (!filter.is_empty() && interface.name != filter) {
                 continue;
             }
-            let open = &self.running.ports()[usize::from(interface.port)];
-            let state = match open.port.link() {
-                linerate_core::port::Link::Up => "up".into(),
-                linerate_core::port::Link::Down(why) => format!("down: {why}"),
+            let open = self.running.port(interface.port);
+            let state = match open.map(|open| open.port.link()) {
+                None | Some(linerate_core::port::Link::Up) => "up".into(),
+                Some(linerate_core::port::Link::Down(why)) => format!("down: {why}"),
             };
             rows.add(InterfaceRow {
                 name: &interface.name,
-                port: &open.name,
+                port: open.map(|open| open.name.as_str()),
                 vlan: interface.vlan,
                 vrf: &self.config.vrfs[interface.vrf as usize].name,
                 state,
@@ -221,7 +222,8 @@ impl Control {
 
     fn routes(&self, mut rows: Rows, filter: &str) -> Result<Rows, Problem> {
         let whole = filter.contains('/') || filter.is_empty();
-        for (number, vrf) in (0..).zip(&self.config.vrfs) {
+        let vrfs = (0..).zip(&self.config.vrfs);
+        for (number, vrf) in vrfs.filter(|(_, vrf)| !vrf.is_gone()) {
             for prefix in wanted(filter)? {
                 for route in self.rib.show(number, prefix) {
                     // Those that hold a prefix are not in it.

@@ -19,6 +19,7 @@ use super::http::{Http, Page};
 use super::hush::Hush;
 use super::kernel::Kernel;
 use super::notify::Notify;
+use super::ports::options;
 use super::server::Server;
 use super::signals::Signals;
 use super::stage::{RouterStage, on_slow};
@@ -34,7 +35,7 @@ use crate::apps::router::plane::{Change, Fast, Setup, Slow, Tables, Tell};
 use crate::apps::router::rib::{self, Rib};
 use crate::apps::router::usual_socket;
 use crate::apps::runtime::wiring::{self, PortShape, Share};
-use crate::apps::runtime::{Options, Rig, Sample};
+use crate::apps::runtime::{Rig, Sample};
 use crate::config::PortStanza;
 use crate::error::Error;
 
@@ -130,13 +131,14 @@ pub(super) fn bring_up(
     // A reload may have an interface put fragments together.
     let rig = rig.with_large_slots();
     let infos: Vec<PortInfo> = rig.ports.iter().map(|open| open.info.clone()).collect();
+    let known: Vec<Option<PortInfo>> = infos.iter().cloned().map(Some).collect();
     let count = infos.len() as u16;
     // Behind the ports: the ring to the slow worker, then the twins.
     let (slow_port, mut twins) = (count, Twins::new(count + 1));
-    for twin in generation::twins(&config, &infos) {
+    for twin in generation::twins(&config, &known) {
         twins.allot(twin);
     }
-    let settings = generation::settings(&config, &infos, |name| twins.number(name), None)?;
+    let settings = generation::settings(&config, &known, |name| twins.number(name), None)?;
     let settings = Arc::new(settings);
     let (rib, turned_away) = table(&config, &settings)?;
 
@@ -153,13 +155,7 @@ pub(super) fn bring_up(
     let slow = shares.len() - 1;
     let mut lcores: Vec<&Placement> = io.into_iter().take(slow).collect();
     lcores.extend(plan.role(Role::Bg).take(1));
-    let options = Options {
-        queues: config.router.queues,
-        burst: config.router.burst.into(),
-        pool_slots: config.router.pool_slots,
-        sleep: config.router.sleep,
-        spin: false,
-    };
+    let options = options(&config.router);
     let clock = rig.clock;
     let mut failed = None;
     let running = rig.start_shares(shares, &lcores, &options, |worker, egress| {
@@ -219,13 +215,14 @@ pub(super) fn bring_up(
         twins,
         counters: Vec::new(),
         // Routes believe so: what is not up is told.
-        links: vec![true; usize::from(count)],
+        links: (0..count).map(|number| (number, true)).collect(),
         began: now,
         previous: first.clone(),
         first: first.clone(),
         sampled: now,
         reloads: Reloads::default(),
         captures: 0,
+        tickets: Arc::default(),
         fed: false,
         dirty: None,
         ticked: now,
@@ -272,7 +269,7 @@ fn table(config: &Config, settings: &Settings) -> Result<(Rib, bool), Error> {
         let id = InterfaceId(id);
         rib.set_interface(id, Some(interface));
         // Its port says otherwise as soon as somebody looks.
-        rib.interface_state(id, true);
+        rib.interface_state(id, !interface.is_loopback());
         rib.addresses(id, &interface.addresses);
     }
     for neighbour in &config.neighbours {

@@ -357,8 +357,9 @@ impl Control {
 
     /// Numbers and names of ports and twins that a client names; all of the user's where it names none.
     fn named_ports(&self, wanted: &[String]) -> Result<Vec<(u16, String)>, Problem> {
-        let ports = (0..).zip(self.running.ports().iter().map(|open| open.name.clone()));
-        let ports: Vec<(u16, String)> = ports.collect();
+        let ports = self.running.ports().iter();
+        let ports: Vec<(u16, String)> =
+            ports.map(|open| (open.number, open.name.clone())).collect();
         if wanted.is_empty() {
             return Ok(ports);
         }
@@ -378,12 +379,19 @@ impl Control {
     }
 
     fn begin_trace(&mut self, filter: &Option<Filter>, packets: u32) -> Receiver<Record> {
-        let (to, records) = mpsc::sync_channel(packets as usize);
+        // Of each packet what a fast worker knows, and what the slow one adds.
+        let (to, records) = mpsc::sync_channel(2 * packets as usize);
+        let follower = to.clone();
+        // Before anything is handed over to it.
+        on_slow(self.slow(), move |slow, _| {
+            slow.watch().set_follower(Some(follower));
+        });
         for worker in self.running.handles() {
             let trace = Trace {
                 filter: filter.clone(),
                 packets,
                 to: to.clone(),
+                tickets: self.tickets.clone(),
             };
             on_fast(worker, move |fast, _| fast.watch().set_trace(Some(trace)));
         }
@@ -393,7 +401,7 @@ impl Control {
     fn end_trace(&mut self) {
         for worker in self.running.handles() {
             on_fast(worker, |fast, _| fast.watch().set_trace(None));
-            on_slow(worker, |slow, _| slow.watch().set_trace(None));
+            on_slow(worker, |slow, _| slow.watch().set_follower(None));
         }
     }
 }
@@ -454,14 +462,31 @@ fn tell(
 ) -> io::Result<u32> {
     let end = Instant::now() + TRACE;
     let mut told = 0;
+    // Those that the slow worker still has.
+    let mut halves: Vec<Record> = Vec::new();
+    let say = |stream: &mut UnixStream, record: &Record| {
+        let result = story(record, names);
+        write_line(
+            stream,
+            &json!({ "id": id, "event": "trace", "result": result }),
+        )
+    };
     while told < count && Instant::now() < end && !closing.load(Ordering::SeqCst) {
         match records.recv_timeout(LOOK) {
-            Ok(record) => {
+            Ok(record) if record.ticket == 0 => {
                 told += 1;
-                write_line(
-                    stream,
-                    &json!({ "id": id, "event": "trace", "result": story(&record, names) }),
-                )?;
+                say(stream, &record)?;
+            }
+            Ok(record) if record.end.is_empty() => halves.push(record),
+            Ok(record) => {
+                let first = halves.iter().position(|half| half.ticket == record.ticket);
+                let Some(first) = first else { continue };
+                told += 1;
+                let whole = Record {
+                    end: record.end,
+                    ..halves.swap_remove(first)
+                };
+                say(stream, &whole)?;
             }
             Err(RecvTimeoutError::Timeout) => {
                 if has_gone(stream)? {
@@ -471,6 +496,11 @@ fn tell(
             // Every worker has told all that it was asked for.
             Err(RecvTimeoutError::Disconnected) => break,
         }
+    }
+    for mut half in halves.into_iter().take((count - told) as usize) {
+        half.end = "not known yet".into();
+        told += 1;
+        say(stream, &half)?;
     }
     Ok(told)
 }

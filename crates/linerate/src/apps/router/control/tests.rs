@@ -65,10 +65,22 @@ fn router(text: &str) -> Control {
 
 #[test]
 fn the_metrics_page_keeps_to_its_format_and_has_what_the_dashboard_draws() {
-    let control = router("");
+    let control = router(
+        "policer = { rate = \"100Mbit\", burst = \"64kB\" }\nacl_in = \"edge\"\n[[acl]]\nname = \"edge\"\n\
+         default = \"permit\"\nrules = [{ action = \"reject\", protocol = \"tcp\" }]\n",
+    );
     let page = control.metrics();
     let series = exposition::check(&page).unwrap_or_else(|wrong| panic!("{wrong}\n{page}"));
     assert!(series > 40, "{page}");
+    // However many rules, a list has three samples.
+    for sample in [
+        "linerate_acl_packets_total{acl=\"edge\",action=\"permit\"} 0\n",
+        "linerate_acl_packets_total{acl=\"edge\",action=\"deny\"} 0\n",
+        "linerate_acl_packets_total{acl=\"edge\",action=\"reject\"} 0\n",
+        "linerate_interface_policed_packets_total{interface=\"lan.5\",vrf=\"blue\"} 0\n",
+    ] {
+        assert!(page.contains(sample), "{sample}{page}");
+    }
     let dashboard = include_str!("../../../../../../docs/grafana/router.json");
     let dashboard: Value = serde_json::from_str(dashboard).unwrap();
     let mut asked = 0;

@@ -1,7 +1,7 @@
 //! The twins: for each interface a TAP in the kernel, whose other end the slow worker polls.
 //!
 //! A twin is a port like any other, but nobody's of the rig: it may come and go with a reload. Its
-//! number lies behind those of the user's ports and of the ring to the slow worker.
+//! number lies behind those of the ports that were there at the start and of the ring to the slow worker.
 
 use std::sync::Arc;
 
@@ -67,6 +67,8 @@ pub(super) struct Twins {
     all: Vec<Twin>,
     /// The lowest number that a twin may have.
     first: u16,
+    /// Numbers that are ports'.
+    ports: Vec<u16>,
 }
 
 impl Twins {
@@ -74,6 +76,7 @@ impl Twins {
         Self {
             all: Vec::new(),
             first,
+            ports: Vec::new(),
         }
     }
 
@@ -85,6 +88,17 @@ impl Twins {
         self.all.is_empty()
     }
 
+    /// Leaves these numbers to ports.
+    pub(super) fn leave(&mut self, ports: Vec<u16>) {
+        self.ports = ports;
+    }
+
+    /// Whether a number is a twin's, or that of the ring to the slow worker before them: no port's.
+    pub(super) fn has(&self, number: u16) -> bool {
+        number.checked_add(1).is_none_or(|next| next == self.first)
+            || self.all.iter().any(|twin| twin.number == number)
+    }
+
     /// The number of an interface's twin, kept for it from now on. One that is there already stays;
     /// netlink gives it its new address and MTU.
     pub(super) fn allot(&mut self, wanted: Wanted) -> u16 {
@@ -93,9 +107,8 @@ impl Twins {
             known.wanted = wanted;
             return known.number;
         }
-        let taken = |number: &u16| self.all.iter().any(|twin| twin.number == *number);
         let number = (self.first..u16::MAX)
-            .find(|number| !taken(number))
+            .find(|number| !self.has(*number) && !self.ports.contains(number))
             .unwrap_or(u16::MAX);
         self.all.push(Twin {
             wanted,

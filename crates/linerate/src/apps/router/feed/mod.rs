@@ -60,9 +60,30 @@ impl Feed {
         }
     }
 
-    /// Which VRF a table of the kernel is. The routes of a table that is none stay away.
-    pub(crate) fn set_tables(&mut self, tables: impl IntoIterator<Item = (u32, Vrf)>) {
-        self.tables = tables.into_iter().collect();
+    /// Which VRF a table of the kernel is. The routes of a table that is none stay away. Returns whether
+    /// anything is another than it was.
+    pub(crate) fn set_tables(&mut self, tables: impl IntoIterator<Item = (u32, Vrf)>) -> bool {
+        let tables = tables.into_iter().collect();
+        let had = std::mem::replace(&mut self.tables, tables);
+        had != self.tables
+    }
+
+    /// The VRF that a table of the kernel is.
+    pub(crate) fn vrf(&self, table: u32) -> Option<Vrf> {
+        self.tables.get(&table).copied()
+    }
+
+    /// All VRFs that routes are taken for; one may be there twice.
+    pub(crate) fn vrfs(&self) -> impl Iterator<Item = Vrf> {
+        self.tables.values().copied()
+    }
+
+    /// The tables of a VRF, from the lowest.
+    pub(crate) fn tables_of(&self, vrf: Vrf) -> Vec<u32> {
+        let of = self.tables.iter().filter(|(_, of)| **of == vrf);
+        let mut tables: Vec<u32> = of.map(|(table, _)| *table).collect();
+        tables.sort_unstable();
+        tables
     }
 
     /// Which of our interfaces a kernel interface is the twin of; `None`: of none. Returns whether routes by

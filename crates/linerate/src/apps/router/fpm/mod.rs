@@ -14,6 +14,7 @@ mod restart;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,7 @@ pub(crate) use listener::{Event, Listener};
 use restart::Restart;
 
 use super::feed::Feed;
-use super::model::InterfaceId;
+use super::model::{InterfaceId, Vrf};
 use super::rib::{Rib, Source};
 use crate::error::Error;
 
@@ -86,6 +87,35 @@ impl Fpm {
     /// Where it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.listener.address()
+    }
+
+    /// Which table of FRR is which VRF. Routes of a VRF that is another table now are gone at once; where a
+    /// table is new, the connection is ended: FRR says everything again, and what it repeats goes on.
+    pub(crate) fn set_tables(&mut self, rib: &mut Rib, tables: &[(u32, Vrf)]) {
+        let before: BTreeSet<Vrf> = self.feed.vrfs().collect();
+        let had: Vec<(Vrf, Vec<u32>)> = before
+            .into_iter()
+            .map(|vrf| (vrf, self.feed.tables_of(vrf)))
+            .collect();
+        let known: Vec<Option<Vrf>> = tables
+            .iter()
+            .map(|&(table, _)| self.feed.vrf(table))
+            .collect();
+        if !self.feed.set_tables(tables.iter().copied()) {
+            return;
+        }
+        for (vrf, tables) in had {
+            if self.feed.tables_of(vrf) != tables {
+                rib.forget(Source::Fpm, vrf);
+            }
+        }
+        let is_new = tables
+            .iter()
+            .zip(known)
+            .any(|(&(_, vrf), known)| known != Some(vrf));
+        if is_new {
+            self.listener.hang_up();
+        }
     }
 
     /// Whether FRR has told of its routes, and may still or again: from the first connection to

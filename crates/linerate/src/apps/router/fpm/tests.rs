@@ -214,3 +214,29 @@ fn it_ends_while_a_peer_floods_it() {
     drop(stand);
     flood.join().unwrap();
 }
+
+/// Another [[vrf]] in the configuration: what it had is gone, and FRR is asked for everything again.
+#[test]
+fn a_table_that_becomes_a_vrfs_has_everything_said_again() {
+    let mut stand = Stand::new(LONG);
+    let first = stand.peer(&frame(&route(100, 2)));
+    stand.until(|stand| stand.bench.action("198.51.100.1").is_some());
+    // The same again is nothing.
+    stand.fpm.set_tables(&mut stand.bench.rib, &[(254, 0)]);
+    let tables = [(254, 0), (10, 1)];
+    stand.fpm.set_tables(&mut stand.bench.rib, &tables);
+    stand.until(|stand| stand.ended().is_some());
+    drop(first);
+    assert!(
+        stand.bench.action("198.51.100.1").is_some(),
+        "in doubt, and used"
+    );
+    let _second = stand.peer(&frame(&route(100, 2)));
+    stand.until(|stand| stand.fpm.counts.frames == 2);
+    // One VRF less: nobody has to say anything.
+    let before = stand.news.len();
+    stand.fpm.set_tables(&mut stand.bench.rib, &[(10, 1)]);
+    stand.until(|_| true);
+    assert_eq!(stand.bench.action("198.51.100.1"), None);
+    assert_eq!(stand.news.len(), before);
+}

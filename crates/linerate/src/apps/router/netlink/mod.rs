@@ -19,10 +19,11 @@ use std::net::IpAddr;
 use linerate_wire::MacAddr;
 
 use self::monitor::{Fact, Monitor};
-use self::twin::Link;
+use self::twin::{Inward, Link};
+use super::config::MAIN_TABLE;
 use super::feed::Feed;
 use super::keeper::Privileged;
-use super::model::{Cidr, InterfaceId};
+use super::model::{Cidr, InterfaceId, Vrf};
 use super::rib::{Rib, Source};
 use crate::error::Error;
 
@@ -40,6 +41,8 @@ pub(crate) enum News {
     Addresses(InterfaceId, Vec<Cidr>),
     /// A neighbour that somebody has set by hand in the kernel; `None`: not any more.
     Pinned(InterfaceId, IpAddr, Option<MacAddr>),
+    /// All addresses of the kernel's interfaces that have no wire, by VRF, now.
+    Hosts(Hosts),
     /// Everything has been said once, or again after a loss.
     Synchronised,
     /// Events were lost; everything is said again.
@@ -47,6 +50,9 @@ pub(crate) enum News {
     /// The kernel is not heard any more, and why.
     Lost(String),
 }
+
+/// The machine's own addresses on no twin, by VRF.
+pub(crate) type Hosts = BTreeMap<Vrf, BTreeSet<IpAddr>>;
 
 /// What has come from the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,6 +83,8 @@ pub(crate) struct Mirror {
     /// During a dump: what it has said so far.
     anew: Option<HashMap<u32, Seen>>,
     synchronised: bool,
+    /// What was last told.
+    hosts: Hosts,
     /// All is being said again because we asked.
     asked: bool,
 }
@@ -110,6 +118,7 @@ impl Mirror {
             seen: HashMap::new(),
             anew: None,
             synchronised: false,
+            hosts: Hosts::new(),
             asked: false,
         })
     }
@@ -141,6 +150,52 @@ impl Mirror {
         self.seen = seen;
     }
 
+    /// Which table of the kernel is which VRF. Where that is another now, everything is said again: what
+    /// was none of ours was not kept.
+    pub(crate) fn set_tables(&mut self, tables: impl IntoIterator<Item = (u32, Vrf)>) {
+        // Of a name space that nobody has asked yet, all is to come.
+        if self.feed.set_tables(tables) {
+            self.monitor.again();
+            self.hosts.clear();
+        }
+    }
+
+    /// The addresses of interfaces without a wire, as the kernel takes them for its own: of those that are
+    /// up. Each VRF is there.
+    fn hosts(&self) -> Hosts {
+        let mut hosts: Hosts = self.feed.vrfs().map(|vrf| (vrf, BTreeSet::new())).collect();
+        for seen in self.seen.values() {
+            let Some(link) = seen.link.as_ref().filter(|link| link.up) else {
+                continue;
+            };
+            let master = || self.seen.get(&link.master?)?.link.as_ref()?.inward;
+            let table = match link.inward {
+                None => continue,
+                Some(Inward::Vrf(table)) => table,
+                Some(Inward::Dummy) => match (link.master, master()) {
+                    (None, _) => MAIN_TABLE,
+                    (_, Some(Inward::Vrf(table))) => table,
+                    _ => continue,
+                },
+                Some(Inward::Loopback) => MAIN_TABLE,
+            };
+            if let Some(vrf) = self.feed.vrf(table) {
+                let own = seen.addresses.iter().map(|cidr| cidr.address);
+                hosts.entry(vrf).or_default().extend(own);
+            }
+        }
+        hosts
+    }
+
+    /// Tells of the machine's own addresses where they are others now.
+    fn tell_hosts(&mut self, news: &mut Vec<News>) {
+        let hosts = self.hosts();
+        if hosts != self.hosts {
+            news.push(News::Hosts(hosts.clone()));
+            self.hosts = hosts;
+        }
+    }
+
     /// Whether the kernel has said all once: what twins there are is known.
     pub(crate) fn is_synchronised(&self) -> bool {
         self.synchronised
@@ -168,8 +223,13 @@ impl Mirror {
                 return false;
             };
             self.counts.facts += facts.len() as u64;
+            let of_hosts = |fact: &Fact| !matches!(fact, Fact::Said(_));
+            let may_be_hosts = facts.iter().any(of_hosts);
             for fact in facts {
                 self.learn(rib, fact, news);
+            }
+            if may_be_hosts {
+                self.tell_hosts(news);
             }
         }
         true

@@ -293,6 +293,60 @@ fn lost_events_are_counted_and_everything_is_said_again() {
     assert_eq!(gateway(&stand.bench.hop("172.16.249.1")), ip("192.0.2.2"));
 }
 
+/// Addresses on `lo`, where FRR's users put them, are the machine's own; those of other interfaces are
+/// nobody's business.
+#[test]
+fn addresses_on_the_loopback_are_the_routers_own() {
+    let Some(mut stand) = Stand::new() else {
+        return;
+    };
+    let last = |stand: &Stand| {
+        let told = stand.news.iter().rev().find_map(|news| match news {
+            News::Hosts(hosts) => Some(hosts.clone()),
+            _ => None,
+        });
+        told.unwrap_or_default()
+    };
+    let of = |address: &str| -> IpAddr { address.parse().unwrap() };
+    stand.ip("address add 10.255.0.1/32 dev lo\naddress add 10.9.9.1/24 dev other\n");
+    // While it is down the kernel takes it for nobody's either.
+    stand.until(|stand| {
+        stand
+            .mirror
+            .seen
+            .values()
+            .any(|seen| !seen.addresses.is_empty())
+    });
+    assert!(last(&stand).values().all(BTreeSet::is_empty));
+    stand.ip("link set lo up\n");
+    stand.until(|stand| {
+        last(stand)
+            .get(&0)
+            .is_some_and(|own| own.contains(&of("10.255.0.1")))
+    });
+    assert!(!last(&stand)[&0].contains(&of("10.9.9.1")));
+    // The main table is another VRF's now: all is said again, for that one.
+    stand.news.clear();
+    stand.mirror.set_tables([(254, 1)]);
+    stand.until(|stand| stand.news.contains(&News::Synchronised));
+    assert!(last(&stand)[&1].contains(&of("10.255.0.1")));
+    stand.ip("address del 10.255.0.1/32 dev lo\n");
+    stand.until(|stand| {
+        last(stand)
+            .get(&1)
+            .is_some_and(|own| !own.contains(&of("10.255.0.1")))
+    });
+    // A dummy is the same, where the kernel has such.
+    if stand
+        .space
+        .within(|| command("link add d0 type dummy\n"))
+        .is_ok()
+    {
+        stand.ip("link set d0 up\naddress add 10.255.0.2/24 dev d0\n");
+        stand.until(|stand| last(stand)[&1].contains(&of("10.255.0.2")));
+    }
+}
+
 #[test]
 fn what_frr_tells_itself_is_not_taken_from_the_kernel_too() {
     let Some(mut stand) = Stand::new() else {

@@ -28,6 +28,19 @@ pub(crate) struct Link {
     pub(crate) mtu: u32,
     /// The VRF device or bridge that it belongs to.
     pub(crate) master: Option<u32>,
+    /// Of one without a wire: whose addresses are the machine's own wherever packets for them come from.
+    pub(crate) inward: Option<Inward>,
+}
+
+/// Interfaces without a wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inward {
+    /// `lo`.
+    Loopback,
+    /// Of its master's VRF, where it has one.
+    Dummy,
+    /// The VRF device of a table.
+    Vrf(u32),
 }
 
 impl Link {
@@ -40,6 +53,12 @@ impl Link {
             mac: link.mac,
             mtu: link.mtu.unwrap_or(0),
             master: link.master,
+            inward: match (link.kind, link.table) {
+                _ if link.loopback => Some(Inward::Loopback),
+                (Some("dummy"), _) => Some(Inward::Dummy),
+                (Some("vrf"), Some(table)) => Some(Inward::Vrf(table)),
+                _ => None,
+            },
         }
     }
 }

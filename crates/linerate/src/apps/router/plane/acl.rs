@@ -21,11 +21,23 @@ pub(crate) enum Verdict {
     #[default]
     Deny,
     Permit,
-    /// Dropped, and its sender is told (RFC 1812 5.2.7.1 code 13, RFC 4443 3.1 code 1).
+    /// Dropped, and its sender is told: [`Answer`] says how.
     Reject,
 }
 
+/// How a list tells who has sent what it rejects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// TCP by a reset, as if nothing listened there (RFC 9293 3.10.7.1), all else by ICMP.
+    #[default]
+    Reset,
+    /// By ICMP: administratively prohibited (RFC 1812 5.2.7.1 code 13, RFC 4443 3.1 code 1).
+    Icmp,
+}
+
 impl Verdict {
+    pub(crate) const ALL: [Self; 3] = [Self::Permit, Self::Deny, Self::Reject];
+
     /// As the configuration has it.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -83,6 +95,7 @@ pub(crate) struct AccessList {
     pub(crate) name: String,
     pub(super) v4: Acl4,
     pub(super) v6: Acl6,
+    pub(super) answer: Answer,
     /// How many rules it was made of.
     pub(super) rules: usize,
 }
@@ -108,8 +121,14 @@ impl AccessList {
             name: name.into(),
             v4: table(&config, &v4)?,
             v6: table(&config, &v6)?,
+            answer: Answer::default(),
             rules: rules.len(),
         })
+    }
+
+    /// The same, telling in this way of what it rejects.
+    pub(crate) fn answering(self, answer: Answer) -> Self {
+        Self { answer, ..self }
     }
 }
 

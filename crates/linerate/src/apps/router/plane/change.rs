@@ -14,6 +14,7 @@ use linerate_stack::reassembly::{Config, Reassembler};
 use super::counters::Counters;
 use super::face::Face;
 use super::features::Meter;
+use super::ours::Ours;
 use super::settings::{Interface, Policer, Settings};
 
 /// Another configuration for one worker, and afterwards the one that it had.
@@ -25,6 +26,8 @@ pub(crate) struct Change {
     pub(super) lists: Vec<Option<usize>>,
     /// By interface.
     pub(super) faces: Vec<Face>,
+    /// By VRF.
+    pub(super) ours: Vec<Ours>,
     pub(super) lanes: Vec<Burst>,
     pub(super) policers: Vec<Option<(Policer, Meter)>>,
     /// Room for the reasons of access lists, coming in and going out.
@@ -59,6 +62,8 @@ impl Change {
             Some((policer, Meter::new(rate, burst)))
         };
         let asks = |settings: &Settings| settings.interfaces.iter().any(|one| one.reassemble);
+        let vrfs = interfaces.iter().map(|one| one.vrf + 1).max();
+        let ours = (0..vrfs.unwrap_or(0)).map(|vrf| Ours::of(&settings, vrf));
         // Without memory for it, fragments go on one by one, and lists judge them as such.
         let reassembler = (asks(&settings) && !asks(old))
             .then(|| Reassembler::new(&Config::default()).ok().map(Box::new));
@@ -67,6 +72,7 @@ impl Change {
             interfaces: places(counters.names(), &names),
             lists: places(&lists(old), &lists(&settings)),
             faces: interfaces.iter().map(Face::new).collect(),
+            ours: ours.collect(),
             lanes: interfaces.iter().map(|_| Burst::new()).collect(),
             policers: interfaces.iter().map(policer).collect(),
             denied: Vec::with_capacity(settings.acls.len()),

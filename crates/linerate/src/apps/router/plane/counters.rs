@@ -17,6 +17,8 @@ pub(crate) struct Traffic {
     pub(crate) in_bytes: Counter,
     pub(crate) out_packets: Counter,
     pub(crate) out_bytes: Counter,
+    /// Packets beyond the policer's rate.
+    pub(crate) policed: Counter,
 }
 
 /// What a router says on its own account, and does not say.
@@ -30,22 +32,25 @@ pub(crate) enum Sent {
     ParameterProblem,
     Redirect,
     EchoReply,
+    /// TCP's, for what access lists reject and where nobody listens.
+    Reset,
     /// Not sent: the rate was reached (RFC 1812 4.3.2.8, RFC 4443 2.4 (f)).
     Limited,
-    /// Not sent: the RFCs forbid an error about this packet (RFC 1812 4.3.2.7, RFC 4443 2.4 (e)), or
-    /// there was no way back or no memory.
+    /// Not sent: the RFCs forbid an answer to this packet (RFC 1812 4.3.2.7, RFC 4443 2.4 (e), RFC 9293
+    /// 3.10.7.1), or there was no way back or no memory.
     Withheld,
 }
 
 impl Sent {
     /// All of them, in the order of their counters, as they are shown.
-    pub(crate) const ALL: [(Self, &'static str); 8] = [
+    pub(crate) const ALL: [(Self, &'static str); 9] = [
         (Self::Unreachable, "unreachable"),
         (Self::TooBig, "too_big"),
         (Self::TimeExceeded, "time_exceeded"),
         (Self::ParameterProblem, "parameter_problem"),
         (Self::Redirect, "redirect"),
         (Self::EchoReply, "echo_reply"),
+        (Self::Reset, "tcp_reset"),
         (Self::Limited, "limited"),
         (Self::Withheld, "withheld"),
     ];
@@ -98,6 +103,7 @@ impl Counters {
                 go_on(&new.in_bytes, &old.in_bytes);
                 go_on(&new.out_packets, &old.out_packets);
                 go_on(&new.out_bytes, &old.out_bytes);
+                go_on(&new.policed, &old.policed);
             }
         }
         for (new, old) in self.icmp.iter().zip(&old.icmp) {

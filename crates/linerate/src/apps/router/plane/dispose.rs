@@ -15,8 +15,10 @@ use linerate_wire::offload::complete_partial;
 use super::engine::Engine;
 use super::errors::Complaint;
 use super::hops::{Action, Hop};
+use super::lanes::trim;
 use super::options::{self, Asked};
 use super::origin;
+use super::ours::Whose;
 use super::punt::Reason;
 use super::settings::Interface;
 use super::trace::Stage;
@@ -103,23 +105,28 @@ impl Engine {
         }
     }
 
-    /// Whether the source of a packet for us is an address of ours, though it comes from outside. Who has
-    /// taken one of them says so by Neighbor Discovery, which is heard (RFC 4862 5.4).
-    fn is_from_us(&self, view: View<'_>, sight: Sight, packet: &Packet) -> bool {
+    /// Why a packet is not believed: its source is an address of ours, though it comes from outside, or
+    /// everybody's on a network of ours. Who has taken one of ours says so by Neighbor Discovery, which is
+    /// heard (RFC 4862 5.4).
+    fn pretends(&self, view: View<'_>, sight: Sight, packet: &Packet) -> Option<DropId> {
         let source = match sight.is_v4 {
             true => source4(packet).map(IpAddr::V4),
             false => source6(packet).map(IpAddr::V6),
         };
-        match source {
-            Some(IpAddr::V6(v6)) if v6.is_unicast_link_local() => {
-                owns(view.settings.interfaces.get(usize::from(sight.id.0)), v6)
+        let whose = match source? {
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => {
+                let interface = view.settings.interfaces.get(usize::from(sight.id.0));
+                owns(interface, v6).then_some(Whose::Router)
             }
-            Some(source) => {
+            source => {
                 let vrf = self.faces[usize::from(sight.id.0)].vrf;
-                origin::route(view, vrf, source).1.action == Action::Local
+                self.ours[vrf as usize].whose(source)
             }
-            None => false,
-        }
+        };
+        whose.map(|whose| match whose {
+            Whose::Router => self.reasons.own_source,
+            Whose::Everybody => self.reasons.martian_source,
+        })
     }
 
     /// For a multicast group or everybody: on this link it is for the router too; beyond, nothing here
@@ -142,11 +149,13 @@ impl Engine {
     fn for_us(&mut self, view: View<'_>, sight: Sight, packet: Packet, out: &mut Egress) {
         let reason = match is_discovery(&packet, sight.is_v4) {
             true => Reason::Nd,
-            false if self.is_from_us(view, sight, &packet) => {
-                return self.refuse(sight.index, self.reasons.own_source, packet, out);
-            }
             false => Reason::Local,
         };
+        if reason == Reason::Local
+            && let Some(why) = self.pretends(view, sight, &packet)
+        {
+            return self.refuse(sight.index, why, packet, out);
+        }
         self.punt(sight.index, view, reason, sight.id, 0, packet, out);
     }
 
@@ -170,15 +179,8 @@ impl Engine {
             }
             return self.refuse(index, reasons.link_local, packet, out);
         }
-        // In transit only addresses of the interface itself are looked for: the rest is what reverse
-        // path filtering is for (RFC 1812 5.3.8).
-        let face = &self.faces[usize::from(id.0)];
-        let is_own = match sight.is_v4 {
-            true => source4(&packet).is_some_and(|source| face.own4.contains(&source.into())),
-            false => source6(&packet).is_some_and(|source| face.own6.contains(&source.into())),
-        };
-        if is_own {
-            return self.refuse(index, reasons.own_source, packet, out);
+        if let Some(why) = self.pretends(view, sight, &packet) {
+            return self.refuse(index, why, packet, out);
         }
         let has_options = self.parsed.class.options & bit != 0;
         if has_options && let Err((complaint, reason)) = self.options(sight, &packet) {
@@ -369,7 +371,7 @@ impl Engine {
         sight: Sight,
         number: u32,
         hop: &Hop,
-        packet: Packet,
+        mut packet: Packet,
         out: &mut Egress,
     ) {
         let reason = match hop.action {
@@ -388,6 +390,8 @@ impl Engine {
         let Some(id) = hop.interface.get() else {
             return self.refuse(sight.index, self.reasons.no_interface, packet, out);
         };
+        // The slow worker does not look where it ends.
+        trim(&mut packet, sight.end);
         self.punt(sight.index, view, reason, id, number, packet, out);
     }
 }

@@ -15,6 +15,7 @@ use linerate_tables::parse::{Mask, Parsed, Parser};
 use linerate_tables::rewrite::Divider;
 use linerate_wire::MacAddr;
 
+use super::acl::Answer;
 use super::change::Change;
 use super::counters::Counters;
 use super::errors::Errors;
@@ -22,6 +23,7 @@ use super::face::Face;
 use super::features::Features;
 use super::input::{self, Sieve};
 use super::options::Day;
+use super::ours::Ours;
 use super::punt::{Punt, Reason};
 use super::reasons::Reasons;
 use super::settings::{PortMap, Settings};
@@ -33,8 +35,8 @@ use crate::apps::router::model::InterfaceId;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fate {
     Drop(DropId),
-    /// Dropped, and told that it is prohibited.
-    Reject(DropId),
+    /// Dropped, and told so.
+    Reject(DropId, Answer),
     Punt(Reason),
 }
 
@@ -64,6 +66,8 @@ pub(super) struct Engine {
     pub(super) hops: [u32; Burst::CAPACITY],
     /// By interface.
     pub(super) faces: Vec<Face>,
+    /// By VRF.
+    pub(super) ours: Vec<Ours>,
     any_acl_out: bool,
     /// Frames ready to go, by interface; and which may hold some, by its number modulo 64.
     pub(super) lanes: Vec<Burst>,
@@ -92,6 +96,7 @@ impl Engine {
             dst6: [[0; 16]; Burst::CAPACITY],
             hops: [NO_ROUTE; Burst::CAPACITY],
             faces: Vec::new(),
+            ours: Vec::new(),
             any_acl_out: false,
             lanes: Vec::new(),
             filled: 0,
@@ -114,6 +119,7 @@ impl Engine {
     /// Exchanges the configuration, between two bursts.
     pub(super) fn install(&mut self, change: &mut Change, egress: &mut Egress) {
         std::mem::swap(&mut self.faces, &mut change.faces);
+        std::mem::swap(&mut self.ours, &mut change.ours);
         self.any_acl_out = self.faces.iter().any(|face| face.has_acl_out);
         // They are empty between two bursts.
         std::mem::swap(&mut self.lanes, &mut change.lanes);
@@ -334,12 +340,11 @@ impl Engine {
         if !self.features.may_punt(reason, view.now_ns) {
             return self.refuse(index, self.reasons.punt_limited, packet, out);
         }
-        self.watch
-            .end(index, || format!("to the slow worker: {}", reason.name()));
         packet.set_user(Punt {
             reason,
             interface,
             hop,
+            ticket: self.watch.hand_over(index, reason),
         });
         out.send_one(self.slow, packet);
     }

@@ -1,4 +1,4 @@
-//! What the router says to senders whose packets cannot go on: ICMP errors and redirects.
+//! What the router says to senders whose packets cannot go on: ICMP errors, redirects and TCP resets.
 //!
 //! [`Errors::reply`] makes the packet and finds its way back; whoever asked sends it. What may be
 //! said about a packet is `stack::icmp`'s to know, how often the limiter's, which address it is from
@@ -7,21 +7,24 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
 
-use linerate_core::packet::{Packet, PoolCache, Pools};
+use linerate_core::packet::{Offload, Packet, PoolCache, Pools};
 use linerate_core::run::Egress;
 use linerate_stack::icmp::{
     Error4, Error6, Limiter, Limits, MAX_ERROR4_LEN, MAX_ERROR6_LEN, error4, error6, may_answer4,
     may_answer6, may_redirect6, redirect6,
 };
+use linerate_stack::tcp::{MAX_RESET_LEN, Refusal, refuse};
 use linerate_wire::ethernet::{Ethernet, HEADER_LEN};
 use linerate_wire::ipv4::Ipv4;
 use linerate_wire::ipv6::Ipv6;
 use linerate_wire::{EtherType, MacAddr};
 
 use super::View;
+use super::acl::Answer;
 use super::counters::{Counters, Sent};
 use super::engine::Engine;
 use super::hops::Action;
+use super::lanes::SHORTEST;
 use super::origin::{Way, leads, link_local, route, source4, source6, vrf};
 use super::punt::Reason;
 use crate::apps::router::model::InterfaceId;
@@ -35,6 +38,8 @@ pub(super) enum Complaint {
     Rejected,
     /// A route or an access list says that it may not.
     Prohibited,
+    /// The same of a TCP segment, or nobody listens there: what TCP has to say.
+    Refused(Refusal),
     /// The neighbour that it is for, or its gateway, does not answer.
     NoNeighbour,
     /// Nobody takes that protocol, or that port, of ours.
@@ -78,6 +83,7 @@ impl Complaint {
             | Self::BeyondScope => Sent::Unreachable,
             Self::TtlExceeded | Self::ReassemblyExceeded => Sent::TimeExceeded,
             Self::TooBig { .. } => Sent::TooBig,
+            Self::Refused(_) => Sent::Reset,
             Self::Malformed { .. } | Self::Fragment(_) => Sent::ParameterProblem,
             Self::Redirect { .. } => Sent::Redirect,
         }
@@ -100,7 +106,9 @@ impl Complaint {
                 to: IpAddr::V4(gateway),
                 ..
             } => Error4::Redirect { gateway },
-            Self::BeyondScope | Self::Fragment(_) | Self::Redirect { .. } => return None,
+            Self::BeyondScope | Self::Fragment(_) | Self::Refused(_) | Self::Redirect { .. } => {
+                return None;
+            }
         })
     }
 
@@ -121,7 +129,7 @@ impl Complaint {
                 pointer: pointer.into(),
             },
             Self::BeyondScope => Error6::BeyondScope,
-            Self::SourceRoute | Self::Redirect { .. } => return None,
+            Self::SourceRoute | Self::Refused(_) | Self::Redirect { .. } => return None,
         })
     }
 }
@@ -136,14 +144,17 @@ pub(super) struct Reply<'a> {
 /// Makes errors, and sees to it that they are not too many.
 pub(super) struct Errors {
     limiter: Limiter,
+    /// As many resets, of their own account: neither they nor errors use up the other.
+    resets: Limiter,
 }
 
 impl Errors {
     pub(super) fn new() -> Self {
         // Whoever knew the seed could choose whose errors to use up.
-        let seed = RandomState::new().build_hasher().finish();
+        let seed = || RandomState::new().build_hasher().finish();
         Self {
-            limiter: Limiter::new(Limits::default(), seed),
+            limiter: Limiter::new(Limits::default(), seed()),
+            resets: Limiter::new(Limits::default(), seed()),
         }
     }
 
@@ -161,6 +172,9 @@ impl Errors {
         counters: &Counters,
     ) -> Option<Reply<'a>> {
         let reply = match offending.first()? >> 4 {
+            _ if let Complaint::Refused(refusal) = complaint => {
+                self.reset(view, id, refusal, cache, pools)
+            }
             4 => self.reply4(view, id, offending, complaint, cache, pools),
             _ => self.reply6(view, id, offending, complaint, cache, pools),
         };
@@ -265,6 +279,67 @@ impl Errors {
         let packet = packet.ok_or(Sent::Withheld)?;
         Ok(Reply { packet, way })
     }
+
+    /// What TCP has to say to a segment that came in by `id`, in the name of its destination.
+    fn reset<'a>(
+        &mut self,
+        view: View<'a>,
+        id: InterfaceId,
+        refusal: Refusal,
+        cache: &mut PoolCache,
+        pools: &Pools,
+    ) -> Result<Reply<'a>, Sent> {
+        let Refusal::Reset(reset) = refusal else {
+            return Err(Sent::Withheld);
+        };
+        let (to, vrf) = (reset.to(), vrf(view.settings, id));
+        let way = match to {
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => Way::Link(id),
+            _ => {
+                let (number, hop) = route(view, vrf, to);
+                Way::Hop(number, hop)
+            }
+        };
+        let is_lost = matches!(way, Way::Hop(_, hop) if !leads(hop));
+        // RFC 9293 3.9.2.3: nobody answers for everybody on a network.
+        if is_lost || route(view, vrf, reset.from()).1.action == Action::Broadcast {
+            return Err(Sent::Withheld);
+        }
+        if !self.resets.allow(to, view.now_ns) {
+            return Err(Sent::Limited);
+        }
+        let ethertype = match to {
+            IpAddr::V4(_) => EtherType::IPV4,
+            IpAddr::V6(_) => EtherType::IPV6,
+        };
+        let packet = blank(ethertype, MAX_RESET_LEN, cache, pools, |out| {
+            // Padding says nothing of what the slot has held.
+            out.fill(0);
+            let len = reset.write(out)?;
+            Some(len.max(SHORTEST - HEADER_LEN))
+        });
+        let packet = packet.ok_or(Sent::Withheld)?;
+        Ok(Reply { packet, way })
+    }
+}
+
+/// What is told to who has sent an untagged frame that an access list rejects.
+pub(super) fn rejection(packet: &Packet, answer: Answer) -> Complaint {
+    match answer {
+        Answer::Icmp => Complaint::Prohibited,
+        Answer::Reset => match refusal(packet) {
+            Refusal::NotTcp => Complaint::Prohibited,
+            refusal => Complaint::Refused(refusal),
+        },
+    }
+}
+
+/// What TCP has to say to the packet of an untagged frame.
+pub(super) fn refusal(packet: &Packet) -> Refusal {
+    let vouched = Offload::CSUM_PARTIAL | Offload::CSUM_VALID;
+    let vouched = packet.meta().offload.intersects(vouched);
+    let bytes = packet.data().get(HEADER_LEN..).unwrap_or_default();
+    refuse(bytes, vouched)
 }
 
 /// A packet with room for `most` bytes behind the Ethernet header, as many of them as `write` says.

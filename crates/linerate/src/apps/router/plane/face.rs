@@ -1,12 +1,10 @@
 //! An interface as the fast path sees it: the part of [`Interface`] that loops over bursts look at.
 
-use std::net::IpAddr;
-
 use linerate_wire::MacAddr;
 
 use super::features::Features;
 use super::settings::Interface;
-use crate::apps::router::model::{Prefix, Vrf};
+use crate::apps::router::model::{Cidr, Prefix, Vrf};
 
 /// What the loops know of an interface.
 #[derive(Debug)]
@@ -21,29 +19,18 @@ pub(super) struct Face {
     /// Whether an access list looks at what goes out.
     pub(super) has_acl_out: bool,
     pub(super) redirects: bool,
-    /// Its networks, first address and mask: whose source is in one may have to be redirected. Where
-    /// there are no redirects its addresses alone.
+    /// Its networks, first address and mask: whose source is in one may have to be redirected. None
+    /// where there are no redirects.
     pub(super) near4: Vec<(u32, u32)>,
     pub(super) near6: Vec<(u128, u128)>,
-    /// Its addresses, from which nobody else may send: each is in one of the above.
-    pub(super) own4: Vec<u32>,
-    pub(super) own6: Vec<u128>,
 }
 
 impl Face {
     pub(super) fn new(interface: &Interface) -> Self {
         let (mut near4, mut near6) = (Vec::new(), Vec::new());
-        let (mut own4, mut own6) = (Vec::new(), Vec::new());
-        for cidr in &interface.addresses {
-            match cidr.address {
-                IpAddr::V4(address) => own4.push(u32::from(address)),
-                IpAddr::V6(address) => own6.push(u128::from(address)),
-            }
-            let near = match interface.redirects {
-                true => cidr.network(),
-                false => Prefix::host(cidr.address),
-            };
-            match near {
+        let networks = interface.addresses.iter().map(Cidr::network);
+        for network in networks.filter(|_| interface.redirects) {
+            match network {
                 Prefix::V4(prefix) => {
                     let mask = u32::MAX.checked_shl(32 - u32::from(prefix.len()));
                     near4.push((prefix.first(), mask.unwrap_or(0)));
@@ -57,8 +44,6 @@ impl Face {
         Self {
             near4,
             near6,
-            own4,
-            own6,
             mac: interface.mac,
             port: interface.port,
             tci: interface.vlan.unwrap_or(0),

@@ -197,9 +197,8 @@ impl Engine {
         for mut part in parts.drain() {
             // So that who is told of a datagram that never is whole can be found: `expire`.
             part.set_user(Punt {
-                reason: Reason::default(),
                 interface: id,
-                hop: 0,
+                ..Punt::default()
             });
             let (cache, pools) = (&mut out.cache, &self.pools);
             match reassembler.push(part, HEADER_LEN, vrf, view.now_ns, cache, pools) {
@@ -281,10 +280,14 @@ impl Engine {
         let Some((_, meter)) = policer.and_then(Option::as_mut) else {
             return live;
         };
+        let traffic = self.counters.at(id.0.into());
         for index in ones(live) {
             let bytes = self.parsed.end[index] - HEADER_LEN as u32;
             if !meter.passes(view.now_ns, bytes) {
                 self.fates[index] = Fate::Drop(self.reasons.policed);
+                if let Some(traffic) = traffic {
+                    traffic.policed.add(1);
+                }
                 live &= !(1 << index);
             }
         }

@@ -9,11 +9,10 @@ use linerate_tables::parse::Mask;
 use linerate_wire::ethernet::HEADER_LEN;
 
 use super::engine::{Engine, Fate, ones};
-use super::errors::Complaint;
 use super::hops::{Action, Hop, InterfaceIdOrNone};
 use super::input::Within;
 use super::lanes::trim;
-use super::{View, multipath, rewrite};
+use super::{View, errors, multipath, rewrite};
 use crate::apps::router::model::{InterfaceId, Vrf};
 
 /// The exit of packets that leave one by one, if at all: no interface has that number.
@@ -155,10 +154,7 @@ impl Engine {
     ) -> Mask {
         let (v4, back) = (self.parsed.class.v4, InterfaceIdOrNone::from(id));
         let near = self.near(id, plain, burst.len());
-        let plain = match near {
-            0 => plain,
-            near => plain & !self.own(id, near, burst.len()),
-        };
+        let plain = plain & !self.claims_ours(id, plain);
         let mut ready = 0;
         for &number in &self.hops[..burst.len()] {
             prefetch_read(view.hops.get(number));
@@ -192,8 +188,7 @@ impl Engine {
         ready
     }
 
-    /// Which packets of `plain` are from neighbours on an interface: those that redirects are for, and
-    /// those that may say that they are from us.
+    /// Which packets of `plain` are from neighbours on an interface: those that redirects are for.
     #[inline(always)]
     fn near(&self, id: InterfaceId, plain: Mask, count: usize) -> Mask {
         let face = &self.faces[usize::from(id.0)];
@@ -210,20 +205,12 @@ impl Engine {
         near
     }
 
-    /// Which packets of `near` have an address of the interface that they came in by as their source.
-    fn own(&self, id: InterfaceId, near: Mask, count: usize) -> Mask {
-        let face = &self.faces[usize::from(id.0)];
-        let (v4, v6) = (near & self.parsed.class.v4, near & self.parsed.class.v6);
-        let mut own = 0;
-        for &first in face.own4.iter().filter(|_| v4 != 0) {
-            let (src, mask) = (&self.parsed.src4[..count], u32::MAX);
-            own |= v4 & self.vectors.run(Within { src, first, mask });
-        }
-        for index in ones(v6) {
-            let source = self.parsed.keys6[index].src().to_bits();
-            own |= Mask::from(face.own6.contains(&source)) << index;
-        }
-        own
+    /// Which packets of `plain` say that they are from us, or from everybody.
+    #[inline(always)]
+    fn claims_ours(&self, id: InterfaceId, plain: Mask) -> Mask {
+        let vrf = self.faces[usize::from(id.0)].vrf;
+        let ours = &self.ours[vrf as usize];
+        ours.sources(self.vectors, &self.parsed, plain)
     }
 
     /// Sends packets on their way that are not plain, one by one: those that `live` dispose of
@@ -258,8 +245,9 @@ impl Engine {
         }
         match self.fates[index] {
             Fate::Drop(reason) => self.refuse(index, reason, packet, out),
-            Fate::Reject(reason) => {
-                self.complain(view, id, &packet, Complaint::Prohibited, out);
+            Fate::Reject(reason, answer) => {
+                let complaint = errors::rejection(&packet, answer);
+                self.complain(view, id, &packet, complaint, out);
                 self.refuse(index, reason, packet, out);
             }
             Fate::Punt(reason) => self.punt(index, view, reason, id, 0, packet, out),

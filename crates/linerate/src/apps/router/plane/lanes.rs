@@ -9,7 +9,7 @@ use super::trace::Stage;
 use super::vlan;
 
 /// The shortest Ethernet frame, without FCS: what is padded stays that long.
-const SHORTEST: usize = 60;
+pub(super) const SHORTEST: usize = 60;
 
 impl Engine {
     /// Puts a frame, whose headers are written, into the lane of its hop's interface.

@@ -110,7 +110,7 @@ impl Engine {
             match said.verdict() {
                 Verdict::Permit => {}
                 Verdict::Deny => self.fates[index] = Fate::Drop(denied),
-                Verdict::Reject => self.fates[index] = Fate::Reject(denied),
+                Verdict::Reject => self.fates[index] = Fate::Reject(denied, list.answer),
             }
             refused |= Mask::from(said.verdict() != Verdict::Permit) << index;
             if said.is_logged() {

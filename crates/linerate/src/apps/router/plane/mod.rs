@@ -38,6 +38,7 @@ pub(crate) mod lists;
 mod multipath;
 mod options;
 mod origin;
+mod ours;
 pub(crate) mod punt;
 mod reasons;
 mod rewrite;
@@ -80,6 +81,17 @@ pub(crate) struct Tables {
     pub(crate) fib4: Reader<Fib4>,
     pub(crate) fib6: Reader<Fib6>,
     pub(crate) hops: Reader<HopTable>,
+}
+
+/// Forwarding tables that nobody reads any more.
+pub(crate) type Old = (Reader<Fib4>, Reader<Fib6>);
+
+impl Tables {
+    /// Other forwarding tables, which lead to the same hops.
+    fn exchange(&mut self, fib4: Reader<Fib4>, fib6: Reader<Fib6>) -> Old {
+        let fib4 = std::mem::replace(&mut self.fib4, fib4);
+        (fib4, std::mem::replace(&mut self.fib6, fib6))
+    }
 }
 
 /// What a worker's stage is made of.
@@ -133,6 +145,12 @@ impl Fast {
         self.engine.install(&mut change, egress);
         std::mem::swap(&mut self.settings, &mut change.settings);
         change
+    }
+
+    /// Takes other forwarding tables over, between two bursts; those that it had are the caller's to
+    /// free.
+    pub(crate) fn exchange(&mut self, fib4: Reader<Fib4>, fib6: Reader<Fib6>) -> Old {
+        self.tables.exchange(fib4, fib6)
     }
 
     /// Looks at the newest tables, so that their publisher need not wait for this worker's next

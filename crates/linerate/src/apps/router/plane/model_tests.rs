@@ -144,9 +144,11 @@ fn model(frame: &[u8]) -> Says {
     let is_discovery = !is_v4 && ip[6] == 58 && total > 40 && (133..=137).contains(&ip[40]);
     let is_ours = lookup(from) == Some(Action::Local)
         || from == IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0x10));
+    let is_everybodys = lookup(from) == Some(Action::Broadcast);
     let to_us = || match (is_discovery, is_ours) {
         (true, _) => Punted("nd"),
         (false, true) => Dropped("own_source"),
+        (false, false) if is_everybodys => Dropped("martian_source"),
         (false, false) => Punted("local"),
     };
     if to_group {
@@ -187,12 +189,12 @@ fn model(frame: &[u8]) -> Says {
     if is_link_local(from) || is_link_local(to) {
         return Dropped("link_local");
     }
-    let is_of_wan = match from {
-        IpAddr::V4(v4) => v4.octets() == [192, 0, 2, 1],
-        IpAddr::V6(v6) => v6.segments() == [0x2001, 0xdb8, 0, 0, 0, 0, 0, 1],
-    };
-    if is_of_wan {
+    // Of whatever interface.
+    if is_ours {
         return Dropped("own_source");
+    }
+    if is_everybodys {
+        return Dropped("martian_source");
     }
     let mut out = frame.to_vec();
     if is_v4 && header > 20 {

@@ -2,7 +2,7 @@
 //!
 //! Of an error (RFC 1812 4.3.2.4, RFC 4443 2.2): one of the interface that it leaves by, the one on the
 //! way to the sender if there are several; where that has none, one of the interface that the packet came
-//! in by, and where that has none either, any of the same VRF.
+//! in by, and where that has none either, any of the same VRF, of a loopback first.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -84,13 +84,21 @@ pub(super) fn source4(
         own.find(|own| own.1).or(first).map(|own| own.0)
     };
     let out_by = hop.interface.get().and_then(pick);
-    out_by.or_else(|| pick(id)).or_else(|| {
-        let vrf = vrf(settings, id);
-        (0..settings.interfaces.len() as u16)
-            .map(InterfaceId)
-            .filter(|&id| self::vrf(settings, id) == vrf)
-            .find_map(pick)
-    })
+    out_by
+        .or_else(|| pick(id))
+        .or_else(|| others(settings, id).find_map(pick))
+}
+
+/// The interfaces of the same VRF as `id`; loopbacks first, whose addresses stand for the router (RFC 1812
+/// 4.3.2.4).
+fn others(settings: &Settings, id: InterfaceId) -> impl Iterator<Item = InterfaceId> {
+    let vrf = vrf(settings, id);
+    let all = move |is_loopback| {
+        let all = (0..).map(InterfaceId).zip(&settings.interfaces);
+        let of = all.filter(move |(_, one)| one.vrf == vrf && one.is_loopback() == is_loopback);
+        of.map(|(id, _)| id)
+    };
+    all(true).chain(all(false))
 }
 
 /// The same of IPv6; `hop` is absent where the packet stays on the link that it answers to.
@@ -105,13 +113,9 @@ pub(super) fn source6(
     };
     let out_by = hop.interface.get();
     let out_by = out_by.and_then(|id| global(settings, id, to));
-    let own = out_by.or_else(|| global(settings, id, to)).or_else(|| {
-        let vrf = vrf(settings, id);
-        (0..settings.interfaces.len() as u16)
-            .map(InterfaceId)
-            .filter(|&id| self::vrf(settings, id) == vrf)
-            .find_map(|id| global(settings, id, to))
-    });
+    let own = out_by
+        .or_else(|| global(settings, id, to))
+        .or_else(|| others(settings, id).find_map(|id| global(settings, id, to)));
     // Better than silence on a link without any other.
     own.or_else(|| link_local(settings, id))
 }

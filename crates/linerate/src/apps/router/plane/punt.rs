@@ -55,27 +55,33 @@ impl Reason {
 }
 
 /// What a punted packet says of itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Punt {
     pub(crate) reason: Reason,
     /// The interface that it came in by; of [`Reason::Resolve`] and [`Reason::Glean`], leaves by.
     pub(crate) interface: InterfaceId,
     /// Of [`Reason::Resolve`]: the number of the hop.
     pub(crate) hop: u32,
+    /// What goes on here of a packet that is traced; 0: it is not.
+    pub(crate) ticket: u64,
 }
 
 impl UserData for Punt {
-    fn from_words([a, _]: [u64; 2]) -> Self {
+    fn from_words([a, ticket]: [u64; 2]) -> Self {
         Self {
             reason: Reason::of(a as u8),
             interface: InterfaceId((a >> 16) as u16),
             hop: (a >> 32) as u32,
+            ticket,
         }
     }
 
     fn into_words(self) -> [u64; 2] {
         let (reason, interface) = (self.reason as u64, u64::from(self.interface.0));
-        [reason | interface << 16 | u64::from(self.hop) << 32, 0]
+        [
+            reason | interface << 16 | u64::from(self.hop) << 32,
+            self.ticket,
+        ]
     }
 }
 
@@ -91,6 +97,7 @@ mod tests {
                 reason,
                 interface: InterfaceId(0xfffe),
                 hop: 0xdead_beef,
+                ticket: 1 << 40,
             };
             assert_eq!(Punt::from_words(punt.into_words()), punt);
         }

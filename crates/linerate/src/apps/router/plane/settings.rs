@@ -20,6 +20,9 @@ pub(crate) struct Settings {
     pub(crate) acls: Vec<Arc<AccessList>>,
 }
 
+/// What a loopback has in place of the number of a port.
+pub(crate) const NO_PORT: u16 = u16::MAX;
+
 impl PartialEq for Settings {
     fn eq(&self, other: &Self) -> bool {
         let shared = |(a, b): (&Arc<AccessList>, &Arc<AccessList>)| Arc::ptr_eq(a, b);
@@ -39,11 +42,18 @@ pub(crate) struct PortMap {
     pub(crate) vlans: Vec<(u16, InterfaceId)>,
 }
 
+impl Interface {
+    /// Whether it has addresses, and no wire.
+    pub(crate) fn is_loopback(&self) -> bool {
+        self.port == NO_PORT
+    }
+}
+
 /// A layer-3 interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Interface {
     pub(crate) name: String,
-    /// Number of the port.
+    /// Number of the port, or [`NO_PORT`].
     pub(crate) port: u16,
     /// 802.1Q VLAN number, 1 to 4094; `None`: untagged.
     pub(crate) vlan: Option<u16>,

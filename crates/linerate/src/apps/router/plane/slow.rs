@@ -13,9 +13,11 @@ use std::sync::Arc;
 
 use linerate_core::env::Clock;
 use linerate_core::packet::{Burst, Packet, Pool, Pools};
+use linerate_core::publish::Reader;
 use linerate_core::run::{DropId, Egress, Stage};
 use linerate_stack::neighbour::{self, DropReason, InterfaceConfig, Neighbour, Out, Table};
 use linerate_tables::TableError;
+use linerate_tables::lpm::{Fib4, Fib6};
 use linerate_wire::ethernet::HEADER_LEN;
 use linerate_wire::{MacAddr, set_macs};
 
@@ -27,7 +29,7 @@ use super::hops::Action;
 use super::punt::{Punt, Reason};
 use super::settings::{Advertise, Interface, Settings};
 use super::trace::{Stage as At, Watch};
-use super::{Setup, Tables, vlan};
+use super::{Old, Setup, Tables, vlan};
 use crate::apps::router::model::InterfaceId;
 
 /// What routing, or the operator, should know of neighbours.
@@ -42,6 +44,8 @@ struct Reasons {
     /// For the router itself, which has no twin there and does not answer such a thing.
     not_served: DropId,
     no_interface: DropId,
+    /// The kernel sent it by the twin of an interface that has no wire.
+    loopback: DropId,
     no_buffer: DropId,
     /// A hop that is none any more.
     no_route: DropId,
@@ -91,6 +95,7 @@ impl Slow {
                 neighbour: DropReason::ALL.map(|reason| egress.reason(&name(reason))),
                 not_served: egress.reason("not_served"),
                 no_interface: egress.reason("no_interface"),
+                loopback: egress.reason("loopback"),
                 no_buffer: egress.reason("no_buffer"),
                 no_route: egress.reason("no_route"),
             },
@@ -115,6 +120,11 @@ impl Slow {
             if before.is_some_and(|before| before.name != interface.name) {
                 self.table.remove_interface(id, &mut self.todo);
             }
+            // Nobody is on a link that there is not.
+            if interface.is_loopback() {
+                self.table.remove_interface(id, &mut self.todo);
+                continue;
+            }
             self.table
                 .set_interface(id, described(interface), now_ns, &mut self.todo);
         }
@@ -128,6 +138,11 @@ impl Slow {
         self.work(now_ns, egress);
         egress.flush();
         change
+    }
+
+    /// Takes other forwarding tables over; those that it had are the caller's to free.
+    pub(crate) fn exchange(&mut self, fib4: Reader<Fib4>, fib6: Reader<Fib6>) -> Old {
+        self.tables.exchange(fib4, fib6)
     }
 
     /// Looks at the newest tables, so that their publisher need not wait for this worker.
@@ -212,6 +227,7 @@ impl Slow {
             reason,
             interface,
             hop,
+            ..
         } = packet.user();
         match reason {
             Reason::Arp => self.arp(interface, packet, now_ns, out),
@@ -219,14 +235,21 @@ impl Slow {
             Reason::Local | Reason::Other => {
                 self.for_twin(interface, packet, now_ns, out);
             }
-            Reason::Resolve => self.resolve(interface, hop, packet, now_ns),
+            Reason::Resolve => self.resolve(interface, hop, packet, now_ns, out),
             Reason::Glean => self.glean(interface, packet, now_ns, out),
         }
         self.work(now_ns, out);
     }
 
     /// To the gateway of a hop.
-    fn resolve(&mut self, id: InterfaceId, number: u32, packet: Packet, now_ns: u64) {
+    fn resolve(
+        &mut self,
+        id: InterfaceId,
+        number: u32,
+        packet: Packet,
+        now_ns: u64,
+        out: &mut Egress,
+    ) {
         let hop = self.tables.hops.read().get(number);
         let gateway = match (hop.action, hop.gateway) {
             (Action::Forward | Action::Resolve, gateway) if gateway != [0; 16] => {
@@ -236,21 +259,39 @@ impl Slow {
             // wrong at most for a moment and only if that is a neighbour.
             _ => destination(&packet),
         };
-        if let Some(gateway) = gateway {
-            self.table
-                .resolve(id.0, gateway, Some(packet), now_ns, &mut self.todo);
-        }
+        self.wait_for(id, gateway, packet, now_ns, out);
     }
 
     /// To the destination itself.
     fn glean(&mut self, id: InterfaceId, packet: Packet, now_ns: u64, out: &mut Egress) {
-        match destination(&packet) {
-            Some(to) => {
-                self.table
-                    .resolve(id.0, to, Some(packet), now_ns, &mut self.todo);
-            }
-            None => out.drop_one(self.reasons.no_route, packet),
+        self.wait_for(id, destination(&packet), packet, now_ns, out);
+    }
+
+    /// Has a packet wait for the MAC address of its next hop, if need be.
+    fn wait_for(
+        &mut self,
+        id: InterfaceId,
+        next: Option<IpAddr>,
+        packet: Packet,
+        now_ns: u64,
+        out: &mut Egress,
+    ) {
+        let Some(next) = next else {
+            return self.refuse(self.reasons.no_route, packet, out);
+        };
+        let (table, todo) = (&mut self.table, &mut self.todo);
+        table.resolve(id.0, next, Some(packet), now_ns, todo);
+    }
+
+    /// Drops a packet, and tells who watches it.
+    fn refuse(&mut self, reason: DropId, packet: Packet, out: &mut Egress) {
+        if self.watch.is_tapped() {
+            self.watch.show_one(At::Drop, packet.meta().port, &packet);
         }
+        let Punt { ticket, .. } = packet.user();
+        self.watch
+            .follow(ticket, || format!("dropped: {}", out.reason_name(reason)));
+        out.drop_one(reason, packet);
     }
 
     /// What the kernel sends goes out as it is.
@@ -268,6 +309,9 @@ impl Slow {
         let Some(interface) = self.settings.interfaces.get(usize::from(id.0)) else {
             return out.drop_one(self.reasons.no_interface, packet);
         };
+        if interface.is_loopback() {
+            return out.drop_one(self.reasons.loopback, packet);
+        }
         if let Some(traffic) = self.counters.at(id.0.into()) {
             traffic.out_packets.add(1);
             traffic.out_bytes.add(packet.len() as u64);
@@ -305,9 +349,14 @@ impl Slow {
                 let own = self.settings.interfaces.get(usize::from(id.0));
                 let mac = own.map_or(MacAddr::default(), |own| own.mac);
                 if set_macs(packet.data_mut(), released.mac, mac) {
+                    let Punt { ticket, .. } = packet.user();
+                    let name = own.map_or("no interface", |own| own.name.as_str());
+                    let mac = released.mac;
+                    self.watch
+                        .follow(ticket, || format!("sent by {name} to {mac}"));
                     self.send(id, packet, out);
                 } else {
-                    out.drop_one(self.reasons.no_buffer, packet);
+                    self.refuse(self.reasons.no_buffer, packet, out);
                 }
             }
             for dropped in todo.dropped.drain(..) {
@@ -317,7 +366,7 @@ impl Slow {
                     self.complain(id, &dropped.packet, Complaint::NoNeighbour, now_ns, out);
                 }
                 let reason = self.reasons.neighbour[dropped.reason as usize];
-                out.drop_one(reason, dropped.packet);
+                self.refuse(reason, dropped.packet, out);
             }
             for event in todo.events.drain(..) {
                 (self.tell)(event);

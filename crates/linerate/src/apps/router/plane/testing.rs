@@ -7,6 +7,8 @@
 //!
 //! Routes by what they do: see [`Lab::new`]. Punts go to [`SLOW`].
 
+mod frame;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,13 +21,15 @@ use linerate_core::run::doorbell::Doorbell;
 use linerate_core::run::{Egress, Stage, Way};
 use linerate_tables::lpm::{Lpm4Config, Lpm6Config, SharedLpm4, SharedLpm6};
 use linerate_wire::MacAddr;
-use linerate_wire::ipv4::Ipv4;
 
+use super::acl::AccessList;
 use super::hops::{Action, BUCKETS, Hop, HopChange, HopTable};
-use super::punt::Punt;
+use super::punt::{Punt, Reason};
 use super::settings::{Interface, PortMap, Settings, Urpf};
 use super::{Change, Fast, Setup, Tables};
 use crate::apps::router::model::{Cidr, InterfaceId, Prefix, Vrf};
+
+pub(super) use frame::{Frame, forwarded, udp};
 
 pub(super) const WAN: InterfaceId = InterfaceId(0);
 pub(super) const LAN: InterfaceId = InterfaceId(1);
@@ -379,6 +383,77 @@ impl Lab {
         counts.filter(|(_, count)| *count > 0).collect()
     }
 
+    /// Has a list judge what comes in by `wan`; the reason of its drops is `acl_in.` and its name.
+    pub(super) fn judge(&mut self, list: Arc<AccessList>) {
+        self.settings.acls = vec![list];
+        self.settings.interfaces[0].acl_in = Some(0);
+    }
+
+    /// Gives a route by the router on `lan` an MTU.
+    pub(super) fn narrow(&mut self, prefix: &str, mtu: u16) {
+        let gateway = match prefix.contains(':') {
+            true => "2001:db8:1::2",
+            false => "198.51.100.2",
+        };
+        let hop = self.hop(Hop {
+            mtu,
+            ..Self::forward(LAN, gateway)
+        });
+        self.route(0, prefix, hop);
+    }
+
+    /// Runs a frame of `wan` that nothing is dropped of; what left.
+    #[track_caller]
+    pub(super) fn passes(&mut self, frame: &[u8]) -> Vec<Left> {
+        let (left, drops) = self.one(0, frame);
+        assert!(drops.is_empty(), "{drops:?}");
+        left
+    }
+
+    /// The same, which leaves by `lan` with one hop less and else as it is.
+    #[track_caller]
+    pub(super) fn forwards(&mut self, frame: &[u8]) {
+        let left = self.passes(frame);
+        let expected = Left {
+            port: 1,
+            frame: forwarded(frame.to_vec(), ROUTER_MAC, LAN_MAC),
+            punt: None,
+        };
+        assert_eq!(left, [expected]);
+    }
+
+    /// The same, which goes to the slow worker as it is.
+    #[track_caller]
+    pub(super) fn punts(&mut self, frame: &[u8], reason: Reason) {
+        let left = self.passes(frame);
+        let punt = Punt {
+            reason,
+            interface: WAN,
+            ..Punt::default()
+        };
+        let expected = Left {
+            port: SLOW,
+            frame: frame.to_vec(),
+            punt: Some(punt),
+        };
+        assert_eq!(left, [expected]);
+    }
+
+    /// Runs a frame of `wan` that is dropped for a reason; what is said about it.
+    #[track_caller]
+    pub(super) fn refuses(&mut self, frame: &[u8], reason: &str) -> Vec<Left> {
+        let (left, drops) = self.one(0, frame);
+        assert_eq!(drops, [(reason.to_string(), 1)].into(), "{left:?}");
+        left
+    }
+
+    /// The same, and nothing is said.
+    #[track_caller]
+    pub(super) fn ignores(&mut self, frame: &[u8], reason: &str) {
+        let left = self.refuses(frame, reason);
+        assert!(left.is_empty(), "{left:?}");
+    }
+
     /// Runs one frame through a fresh stage; what left, and the drops.
     pub(super) fn one(&mut self, port: u16, frame: &[u8]) -> (Vec<Left>, BTreeMap<String, u64>) {
         let before = self.drops();
@@ -402,108 +477,7 @@ pub(super) fn mapped(text: &str) -> [u8; 16] {
     }
 }
 
-/// A frame in the making: what differs from a sound UDP datagram of 26 bytes from the host is said.
-#[derive(Clone, Debug)]
-pub(super) struct Frame {
-    pub(super) dst_mac: MacAddr,
-    pub(super) src: &'static str,
-    pub(super) dst: &'static str,
-    pub(super) ttl: u8,
-    pub(super) protocol: u8,
-    /// IPv4 options, a multiple of 4 bytes; IPv6 extension headers, of which the first has `protocol`.
-    pub(super) options: Vec<u8>,
-    /// IPv4 flags and offset.
-    pub(super) fragment: u16,
-    /// What follows; UDP's header and nothing where it is empty and `protocol` UDP.
-    pub(super) payload: Vec<u8>,
-}
-
-impl Frame {
-    /// From the host on `wan` to the network behind the router on `lan`.
-    pub(super) fn new() -> Self {
-        Self {
-            dst_mac: WAN_MAC,
-            src: "192.0.2.7",
-            dst: "10.1.0.9",
-            ttl: 64,
-            protocol: 17,
-            options: Vec::new(),
-            fragment: 0,
-            payload: udp(18),
-        }
-    }
-
-    /// The same over IPv6.
-    pub(super) fn new6() -> Self {
-        Self {
-            src: "2001:db8::7",
-            dst: "2001:db8:a1::9",
-            ..Self::new()
-        }
-    }
-
-    /// Its bytes, padded to the shortest frame.
-    pub(super) fn bytes(&self) -> Vec<u8> {
-        let (src, dst): (IpAddr, IpAddr) = (
-            self.src.parse().expect("an address"),
-            self.dst.parse().expect("an address"),
-        );
-        let mut frame = self.dst_mac.0.to_vec();
-        frame.extend(HOST_MAC.0);
-        match (src, dst) {
-            (IpAddr::V4(src), IpAddr::V4(dst)) => {
-                frame.extend([8, 0]);
-                let header_len = 20 + self.options.len();
-                let total = (header_len + self.payload.len()) as u16;
-                let mut ip = vec![0x40 | (header_len / 4) as u8, 0];
-                ip.extend(total.to_be_bytes());
-                ip.extend([0x12, 0x34]);
-                ip.extend(self.fragment.to_be_bytes());
-                ip.extend([self.ttl, self.protocol, 0, 0]);
-                ip.extend(src.octets());
-                ip.extend(dst.octets());
-                ip.extend(&self.options);
-                ip.extend(&self.payload);
-                let mut header = Ipv4::new_checked(&mut ip).expect("sound lengths");
-                header.fill_checksum();
-                frame.extend(ip);
-            }
-            (IpAddr::V6(src), IpAddr::V6(dst)) => {
-                frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
-                let len = (self.options.len() + self.payload.len()) as u16;
-                frame.extend(len.to_be_bytes());
-                frame.extend([self.protocol, self.ttl]);
-                frame.extend(src.octets());
-                frame.extend(dst.octets());
-                frame.extend(&self.options);
-                frame.extend(&self.payload);
-            }
-            _ => panic!("both addresses of one family"),
-        }
-        frame.resize(frame.len().max(60), 0);
-        frame
-    }
-}
-
-/// A UDP datagram without checksum that carries `len` bytes.
-pub(super) fn udp(len: usize) -> Vec<u8> {
-    let mut datagram = vec![0x13, 0x88, 0, 53];
-    datagram.extend((8 + len as u16).to_be_bytes());
-    datagram.extend([0, 0]);
-    datagram.extend((0..len).map(|at| at as u8));
-    datagram
-}
-
-/// What a forwarded frame looks like: addresses of the link, time to live.
-pub(super) fn forwarded(mut frame: Vec<u8>, dst: MacAddr, src: MacAddr) -> Vec<u8> {
-    frame[..6].copy_from_slice(&dst.0);
-    frame[6..12].copy_from_slice(&src.0);
-    if frame[12..14] == [8, 0] {
-        frame[22] -= 1;
-        let mut ip = Ipv4::new_checked(&mut frame[14..]).expect("a sound packet");
-        ip.fill_checksum();
-    } else {
-        frame[21] -= 1;
-    }
-    frame
+/// How many were dropped for a reason.
+pub(super) fn count(drops: &BTreeMap<String, u64>, reason: &str) -> u64 {
+    drops.get(reason).copied().unwrap_or(0)
 }

@@ -5,6 +5,8 @@
 mod clauses4;
 mod clauses6;
 mod features;
+mod fragments;
 mod links;
+mod lists;
 mod slow;
 mod watching;

@@ -7,12 +7,15 @@
 //! channel.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 
 use linerate_core::packet::{Burst, Packet};
 use linerate_tables::parse::Mask;
 use linerate_wire::filter::Filter;
 
+use super::punt::Reason;
 use crate::apps::router::model::InterfaceId;
 
 /// Bytes kept of a traced packet.
@@ -73,11 +76,16 @@ pub(crate) struct Trace {
     pub(crate) packets: u32,
     /// Who is told. What does not fit is lost.
     pub(crate) to: SyncSender<Record>,
+    /// The last ticket that was given to a packet, by any worker in any trace.
+    pub(crate) tickets: Arc<AtomicU64>,
 }
 
-/// What became of one packet.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What became of one packet: all of it, or the part of one worker. What a fast worker knows comes first,
+/// without an end, and what the slow one adds has the same ticket.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
+    /// 0 where this is all.
+    pub(crate) ticket: u64,
     pub(crate) interface: InterfaceId,
     /// Length of the frame in bytes, without tag.
     pub(crate) bytes: usize,
@@ -94,6 +102,8 @@ pub(crate) struct Record {
 pub(crate) struct Watch {
     taps: Vec<(u64, Stage, Tap)>,
     trace: Option<Trace>,
+    /// Of the slow worker: who is told what becomes of packets that were traced up to here.
+    follower: Option<SyncSender<Record>>,
     /// Which packets of the burst are traced, and what was noted of each.
     traced: Mask,
     records: Vec<(usize, Record)>,
@@ -115,6 +125,24 @@ impl Watch {
     /// Begins a trace, or ends the one that runs.
     pub(crate) fn set_trace(&mut self, trace: Option<Trace>) {
         self.trace = trace.filter(|trace| trace.packets > 0);
+    }
+
+    /// Tells what becomes of packets whose traces are handed over, or no more.
+    pub(crate) fn set_follower(&mut self, follower: Option<SyncSender<Record>>) {
+        self.follower = follower;
+    }
+
+    /// Ends the trace of a packet that goes by a ticket.
+    #[inline(always)]
+    pub(super) fn follow(&self, ticket: u64, end: impl FnOnce() -> String) {
+        if let Some(to) = self.follower.as_ref().filter(|_| ticket != 0) {
+            // What does not fit is lost.
+            let _ = to.try_send(Record {
+                ticket,
+                end: end(),
+                ..Record::default()
+            });
+        }
     }
 
     /// Whether a tap is set.
@@ -169,8 +197,7 @@ impl Watch {
                 interface,
                 bytes: frame.len(),
                 frame: frame[..frame.len().min(SNAP_BYTES)].to_vec(),
-                steps: Vec::new(),
-                end: String::new(),
+                ..Record::default()
             };
             self.records.push((index, record));
         }
@@ -189,6 +216,27 @@ impl Watch {
         if let Some((_, record)) = self.records.iter_mut().find(|(at, _)| *at == index) {
             record.steps.push((stage, text));
         }
+    }
+
+    /// Leaves the rest of a packet's trace to the slow worker; returns what the packet goes by there.
+    #[inline(always)]
+    pub(super) fn hand_over(&mut self, index: usize, reason: Reason) -> u64 {
+        match self.is_traced(index) {
+            true => self.hand(index, reason),
+            false => 0,
+        }
+    }
+
+    #[cold]
+    fn hand(&mut self, index: usize, reason: Reason) -> u64 {
+        let Some(trace) = &self.trace else { return 0 };
+        let ticket = trace.tickets.fetch_add(1, Ordering::Relaxed) + 1;
+        self.note(index, Stage::Slow, reason.name().into());
+        if let Some((_, record)) = self.records.iter_mut().find(|(at, _)| *at == index) {
+            record.ticket = ticket;
+        }
+        self.tell(index, String::new());
+        ticket
     }
 
     /// Ends the trace of a packet, and tells who asked for it.

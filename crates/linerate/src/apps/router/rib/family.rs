@@ -74,6 +74,8 @@ pub(super) trait Table<A> {
     ) -> Result<Option<u32>, TableError>;
     fn remove(&mut self, vrf: Vrf, prefix: TablePrefix<A>) -> Result<Option<u32>, TableError>;
     fn publish(&mut self) -> bool;
+    /// The routes of a VRF and their hops, published or not.
+    fn routes(&self, vrf: Vrf) -> impl Iterator<Item = (TablePrefix<A>, u32)>;
     fn memory_bytes(&self) -> usize;
 }
 
@@ -101,6 +103,10 @@ macro_rules! table {
                 self.publish()
             }
 
+            fn routes(&self, vrf: Vrf) -> impl Iterator<Item = (TablePrefix<$int>, u32)> {
+                self.routes(vrf)
+            }
+
             fn memory_bytes(&self) -> usize {
                 let memory: fn(&$table) -> usize = $memory;
                 memory(self)
@@ -120,6 +126,9 @@ pub(super) struct Watch {
     /// It is a neighbour with a route of its own, in a connected network of so many bits.
     pub(super) neighbour: Option<u8>,
 }
+
+/// Routes that are written into another table at once.
+const COPIED_AT_ONCE: usize = 8192;
 
 /// One family.
 pub(super) struct Family<A: Width> {
@@ -195,6 +204,27 @@ impl<A: Width> Family<A> {
                 Err(error)
             }
         }
+    }
+
+    /// Writes what the table says into an empty one of so many VRFs, and publishes that.
+    pub(super) fn copy_to(&self, mut table: A::Table) -> Result<A::Table, TableError> {
+        for vrf in 0..self.tries.len() as Vrf {
+            for (count, (prefix, hop)) in self.table.routes(vrf).enumerate() {
+                table.insert(vrf, prefix, hop)?;
+                // Nobody reads it yet; what waits for publication takes memory.
+                if count % COPIED_AT_ONCE == COPIED_AT_ONCE - 1 {
+                    table.publish();
+                }
+            }
+        }
+        table.publish();
+        Ok(table)
+    }
+
+    /// Takes a [copy](Self::copy_to) in the place of the table, with so many VRFs.
+    pub(super) fn exchange(&mut self, table: A::Table, vrfs: u32) {
+        self.table = table;
+        self.tries.resize_with(vrfs as usize, Trie::new);
     }
 
     /// The publication that will show what has been changed.

@@ -34,7 +34,8 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use linerate_core::env::Isa;
 use linerate_core::publish::Reader;
@@ -134,6 +135,8 @@ pub(crate) struct Rib {
     v6: Family<u128>,
     targets: Targets,
     own: BTreeMap<InterfaceId, Own>,
+    /// By VRF: the router's own addresses that are on no interface.
+    hosts: BTreeMap<Vrf, BTreeSet<IpAddr>>,
     limits: Config,
     turned_away: u64,
 }
@@ -150,6 +153,7 @@ impl Rib {
             v6: Family::new(config.vrfs, SharedLpm6::new(&config.lpm6())?),
             targets: Targets::new(config.seed)?,
             own: BTreeMap::new(),
+            hosts: BTreeMap::new(),
             limits: config.clone(),
             turned_away: 0,
         };
@@ -157,6 +161,31 @@ impl Rib {
             rib.reserve(vrf);
         }
         Ok(rib)
+    }
+
+    /// Makes room for so many VRFs, from 0, in tables of their own: [new readers](Self::readers) see them,
+    /// and lead to the same hops. All changes must have been [committed](Self::commit).
+    ///
+    /// # Errors
+    /// If there is no memory for tables of that size; nothing has changed then.
+    pub(crate) fn widen(&mut self, vrfs: u32) -> Result<(), TableError> {
+        let limits = Config {
+            vrfs,
+            ..self.limits.clone()
+        };
+        let v4 = self.v4.copy_to(SharedLpm4::new(&limits.lpm4())?)?;
+        let v6 = self.v6.copy_to(SharedLpm6::new(&limits.lpm6())?)?;
+        self.v4.exchange(v4, vrfs);
+        self.v6.exchange(v6, vrfs);
+        let new = self.limits.vrfs..vrfs;
+        self.limits = limits;
+        new.for_each(|vrf| self.reserve(vrf));
+        Ok(())
+    }
+
+    /// How many VRFs there is room for.
+    pub(crate) fn vrfs(&self) -> u32 {
+        self.limits.vrfs
     }
 
     /// What a worker reads.
@@ -248,6 +277,12 @@ impl Rib {
             self.take::<A>(vrf, prefix, key);
         }
         stale.len()
+    }
+
+    /// Takes out all routes of a source in a VRF.
+    pub(crate) fn forget(&mut self, source: Source, vrf: Vrf) {
+        self.mark_stale(source, vrf);
+        self.sweep(source, vrf);
     }
 
     /// How much there is of everything.

@@ -1,13 +1,14 @@
 //! What follows from interfaces: own addresses, connected networks, broadcast addresses, and routes to
 //! neighbours.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use linerate_tables::lpm::Prefix as TablePrefix;
 use linerate_wire::MacAddr;
 
 use super::Rib;
-use super::family::Width;
+use super::family::{Width, is_reserved};
 use super::route::{Key, Source};
 use super::targets::Def;
 use crate::apps::router::model::{Cidr, InterfaceId, Prefix, Vrf};
@@ -173,6 +174,24 @@ impl Rib {
         // A neighbour's network may be a longer one now.
         for address in self.targets.neighbours_of(id) {
             self.watch_neighbour(id, vrf, address);
+        }
+    }
+
+    /// All addresses of the router in a VRF that no interface of its own has. What is no destination is
+    /// left out.
+    pub(crate) fn set_hosts(&mut self, vrf: Vrf, hosts: &BTreeSet<IpAddr>) {
+        // Behind those of interfaces.
+        let key = Key::of(Source::Own, u32::MAX);
+        let mut now = hosts.clone();
+        now.retain(|&host| !is_reserved(Prefix::host(host)));
+        let was = self.hosts.insert(vrf, now.clone()).unwrap_or_default();
+        for &host in was.difference(&now) {
+            self.remove(vrf, Prefix::host(host), key);
+        }
+        for &host in now.difference(&was) {
+            let target = self.targets.intern(0, Def::Local(None));
+            // Where there is no memory for it `counts` says so.
+            let _ = self.put(vrf, Prefix::host(host), key, target);
         }
     }
 

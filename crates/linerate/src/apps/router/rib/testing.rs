@@ -92,6 +92,11 @@ impl Bench {
         self.look();
     }
 
+    /// Has the worker look into the tables that there are now.
+    pub(crate) fn look_elsewhere(&mut self) {
+        (self.fib4, self.fib6, self.hops) = self.rib.readers();
+    }
+
     fn look(&mut self) {
         self.fib4.read();
         self.fib6.read();

@@ -638,3 +638,72 @@ fn rfc3704_2_4_default_routes_of_several_ways_and_of_objects_are_marked() {
     let after = bench.rib.counts();
     assert!(after.hops <= before.hops + 2, "{before:?} {after:?}");
 }
+
+#[test]
+fn more_vrfs_than_there_was_room_for_lead_to_the_same_hops() {
+    let mut bench = Bench::new();
+    for net in 0..200 {
+        let prefix = format!("172.16.{net}.0/24");
+        bench.add(&prefix, Source::Fpm, &to(&["192.0.2.254"]));
+    }
+    bench.add("2001:db8:9::/48", Source::Fpm, &to(&["2001:db8:1::9"]));
+    bench.commit();
+    let hop = bench.number(0, ip("172.16.77.1"));
+    let key = Key::of(Source::Static, 0);
+    let default = prefix("0.0.0.0/0");
+    assert_eq!(bench.rib.insert(2, default, key, &To::Blackhole), Err(Full));
+    bench.rib.widen(4).unwrap();
+    assert_eq!(bench.rib.vrfs(), 4);
+    // Who still looks into the old tables sees what was there.
+    assert_eq!(bench.number(0, "172.16.77.1".parse().unwrap()), hop);
+    bench.look_elsewhere();
+    assert_eq!(bench.number(0, "172.16.77.1".parse().unwrap()), hop);
+    assert!(bench.number(0, "2001:db8:9::1".parse().unwrap()).is_some());
+    bench.rib.insert(2, default, key, &To::Blackhole).unwrap();
+    bench.del("172.16.77.0/24", Source::Fpm);
+    bench.commit();
+    assert_eq!(bench.number(0, "172.16.77.1".parse().unwrap()), None);
+    let action = |hop: Option<Hop>| hop.map(|hop| hop.action);
+    assert_eq!(action(bench.hop_in(2, "8.8.8.8")), Some(Action::Blackhole));
+    // What is no destination anywhere is none there.
+    assert_eq!(action(bench.hop_in(3, "127.0.0.1")), Some(Action::Martian));
+    assert_eq!(action(bench.hop_in(3, "8.8.8.8")), None);
+    bench.rib.forget(Source::Fpm, 0);
+    bench.commit();
+    assert_eq!(bench.number(0, "172.16.78.1".parse().unwrap()), None);
+}
+
+#[test]
+fn own_addresses_on_no_interface() {
+    let mut bench = Bench::new();
+    let hosts = |all: &[&str]| all.iter().map(|host| host.parse().unwrap()).collect();
+    let all = [
+        "10.255.0.1",
+        "2001:db8::ff",
+        "127.0.0.1",
+        "::1",
+        "192.0.2.1",
+    ];
+    bench.rib.set_hosts(0, &hosts(&all));
+    bench.commit();
+    assert_eq!(bench.action("10.255.0.1"), Some(Action::Local));
+    assert_eq!(bench.action("2001:db8::ff"), Some(Action::Local));
+    assert_eq!(bench.action("127.0.0.1"), Some(Action::Martian));
+    // An interface's own stays the interface's.
+    assert_eq!(bench.hop("192.0.2.1").interface.get(), Some(WAN));
+    bench.rib.set_hosts(0, &hosts(&["10.255.0.2"]));
+    bench.commit();
+    assert_eq!(bench.action("10.255.0.1"), None);
+    assert_eq!(bench.action("10.255.0.2"), Some(Action::Local));
+    assert_eq!(bench.action("192.0.2.1"), Some(Action::Local));
+}
+
+/// The weak host model (RFC 1122 3.3.4.2): an address is the router's, whatever the link of its interface.
+#[test]
+fn addresses_of_an_interface_that_is_down_are_answered() {
+    let mut bench = Bench::new();
+    bench.rib.interface_state(LAN, false);
+    bench.commit();
+    assert_eq!(bench.action("10.0.0.1"), Some(Action::Local));
+    assert_eq!(bench.action("10.0.0.2"), None, "nobody is behind it");
+}

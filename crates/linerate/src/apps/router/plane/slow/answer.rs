@@ -12,9 +12,10 @@ use super::Slow;
 use crate::apps::router::model::InterfaceId;
 use crate::apps::router::plane::counters::Sent;
 use crate::apps::router::plane::dispose::{destination4, destination6};
-use crate::apps::router::plane::errors::{Complaint, Reply};
+use crate::apps::router::plane::errors::{Complaint, Reply, refusal};
 use crate::apps::router::plane::hops::{Action, Hop};
 use crate::apps::router::plane::origin::{Way, route, vrf};
+use crate::apps::router::plane::punt::Punt;
 use crate::apps::router::plane::trace::Stage as At;
 use crate::apps::router::plane::view;
 
@@ -33,6 +34,8 @@ impl Slow {
                 if self.watch.is_tapped() {
                     self.watch.show_one(At::Slow, twin, &packet);
                 }
+                let Punt { ticket, .. } = packet.user();
+                self.watch.follow(ticket, || "to the kernel".into());
                 out.send_one(twin, packet);
             }
             None => self.serve(id, packet, now_ns, out),
@@ -42,7 +45,7 @@ impl Slow {
     /// Answers for the router: to ping, and to what nobody listens for.
     fn serve(&mut self, id: InterfaceId, mut packet: Packet, now_ns: u64, out: &mut Egress) {
         let Ok(frame) = Ethernet::new_checked(packet.data()) else {
-            return out.drop_one(self.reasons.not_served, packet);
+            return self.refuse(self.reasons.not_served, packet, out);
         };
         let (is_v4, is_group) = (
             frame.ethertype() == EtherType::IPV4,
@@ -50,7 +53,7 @@ impl Slow {
         );
         let is_ip = is_v4 || frame.ethertype() == EtherType::IPV6;
         if !is_ip || is_group {
-            return out.drop_one(self.reasons.not_served, packet);
+            return self.refuse(self.reasons.not_served, packet, out);
         }
         let bytes = &mut packet.data_mut()[HEADER_LEN..];
         if if is_v4 { echo4(bytes) } else { echo6(bytes) } {
@@ -66,18 +69,22 @@ impl Slow {
                     let (number, hop) = route(view, vrf, to);
                     Way::Hop(number, hop)
                 }
-                None => return out.drop_one(self.reasons.not_served, packet),
+                None => return self.refuse(self.reasons.not_served, packet, out),
             };
             self.counters.sent(Sent::EchoReply);
+            let Punt { ticket, .. } = packet.user();
+            self.watch.follow(ticket, || "answered".into());
+            packet.set_user(Punt::default());
             let own = Own::of(way);
             return self.send_own(own, packet, now_ns, out);
         }
         let at = HEADER_LEN + if is_v4 { 9 } else { 6 };
         let complaint = match packet.data().get(at) {
             Some(&protocol::UDP) => Some(Complaint::NoPort),
-            // RFC 9293 3.5.2 has a host answer with a reset; RFC 1812 4.3.3.1 with silence what it does
-            // not know of ICMP.
-            Some(&(protocol::TCP | protocol::ICMP | protocol::ICMPV6 | protocol::NO_NEXT)) => None,
+            // RFC 9293 3.5.2.
+            Some(&protocol::TCP) => Some(Complaint::Refused(refusal(&packet))),
+            // RFC 1812 4.3.3.1: silence is the answer to what is not known of ICMP.
+            Some(&(protocol::ICMP | protocol::ICMPV6 | protocol::NO_NEXT)) => None,
             // Not the fixed header names what is behind these.
             Some(&(protocol::HOP_BY_HOP | protocol::ROUTING | protocol::FRAGMENT)) if !is_v4 => {
                 None
@@ -87,7 +94,7 @@ impl Slow {
         if let Some(complaint) = complaint {
             self.complain(id, &packet, complaint, now_ns, out);
         }
-        out.drop_one(self.reasons.not_served, packet);
+        self.refuse(self.reasons.not_served, packet, out);
     }
 
     /// Tells the sender of a packet.
@@ -118,7 +125,7 @@ impl Slow {
                 let _ = set_macs(packet.data_mut(), dst, src);
                 self.send(id, packet, out);
             }
-            Own::Resolve { id, number } => self.resolve(id, number, packet, now_ns),
+            Own::Resolve { id, number } => self.resolve(id, number, packet, now_ns, out),
             Own::Glean { id } => self.glean(id, packet, now_ns, out),
             Own::Nowhere => out.drop_one(self.reasons.no_route, packet),
         }

@@ -13,6 +13,7 @@ use crate::apps::router::model::InterfaceId;
 use crate::apps::router::plane::dispose::source6;
 use crate::apps::router::plane::hops::Action;
 use crate::apps::router::plane::origin::{route, vrf};
+use crate::apps::router::plane::punt::Punt;
 use crate::apps::router::plane::settings::Settings;
 use crate::apps::router::plane::{Tables, View, view};
 
@@ -73,6 +74,8 @@ impl Slow {
 
     /// A question that the neighbour table has dealt with ends here.
     fn answered(&self, packet: Packet, out: &mut Egress) {
+        let Punt { ticket, .. } = packet.user();
+        self.watch.follow(ticket, || "heard".into());
         self.counters.answered.add(1);
         out.consume_one(packet);
     }

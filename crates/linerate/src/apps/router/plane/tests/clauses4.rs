@@ -1,8 +1,9 @@
 //! RFC 791, RFC 1812 and what amends them.
 
 use super::super::counters::Sent;
-use super::super::punt::{Punt, Reason};
+use super::super::punt::Reason;
 use super::super::testing::*;
+use crate::apps::router::model::Cidr;
 use crate::apps::router::plane::hops::{Action, Hop};
 use linerate_wire::MacAddr;
 use linerate_wire::ipv4::Ipv4;
@@ -22,30 +23,10 @@ fn error(left: &[Left]) -> (u8, u8) {
     (ip.payload()[0], ip.payload()[1])
 }
 
-fn dropped(frame: &[u8], reason: &str) {
-    let (left, drops) = Lab::new().one(0, frame);
-    assert!(left.is_empty(), "{left:?}");
-    assert_eq!(drops, [(reason.to_string(), 1)].into());
-}
-
-fn punted(frame: &[u8], reason: Reason) {
-    let (left, drops) = Lab::new().one(0, frame);
-    assert!(drops.is_empty(), "{drops:?}");
-    let punt = Punt {
-        reason,
-        interface: WAN,
-        hop: 0,
-    };
-    assert_eq!(left.len(), 1);
-    assert_eq!(left[0].punt, Some(punt));
-    assert_eq!(left[0].frame, frame);
-}
-
 #[test]
 fn rfc1812_5_2_1_2_unicast_is_forwarded_by_its_route() {
     let frame = Frame::new().bytes();
-    let (left, drops) = Lab::new().one(0, &frame);
-    assert!(drops.is_empty(), "{drops:?}");
+    let left = Lab::new().passes(&frame);
     let expected = Left {
         port: 1,
         frame: forwarded(frame, ROUTER_MAC, LAN_MAC),
@@ -61,22 +42,19 @@ fn rfc1812_5_2_1_2_what_is_for_us_is_ours() {
         ttl: 1, // 5.3.1: not looked at
         ..Frame::new()
     };
-    punted(&frame.bytes(), Reason::Local);
+    Lab::new().punts(&frame.bytes(), Reason::Local);
     // Whichever interface has the address.
-    let frame = Frame {
-        dst: "198.51.100.1",
-        ..Frame::new()
-    };
-    punted(&frame.bytes(), Reason::Local);
+    let frame = Frame::to("198.51.100.1");
+    Lab::new().punts(&frame.bytes(), Reason::Local);
 }
 
 #[test]
 fn rfc1812_5_2_2_1_shorter_than_a_header() {
     let mut frame = Frame::new().bytes();
     frame.truncate(33);
-    dropped(&frame, "bad_length");
+    Lab::new().ignores(&frame, "bad_length");
     frame.truncate(13);
-    dropped(&frame, "truncated");
+    Lab::new().ignores(&frame, "truncated");
 }
 
 #[test]
@@ -84,7 +62,7 @@ fn rfc1812_5_2_2_2_wrong_checksum() {
     for at in [14 + 1, 14 + 10, 14 + 19] {
         let mut frame = Frame::new().bytes();
         frame[at] ^= 1;
-        dropped(&frame, "bad_checksum");
+        Lab::new().ignores(&frame, "bad_checksum");
     }
     // With options, which the vector path leaves to the scalar one.
     let mut frame = Frame {
@@ -93,21 +71,21 @@ fn rfc1812_5_2_2_2_wrong_checksum() {
     }
     .bytes();
     frame[14 + 20] ^= 2;
-    dropped(&frame, "bad_checksum");
+    Lab::new().ignores(&frame, "bad_checksum");
 }
 
 #[test]
 fn rfc1812_5_2_2_3_wrong_version() {
     let mut frame = Frame::new().bytes();
     frame[14] = 0x55;
-    dropped(&frame, "bad_version");
+    Lab::new().ignores(&frame, "bad_version");
 }
 
 #[test]
 fn rfc1812_5_2_2_4_header_shorter_than_20_bytes() {
     let mut frame = Frame::new().bytes();
     frame[14] = 0x44;
-    dropped(&frame, "bad_header_length");
+    Lab::new().ignores(&frame, "bad_header_length");
 }
 
 #[test]
@@ -115,7 +93,7 @@ fn rfc1812_5_2_2_5_total_length_below_the_header_or_beyond_the_frame() {
     for total in [19_u16, 47] {
         let mut frame = Frame::new().bytes();
         frame[16..18].copy_from_slice(&total.to_be_bytes());
-        dropped(&frame, "bad_length");
+        Lab::new().ignores(&frame, "bad_length");
     }
 }
 
@@ -123,18 +101,14 @@ fn rfc1812_5_2_2_5_total_length_below_the_header_or_beyond_the_frame() {
 fn rfc1812_5_2_2_upper_layers_are_no_concern_of_a_router() {
     let mut frame = Frame::new().bytes();
     frame[14 + 24..14 + 26].copy_from_slice(&9999_u16.to_be_bytes()); // UDP's length
-    let (left, drops) = Lab::new().one(0, &frame);
-    assert!(drops.is_empty(), "{drops:?}");
-    assert_eq!(left[0].frame, forwarded(frame, ROUTER_MAC, LAN_MAC));
+    Lab::new().forwards(&frame);
     let frame = Frame {
         protocol: 6,
         payload: vec![0; 3], // no TCP header
         ..Frame::new()
     }
     .bytes();
-    let (left, drops) = Lab::new().one(0, &frame);
-    assert!(drops.is_empty(), "{drops:?}");
-    assert_eq!(left[0].frame, forwarded(frame, ROUTER_MAC, LAN_MAC));
+    Lab::new().forwards(&frame);
 }
 
 #[test]
@@ -144,6 +118,15 @@ fn rfc1812_5_2_2_padding_goes_no_further_than_its_link() {
     frame.extend([0xee; 40]);
     let (left, _) = Lab::new().one(0, &frame);
     assert_eq!(left[0].frame, sound);
+    // Nor where the neighbour is to be found first.
+    let mut frame = Frame {
+        dst: "10.3.0.1",
+        ..Frame::new()
+    }
+    .bytes();
+    frame.extend([0xee; 40]);
+    let (left, _) = Lab::new().one(0, &frame);
+    assert_eq!((left[0].port, left[0].frame.len()), (SLOW, sound.len()));
 }
 
 #[test]
@@ -153,8 +136,7 @@ fn rfc1812_5_2_4_1_source_routes_are_refused() {
             options: vec![kind, 7, 4, 10, 2, 0, 1, 0],
             ..Frame::new()
         };
-        let (left, drops) = Lab::new().one(0, &frame.bytes());
-        assert_eq!(drops, [("source_route".to_string(), 1)].into());
+        let left = Lab::new().refuses(&frame.bytes(), "source_route");
         assert_eq!(error(&left), (3, 5));
     }
 }
@@ -165,8 +147,7 @@ fn rfc1812_5_2_4_2_the_route_is_recorded() {
         options: vec![7, 7, 4, 0, 0, 0, 0, 0],
         ..Frame::new()
     };
-    let (left, drops) = Lab::new().one(0, &frame.bytes());
-    assert!(drops.is_empty(), "{drops:?}");
+    let left = Lab::new().passes(&frame.bytes());
     let ip = Ipv4::new_checked(&left[0].frame[14..]).unwrap();
     assert!(ip.verify() && ip.ttl() == 63);
     assert_eq!(ip.options(), [7, 7, 8, 198, 51, 100, 1, 0]);
@@ -181,9 +162,7 @@ fn rfc1812_4_2_2_1_other_options_pass_unchanged() {
             ..Frame::new()
         }
         .bytes();
-        let (left, drops) = Lab::new().one(0, &frame);
-        assert!(drops.is_empty(), "{drops:?}");
-        assert_eq!(left[0].frame, forwarded(frame, ROUTER_MAC, LAN_MAC));
+        Lab::new().forwards(&frame);
     }
 }
 
@@ -197,8 +176,7 @@ fn rfc6398_4_2_router_alert_is_forwarded() {
     for twin in [None, Some(5)] {
         let mut lab = Lab::new();
         lab.settings.interfaces[0].twin = twin;
-        let (left, drops) = lab.one(0, &frame);
-        assert!(drops.is_empty(), "{drops:?}");
+        let left = lab.passes(&frame);
         let expected = forwarded(frame.clone(), ROUTER_MAC, LAN_MAC);
         assert_eq!((left[0].port, &left[0].frame), (1, &expected));
     }
@@ -210,8 +188,7 @@ fn rfc1812_5_2_4_3_the_time_is_recorded() {
         options: vec![68, 12, 5, 1, 0, 0, 0, 0, 0, 0, 0, 0],
         ..Frame::new()
     };
-    let (left, drops) = Lab::new().one(0, &frame.bytes());
-    assert!(drops.is_empty(), "{drops:?}");
+    let left = Lab::new().passes(&frame.bytes());
     let ip = Ipv4::new_checked(&left[0].frame[14..]).unwrap();
     assert!(ip.verify());
     let [68, 12, 13, 1, 198, 51, 100, 1, a, b, c, d] = *ip.options() else {
@@ -223,43 +200,65 @@ fn rfc1812_5_2_4_3_the_time_is_recorded() {
         options: vec![68, 8, 9, 0xf0, 0, 0, 0, 0],
         ..Frame::new()
     };
-    let (left, drops) = Lab::new().one(0, &wrong.bytes());
-    assert_eq!(drops, [("bad_options".to_string(), 1)].into());
+    let left = Lab::new().refuses(&wrong.bytes(), "bad_options");
     assert_eq!(error(&left), (12, 0));
 }
 
 #[test]
 fn rfc1812_5_3_8_nobody_else_sends_from_our_addresses() {
-    let own = |lab: &mut Lab, src, dst| {
-        let frame = Frame {
-            src,
-            dst,
-            ..Frame::new()
-        };
-        let (left, drops) = lab.one(0, &frame.bytes());
-        assert!(left.is_empty(), "from {src} to {dst}: {left:?}");
-        assert_eq!(drops, [("own_source".to_string(), 1)].into());
-    };
     let mut lab = Lab::new();
     for redirects in [true, false] {
         lab.settings.interfaces[0].redirects = redirects;
-        // In transit, to us, from our address on another link to us, to a group of the link.
-        own(&mut lab, "192.0.2.1", "10.1.0.9");
-        own(&mut lab, "192.0.2.1", "192.0.2.1");
-        own(&mut lab, "198.51.100.1", "192.0.2.1");
-        own(&mut lab, "192.0.2.1", "224.0.0.5");
-        own(&mut lab, "192.0.2.1", "192.0.2.77");
+        for (src, dst) in [
+            // In transit: of the interface, of another one.
+            ("192.0.2.1", "10.1.0.9"),
+            ("198.51.100.1", "10.1.0.9"),
+            // To us, to a group of the link, to a neighbour.
+            ("192.0.2.1", "192.0.2.1"),
+            ("198.51.100.1", "192.0.2.1"),
+            ("192.0.2.1", "224.0.0.5"),
+            ("192.0.2.1", "192.0.2.77"),
+        ] {
+            lab.ignores(&Frame::between(src, dst).bytes(), "own_source");
+        }
         // A neighbour is none of us.
-        assert_eq!(lab.one(0, &Frame::new().bytes()).0.len(), 1);
+        lab.forwards(&Frame::new().bytes());
     }
-    // Among others in one burst.
+    // Among others in one burst, and where the packet is not plain.
     let mut fast = lab.fast();
-    let ours = Frame {
-        src: "192.0.2.1",
-        ..Frame::new()
+    let ours = Frame::from("198.51.100.1");
+    let odd = Frame {
+        options: vec![1; 4],
+        ..ours.clone()
     };
-    let frames = [Frame::new().bytes(), ours.bytes(), Frame::new().bytes()];
+    let frames = [Frame::new(), ours, Frame::new(), odd].map(|frame| frame.bytes());
     assert_eq!(lab.run(&mut fast, 0, &frames).len(), 2);
+    // In another VRF the address is another's.
+    lab.settings.interfaces[1].vrf = 1;
+    lab.forwards(&Frame::from("198.51.100.1").bytes());
+}
+
+#[test]
+fn rfc1812_4_2_2_11_everybody_is_no_sender() {
+    let mut lab = Lab::new();
+    for src in ["192.0.2.255", "198.51.100.255"] {
+        for dst in ["10.1.0.9", "192.0.2.1", "192.0.2.77", "224.0.0.5"] {
+            lab.ignores(&Frame::between(src, dst).bytes(), "martian_source");
+        }
+    }
+    // RFC 3021: a link of two has no such address.
+    lab.settings.interfaces[1].addresses[0].len = 31;
+    lab.forwards(&Frame::from("198.51.100.255").bytes());
+}
+
+#[test]
+fn our_addresses_are_found_however_many_they_are() {
+    let mut lab = Lab::new();
+    let more = (0..100).map(|n| format!("203.0.113.{n}/32").parse::<Cidr>().unwrap());
+    lab.settings.interfaces[1].addresses.extend(more);
+    lab.ignores(&Frame::from("203.0.113.99").bytes(), "own_source");
+    lab.ignores(&Frame::from("192.0.2.255").bytes(), "martian_source");
+    lab.forwards(&Frame::from("203.0.113.100").bytes());
 }
 
 #[test]
@@ -268,8 +267,7 @@ fn rfc1812_5_2_5_malformed_options_are_told() {
         options: vec![1, 0x9e, 9, 0],
         ..Frame::new()
     };
-    let (left, drops) = Lab::new().one(0, &frame.bytes());
-    assert_eq!(drops, [("bad_options".to_string(), 1)].into());
+    let left = Lab::new().refuses(&frame.bytes(), "bad_options");
     assert_eq!(error(&left), (12, 0));
     assert_eq!(left[0].frame[14 + 20 + 4], 22, "the pointer");
 }
@@ -277,19 +275,13 @@ fn rfc1812_5_2_5_malformed_options_are_told() {
 #[test]
 fn rfc1812_5_2_6_what_is_too_long_is_cut() {
     let mut lab = Lab::new();
-    let hop = Hop {
-        mtu: 100,
-        ..Lab::forward(LAN, "198.51.100.2")
-    };
-    let hop = lab.hop(hop);
-    lab.route(0, "10.1.0.0/16", hop);
+    lab.narrow("10.1.0.0/16", 100);
     let frame = Frame {
         payload: udp(192),
         ..Frame::new()
     }
     .bytes();
-    let (left, drops) = lab.one(0, &frame);
-    assert!(drops.is_empty(), "{drops:?}");
+    let left = lab.passes(&frame);
     let mut payload: Vec<u8> = Vec::new();
     for (number, part) in left.iter().enumerate() {
         assert_eq!((part.port, &part.frame[..6]), (1, &ROUTER_MAC.0[..]));
@@ -305,19 +297,13 @@ fn rfc1812_5_2_6_what_is_too_long_is_cut() {
 #[test]
 fn rfc1191_4_what_may_not_be_cut_is_told_the_mtu() {
     let mut lab = Lab::new();
-    let hop = Hop {
-        mtu: 576,
-        ..Lab::forward(LAN, "198.51.100.2")
-    };
-    let hop = lab.hop(hop);
-    lab.route(0, "10.1.0.0/16", hop);
+    lab.narrow("10.1.0.0/16", 576);
     let frame = Frame {
         payload: udp(600),
         fragment: 0x4000,
         ..Frame::new()
     };
-    let (left, drops) = lab.one(0, &frame.bytes());
-    assert_eq!(drops, [("too_big".to_string(), 1)].into());
+    let left = lab.refuses(&frame.bytes(), "too_big");
     assert_eq!(error(&left), (3, 4));
     assert_eq!(left[0].frame[14 + 26..14 + 28], 576_u16.to_be_bytes());
 }
@@ -330,12 +316,8 @@ fn rfc1812_5_2_7_1_unreachable_and_prohibited_are_told_blackholes_are_not() {
         ("10.5.0.1", "unreachable", Some((3, 1))),
         ("10.6.0.1", "prohibited", Some((3, 13))),
     ] {
-        let frame = Frame {
-            dst,
-            ..Frame::new()
-        };
-        let (left, drops) = Lab::new().one(0, &frame.bytes());
-        assert_eq!(drops, [(reason.to_string(), 1)].into());
+        let frame = Frame::to(dst);
+        let left = Lab::new().refuses(&frame.bytes(), reason);
         match said {
             Some(said) => assert_eq!(error(&left), said, "{dst}"),
             None => assert!(left.is_empty(), "{dst}"),
@@ -345,17 +327,11 @@ fn rfc1812_5_2_7_1_unreachable_and_prohibited_are_told_blackholes_are_not() {
 
 #[test]
 fn rfc1812_5_2_7_2_redirects_go_to_neighbours_with_a_better_first_hop() {
-    let frame = Frame {
-        dst: "10.2.0.1",
-        src: "192.0.2.9",
-        ..Frame::new()
-    }
-    .bytes();
+    let frame = Frame::between("192.0.2.9", "10.2.0.1").bytes();
     let mut lab = Lab::new();
     let to_host = lab.hop(Lab::forward(WAN, "192.0.2.7"));
     lab.route(0, "192.0.2.9/32", to_host);
-    let (left, drops) = lab.one(0, &frame);
-    assert!(drops.is_empty(), "{drops:?}");
+    let left = lab.passes(&frame);
     assert_eq!(left.len(), 2);
     // The packet goes on all the same.
     assert!(left.contains(&Left {
@@ -370,11 +346,7 @@ fn rfc1812_5_2_7_2_redirects_go_to_neighbours_with_a_better_first_hop() {
     lab.settings.interfaces[0].redirects = false;
     assert_eq!(lab.one(0, &frame).0.len(), 1);
     lab.settings.interfaces[0].redirects = true;
-    let frame = Frame {
-        dst: "10.2.0.1",
-        src: "203.0.113.9",
-        ..Frame::new()
-    };
+    let frame = Frame::between("203.0.113.9", "10.2.0.1");
     assert_eq!(lab.one(0, &frame.bytes()).0.len(), 1);
 }
 
@@ -444,8 +416,7 @@ fn rfc1812_5_3_1_the_time_to_live_is_counted_down() {
             ttl,
             ..Frame::new()
         };
-        let (left, drops) = Lab::new().one(0, &frame.bytes());
-        assert_eq!(drops, [("ttl_exceeded".to_string(), 1)].into());
+        let left = Lab::new().refuses(&frame.bytes(), "ttl_exceeded");
         assert_eq!(error(&left), (11, 0));
         // The packet is quoted as it came.
         let sent = frame.bytes();
@@ -470,14 +441,14 @@ fn rfc1812_4_3_2_7_no_errors_about_errors() {
         payload,
         ..Frame::new()
     };
-    dropped(&frame.bytes(), "ttl_exceeded");
+    Lab::new().ignores(&frame.bytes(), "ttl_exceeded");
     // Nor about later fragments, nor to who is nobody's.
     let frame = Frame {
         ttl: 1,
         fragment: 5,
         ..Frame::new()
     };
-    dropped(&frame.bytes(), "ttl_exceeded");
+    Lab::new().ignores(&frame.bytes(), "ttl_exceeded");
 }
 
 #[test]
@@ -538,19 +509,19 @@ fn rfc1812_5_3_4_a_link_broadcast_is_one_for_ip_too() {
         dst_mac: MacAddr::BROADCAST,
         ..Frame::new()
     };
-    dropped(&frame.bytes(), "l2_broadcast");
+    Lab::new().ignores(&frame.bytes(), "l2_broadcast");
     let frame = Frame {
         dst_mac: MacAddr::BROADCAST,
         dst: "192.0.2.1",
         ..Frame::new()
     };
-    dropped(&frame.bytes(), "l2_broadcast");
+    Lab::new().ignores(&frame.bytes(), "l2_broadcast");
     let frame = Frame {
         dst_mac: MacAddr::BROADCAST,
         dst: "192.0.2.255",
         ..Frame::new()
     };
-    punted(&frame.bytes(), Reason::Local);
+    Lab::new().punts(&frame.bytes(), Reason::Local);
 }
 
 #[test]
@@ -562,16 +533,13 @@ fn rfc1812_5_3_5_1_the_limited_broadcast_stays() {
         dst: "255.255.255.255",
         ..Frame::new()
     };
-    punted(&frame.bytes(), Reason::Local);
+    Lab::new().punts(&frame.bytes(), Reason::Local);
 }
 
 #[test]
 fn rfc2644_directed_broadcasts_are_not_forwarded() {
-    let frame = Frame {
-        dst: "198.51.100.255",
-        ..Frame::new()
-    };
-    dropped(&frame.bytes(), "directed_broadcast");
+    let frame = Frame::to("198.51.100.255");
+    Lab::new().ignores(&frame.bytes(), "directed_broadcast");
 }
 
 #[test]
@@ -583,18 +551,12 @@ fn rfc1812_5_3_7_martian_sources() {
         "255.255.255.255",
         "241.0.0.1",
     ] {
-        let frame = Frame {
-            src,
-            ..Frame::new()
-        };
-        dropped(&frame.bytes(), "martian_source");
+        let frame = Frame::from(src);
+        Lab::new().ignores(&frame.bytes(), "martian_source");
     }
     // Nobody has no address but on his own link.
-    let frame = Frame {
-        src: "0.0.0.0",
-        ..Frame::new()
-    };
-    dropped(&frame.bytes(), "martian_source");
+    let frame = Frame::from("0.0.0.0");
+    Lab::new().ignores(&frame.bytes(), "martian_source");
 }
 
 #[test]
@@ -610,13 +572,8 @@ fn rfc1812_5_3_7_martian_destinations() {
         "240.0.0.1",
         "255.255.255.254",
     ] {
-        let frame = Frame {
-            dst,
-            ..Frame::new()
-        };
-        let (left, drops) = lab.one(0, &frame.bytes());
-        assert!(left.is_empty());
-        assert_eq!(drops, [("martian_destination".to_string(), 1)].into());
+        let frame = Frame::to(dst);
+        lab.ignores(&frame.bytes(), "martian_destination");
     }
     // And by a route that says so.
     let hop = lab.hop(Hop {
@@ -624,12 +581,8 @@ fn rfc1812_5_3_7_martian_destinations() {
         ..Hop::default()
     });
     lab.route(0, "192.0.0.0/24", hop);
-    let frame = Frame {
-        dst: "192.0.0.9",
-        ..Frame::new()
-    };
-    let (_, drops) = lab.one(0, &frame.bytes());
-    assert_eq!(drops, [("martian_destination".to_string(), 1)].into());
+    let frame = Frame::to("192.0.0.9");
+    lab.refuses(&frame.bytes(), "martian_destination");
 }
 
 #[test]
@@ -638,21 +591,11 @@ fn rfc3927_7_link_local_addresses_are_not_forwarded() {
     let hop = lab.hop(Lab::forward(LAN, "198.51.100.2"));
     lab.route(0, "0.0.0.0/0", hop);
     for (src, dst) in [("169.254.1.1", "10.1.0.9"), ("192.0.2.7", "169.254.1.1")] {
-        let frame = Frame {
-            src,
-            dst,
-            ..Frame::new()
-        };
-        let (left, drops) = lab.one(0, &frame.bytes());
-        assert!(left.is_empty());
-        assert_eq!(drops, [("link_local".to_string(), 1)].into());
+        let frame = Frame::between(src, dst);
+        lab.ignores(&frame.bytes(), "link_local");
     }
     // But they may speak to us.
-    let frame = Frame {
-        src: "169.254.1.1",
-        dst: "192.0.2.1",
-        ..Frame::new()
-    };
+    let frame = Frame::between("169.254.1.1", "192.0.2.1");
     let (left, _) = lab.one(0, &frame.bytes());
     assert_eq!(left[0].punt.unwrap().reason, Reason::Local);
 }
@@ -666,13 +609,13 @@ fn rfc5771_4_groups_of_the_link_are_ours_and_others_nobodys() {
         protocol: 89,
         ..Frame::new()
     };
-    punted(&ospf.bytes(), Reason::Local);
+    Lab::new().punts(&ospf.bytes(), Reason::Local);
     let beyond = Frame {
         dst_mac: MacAddr([1, 0, 0x5e, 1, 2, 3]),
         dst: "239.1.2.3",
         ..Frame::new()
     };
-    dropped(&beyond.bytes(), "multicast");
+    Lab::new().ignores(&beyond.bytes(), "multicast");
 }
 
 #[test]
@@ -681,9 +624,9 @@ fn rfc826_arp_is_for_the_slow_worker() {
     frame.extend(HOST_MAC.0);
     frame.extend([8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
     frame.resize(60, 0);
-    punted(&frame, Reason::Arp);
+    Lab::new().punts(&frame, Reason::Arp);
     frame[12..14].copy_from_slice(&[0x88, 0xcc]); // LLDP
-    punted(&frame, Reason::Other);
+    Lab::new().punts(&frame, Reason::Other);
 }
 
 #[test]
@@ -692,28 +635,19 @@ fn frames_to_others_are_not_ours() {
         dst_mac: MacAddr::local(0x77),
         ..Frame::new()
     };
-    dropped(&frame.bytes(), "not_for_us");
+    Lab::new().ignores(&frame.bytes(), "not_for_us");
 }
 
 #[test]
 fn neighbours_to_be_found_are_the_slow_workers_with_all_else_done() {
     let mut lab = Lab::new();
-    let frame = Frame {
-        dst: "10.3.0.1",
-        ..Frame::new()
-    }
-    .bytes();
-    let (left, drops) = lab.one(0, &frame);
-    assert!(drops.is_empty(), "{drops:?}");
+    let frame = Frame::to("10.3.0.1").bytes();
+    let left = lab.passes(&frame);
     let punt = left[0].punt.unwrap();
     assert_eq!((punt.reason, punt.interface), (Reason::Resolve, LAN));
     let ip = Ipv4::new_checked(&left[0].frame[14..]).unwrap();
     assert!(ip.verify() && ip.ttl() == 63);
-    let frame = Frame {
-        dst: "198.51.100.77",
-        ..Frame::new()
-    }
-    .bytes();
+    let frame = Frame::to("198.51.100.77").bytes();
     let (left, _) = lab.one(0, &frame);
     let punt = left[0].punt.unwrap();
     assert_eq!((punt.reason, punt.interface), (Reason::Glean, LAN));
@@ -765,11 +699,9 @@ fn vrfs_have_tables_of_their_own() {
     let mut lab = Lab::new();
     lab.settings.interfaces[0].vrf = 1;
     let frame = Frame::new().bytes();
-    let (_, drops) = lab.one(0, &frame);
-    assert_eq!(drops, [("no_route".to_string(), 1)].into());
+    lab.refuses(&frame, "no_route");
     let hop = lab.hop(Lab::forward(LAN, "198.51.100.2"));
     lab.route(1, "10.1.0.0/16", hop);
-    let (left, drops) = lab.one(0, &frame);
-    assert!(drops.is_empty());
+    let left = lab.passes(&frame);
     assert_eq!(left[0].port, 1);
 }

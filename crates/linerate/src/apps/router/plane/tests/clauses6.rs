@@ -2,7 +2,6 @@
 
 use super::super::punt::Reason;
 use super::super::testing::*;
-use crate::apps::router::plane::hops::Hop;
 use linerate_wire::MacAddr;
 use linerate_wire::icmp::Icmp;
 use linerate_wire::ipv6::Ipv6;
@@ -23,26 +22,10 @@ fn error(left: &[Left]) -> (u8, u8, u32) {
     (icmp.kind(), icmp.code(), word)
 }
 
-fn dropped(frame: &[u8], reason: &str) {
-    let (left, drops) = Lab::new().one(0, frame);
-    assert!(left.is_empty(), "{left:?}");
-    assert_eq!(drops, [(reason.to_string(), 1)].into());
-}
-
-fn punted(frame: &[u8], reason: Reason) {
-    let (left, drops) = Lab::new().one(0, frame);
-    assert!(drops.is_empty(), "{drops:?}");
-    assert_eq!(left[0].punt.map(|punt| punt.reason), Some(reason));
-    assert_eq!(left[0].frame, frame);
-}
-
 #[test]
 fn rfc8200_3_unicast_is_forwarded_with_one_hop_less() {
     let frame = Frame::new6().bytes();
-    let (left, drops) = Lab::new().one(0, &frame);
-    assert!(drops.is_empty(), "{drops:?}");
-    assert_eq!(left[0].port, 1);
-    assert_eq!(left[0].frame, forwarded(frame, ROUTER_MAC, LAN_MAC));
+    Lab::new().forwards(&frame);
 }
 
 #[test]
@@ -53,11 +36,7 @@ fn rfc8200_3_both_families_in_one_burst_keep_their_order_and_ways() {
         .map(|number| match number % 3 {
             0 => Frame::new6().bytes(),
             1 => Frame::new().bytes(),
-            _ => Frame {
-                dst: "10.2.0.1",
-                ..Frame::new()
-            }
-            .bytes(),
+            _ => Frame::to("10.2.0.1").bytes(),
         })
         .collect();
     let left = lab.run(&mut fast, 1, &frames);
@@ -82,8 +61,7 @@ fn rfc8200_3_the_hop_limit() {
             ttl,
             ..Frame::new6()
         };
-        let (left, drops) = Lab::new().one(0, &frame.bytes());
-        assert_eq!(drops, [("ttl_exceeded".to_string(), 1)].into());
+        let left = Lab::new().refuses(&frame.bytes(), "ttl_exceeded");
         assert_eq!(error(&left), (3, 0, 0));
     }
 }
@@ -92,13 +70,13 @@ fn rfc8200_3_the_hop_limit() {
 fn rfc8200_3_version_and_length() {
     let mut frame = Frame::new6().bytes();
     frame[14] = 0x50;
-    dropped(&frame, "bad_version");
+    Lab::new().ignores(&frame, "bad_version");
     let mut frame = Frame::new6().bytes();
     frame[18..20].copy_from_slice(&1000_u16.to_be_bytes());
-    dropped(&frame, "bad_length");
+    Lab::new().ignores(&frame, "bad_length");
     let mut frame = Frame::new6().bytes();
     frame.truncate(53);
-    dropped(&frame, "bad_length");
+    Lab::new().ignores(&frame, "bad_length");
 }
 
 #[test]
@@ -110,9 +88,7 @@ fn rfc8200_4_extension_headers_pass_unread() {
         ..Frame::new6()
     }
     .bytes();
-    let (left, drops) = Lab::new().one(0, &frame);
-    assert!(drops.is_empty(), "{drops:?}");
-    assert_eq!(left[0].frame, forwarded(frame, ROUTER_MAC, LAN_MAC));
+    Lab::new().forwards(&frame);
     // More of them than a parser walks, and one that ends beyond the packet.
     let mut options = [60, 0, 1, 4, 0, 0, 0, 0].repeat(12);
     for options in [options.clone(), {
@@ -125,9 +101,7 @@ fn rfc8200_4_extension_headers_pass_unread() {
             ..Frame::new6()
         }
         .bytes();
-        let (left, drops) = Lab::new().one(0, &frame);
-        assert!(drops.is_empty(), "{drops:?}");
-        assert_eq!(left[0].frame, forwarded(frame, ROUTER_MAC, LAN_MAC));
+        Lab::new().forwards(&frame);
     }
 }
 
@@ -146,20 +120,15 @@ fn rfc5095_routing_headers_of_type_0_are_refused() {
         }
         .bytes()
     };
-    dropped(&frame(1), "routing_header");
-    let (left, drops) = Lab::new().one(0, &frame(0));
-    assert!(drops.is_empty(), "{drops:?}");
+    Lab::new().ignores(&frame(1), "routing_header");
+    let left = Lab::new().passes(&frame(0));
     assert_eq!(left.len(), 1, "a route at its end is none");
 }
 
 #[test]
 fn rfc8200_5_routers_do_not_cut_they_tell() {
     let mut lab = Lab::new();
-    let hop = lab.hop(Hop {
-        mtu: 1280,
-        ..Lab::forward(LAN, "2001:db8:1::2")
-    });
-    lab.route(0, "2001:db8:a1::/48", hop);
+    lab.narrow("2001:db8:a1::/48", 1280);
     let frame = |len| {
         Frame {
             payload: udp(len),
@@ -167,11 +136,9 @@ fn rfc8200_5_routers_do_not_cut_they_tell() {
         }
         .bytes()
     };
-    let (left, drops) = lab.one(0, &frame(1280 - 48 + 1));
-    assert_eq!(drops, [("too_big".to_string(), 1)].into());
+    let left = lab.refuses(&frame(1280 - 48 + 1), "too_big");
     assert_eq!(error(&left), (2, 0, 1280));
-    let (left, drops) = lab.one(0, &frame(1280 - 48));
-    assert!(drops.is_empty());
+    let left = lab.passes(&frame(1280 - 48));
     assert_eq!(left[0].port, 1);
 }
 
@@ -183,12 +150,8 @@ fn rfc4443_3_1_unreachable_by_its_cause() {
         ("2001:db8:a5::1", "unreachable", Some(6)),
         ("2001:db8:a6::1", "prohibited", Some(1)),
     ] {
-        let frame = Frame {
-            dst,
-            ..Frame::new6()
-        };
-        let (left, drops) = Lab::new().one(0, &frame.bytes());
-        assert_eq!(drops, [(reason.to_string(), 1)].into());
+        let frame = Frame::to(dst);
+        let left = Lab::new().refuses(&frame.bytes(), reason);
         match said {
             Some(code) => assert_eq!(error(&left), (1, code, 0), "{dst}"),
             None => assert!(left.is_empty(), "{dst}"),
@@ -198,32 +161,21 @@ fn rfc4443_3_1_unreachable_by_its_cause() {
 
 #[test]
 fn rfc4291_2_5_6_link_local_addresses_stay_on_their_link() {
-    let frame = Frame {
-        src: "fe80::7",
-        ..Frame::new6()
-    };
-    let (left, drops) = Lab::new().one(0, &frame.bytes());
-    assert_eq!(drops, [("link_local".to_string(), 1)].into());
+    let frame = Frame::from("fe80::7");
+    let left = Lab::new().refuses(&frame.bytes(), "link_local");
     // RFC 4443 3.1 code 2, to a neighbour on that link.
     let punt = left[0].punt.unwrap();
     assert_eq!((punt.reason, punt.interface), (Reason::Glean, WAN));
     let message = &left[0].frame[54..56];
     assert_eq!(message, [1, 2]);
-    let frame = Frame {
-        dst: "fe80::99",
-        ..Frame::new6()
-    };
-    dropped(&frame.bytes(), "link_local");
+    let frame = Frame::to("fe80::99");
+    Lab::new().ignores(&frame.bytes(), "link_local");
     // Ours on this interface, and none of another's.
     for (dst, is_ours) in [("fe80::10", true), ("fe80::11", false)] {
-        let frame = Frame {
-            src: "fe80::7",
-            dst,
-            ..Frame::new6()
-        };
+        let frame = Frame::between("fe80::7", dst);
         match is_ours {
-            true => punted(&frame.bytes(), Reason::Local),
-            false => dropped(&frame.bytes(), "link_local"),
+            true => Lab::new().punts(&frame.bytes(), Reason::Local),
+            false => Lab::new().ignores(&frame.bytes(), "link_local"),
         }
     }
 }
@@ -239,12 +191,8 @@ fn rfc4291_2_5_2_and_2_5_3_unspecified_and_loopback() {
         ("2001:db8::7", "::", "martian_destination"),
         ("2001:db8::7", "ff01::1", "martian_destination"),
     ] {
-        let frame = Frame {
-            src,
-            dst,
-            ..Frame::new6()
-        };
-        dropped(&frame.bytes(), reason);
+        let frame = Frame::between(src, dst);
+        Lab::new().ignores(&frame.bytes(), reason);
     }
 }
 
@@ -257,14 +205,14 @@ fn rfc4291_2_7_groups_of_the_link_are_ours_and_others_nobodys() {
             dst,
             ..Frame::new6()
         };
-        punted(&frame.bytes(), Reason::Local);
+        Lab::new().punts(&frame.bytes(), Reason::Local);
     }
     let frame = Frame {
         dst_mac: MacAddr([0x33, 0x33, 0, 0, 0, 5]),
         dst: "ff0e::5",
         ..Frame::new6()
     };
-    dropped(&frame.bytes(), "multicast");
+    Lab::new().ignores(&frame.bytes(), "multicast");
 }
 
 #[test]
@@ -289,7 +237,7 @@ fn rfc4861_4_discovery_is_for_the_slow_worker() {
             payload,
             ..Frame::new6()
         };
-        punted(&frame.bytes(), Reason::Nd);
+        Lab::new().punts(&frame.bytes(), Reason::Nd);
     }
 }
 
@@ -298,13 +246,8 @@ fn rfc4861_8_2_redirects() {
     let mut lab = Lab::new();
     let hop = lab.hop(Lab::forward(WAN, "fe80::77"));
     lab.route(0, "2001:db8:a2::/48", hop);
-    let frame = Frame {
-        dst: "2001:db8:a2::1",
-        ..Frame::new6()
-    }
-    .bytes();
-    let (left, drops) = lab.one(0, &frame);
-    assert!(drops.is_empty(), "{drops:?}");
+    let frame = Frame::to("2001:db8:a2::1").bytes();
+    let left = lab.passes(&frame);
     assert_eq!(left.len(), 2);
     let redirect = left.iter().find(|left| left.frame[20] == 58).unwrap();
     let ip = Ipv6::new_checked(&redirect.frame[14..]).unwrap();
@@ -322,8 +265,7 @@ fn rfc6398_4_2_router_alert_is_forwarded() {
     .bytes();
     let mut lab = Lab::new();
     lab.settings.interfaces[0].twin = Some(5);
-    let (left, drops) = lab.one(0, &frame);
-    assert!(drops.is_empty(), "{drops:?}");
+    let left = lab.passes(&frame);
     let expected = forwarded(frame, ROUTER_MAC, LAN_MAC);
     assert_eq!((left[0].port, &left[0].frame), (1, &expected));
 }
@@ -333,18 +275,13 @@ fn rfc1812_5_3_8_nobody_else_sends_from_our_addresses() {
     let mut lab = Lab::new();
     for (src, dst) in [
         ("2001:db8::1", "2001:db8:a1::9"),
+        ("2001:db8:1::1", "2001:db8:a1::9"),
         ("2001:db8::1", "2001:db8::1"),
         ("2001:db8:1::1", "2001:db8::1"),
         ("fe80::10", "ff02::5"),
     ] {
-        let frame = Frame {
-            src,
-            dst,
-            ..Frame::new6()
-        };
-        let (left, drops) = lab.one(0, &frame.bytes());
-        assert!(left.is_empty(), "from {src} to {dst}: {left:?}");
-        assert_eq!(drops, [("own_source".to_string(), 1)].into());
+        let frame = Frame::between(src, dst);
+        lab.ignores(&frame.bytes(), "own_source");
     }
     // RFC 4862 5.4: who has taken our address is heard.
     let advertisement = Frame {
@@ -357,11 +294,7 @@ fn rfc1812_5_3_8_nobody_else_sends_from_our_addresses() {
     let (left, _) = lab.one(0, &advertisement.bytes());
     assert_eq!(left[0].punt.unwrap().reason, Reason::Nd);
     // Another's link-local address is none of ours.
-    let hello = Frame {
-        src: "fe80::99",
-        dst: "ff02::5",
-        ..Frame::new6()
-    };
+    let hello = Frame::between("fe80::99", "ff02::5");
     let (left, _) = lab.one(0, &hello.bytes());
     assert_eq!(left[0].punt.unwrap().reason, Reason::Local);
 }
@@ -372,11 +305,7 @@ fn neighbours_to_be_found_are_the_slow_workers() {
         ("2001:db8:a3::1", Reason::Resolve),
         ("2001:db8:1::77", Reason::Glean),
     ] {
-        let frame = Frame {
-            dst,
-            ..Frame::new6()
-        }
-        .bytes();
+        let frame = Frame::to(dst).bytes();
         let (left, _) = Lab::new().one(0, &frame);
         let punt = left[0].punt.unwrap();
         assert_eq!((punt.reason, punt.interface), (reason, LAN));

@@ -76,8 +76,7 @@ fn tagged_as(kind: [u8; 2], frame: &[u8], tci: u16) -> Vec<u8> {
 fn ieee_802_1q_interfaces_are_told_by_their_tags() {
     let mut lab = trunk();
     let frame = Frame::new().bytes();
-    let (left, drops) = lab.one(0, &tagged(&frame, 0x6000 | 100));
-    assert!(drops.is_empty(), "{drops:?}");
+    let left = lab.passes(&tagged(&frame, 0x6000 | 100));
     let expected = tagged(&forwarded(frame.clone(), ROUTER_MAC, LAN_MAC), 200);
     assert_eq!((left[0].port, &left[0].frame), (0, &expected));
     // The same with the tag in the metadata.
@@ -103,12 +102,9 @@ fn unknown_tags_are_counted_drops() {
         (frame.clone(), "no_interface"),
         (tagged(&frame, 100)[..15].to_vec(), "truncated"),
     ] {
-        let (left, drops) = lab.one(0, &frame);
-        assert!(left.is_empty());
-        assert_eq!(drops, [(reason.to_string(), 1)].into());
+        lab.ignores(&frame, reason);
     }
-    let (_, drops) = Lab::new().one(0, &tagged(&frame, 5));
-    assert_eq!(drops, [("unknown_vlan".to_string(), 1)].into());
+    Lab::new().refuses(&tagged(&frame, 5), "unknown_vlan");
     let (_, drops) = lab.one(7, &frame);
     assert_eq!(drops, [("no_interface".to_string(), 1)].into());
 }
@@ -188,12 +184,7 @@ fn oversized_frames_are_measured_by_their_segments() {
     assert_eq!(left.len(), 1, "{:?}", lab.drops());
     assert_eq!(left[0].frame, forwarded(bytes, ROUTER_MAC, LAN_MAC));
     // A link that has no room for a segment.
-    let hop = Hop {
-        mtu: 1039,
-        ..Lab::forward(LAN, "198.51.100.2")
-    };
-    let hop = lab.hop(hop);
-    lab.route(0, "10.1.0.0/16", hop);
+    lab.narrow("10.1.0.0/16", 1039);
     let mut fast = lab.fast();
     let packet = oversized(&mut lab, 0x4000);
     let left = lab.run_packets(&mut fast, 0, vec![packet]);
@@ -207,12 +198,7 @@ fn oversized_frames_are_measured_by_their_segments() {
 #[test]
 fn an_unfinished_checksum_is_finished_before_a_packet_is_cut() {
     let mut lab = Lab::new();
-    let hop = Hop {
-        mtu: 100,
-        ..Lab::forward(LAN, "198.51.100.2")
-    };
-    let hop = lab.hop(hop);
-    lab.route(0, "10.1.0.0/16", hop);
+    lab.narrow("10.1.0.0/16", 100);
     let mut fast = lab.fast();
     let frame = Frame {
         payload: udp(192),
@@ -268,12 +254,7 @@ fn counters_go_on_over_a_reload_by_name() {
 #[test]
 fn a_lane_that_is_full_is_sent_and_nothing_is_lost() {
     let mut lab = Lab::new();
-    let hop = Hop {
-        mtu: 68,
-        ..Lab::forward(LAN, "198.51.100.2")
-    };
-    let hop = lab.hop(hop);
-    lab.route(0, "10.1.0.0/16", hop);
+    lab.narrow("10.1.0.0/16", 68);
     let mut fast = lab.fast();
     // 30 fragments each.
     let frame = Frame {

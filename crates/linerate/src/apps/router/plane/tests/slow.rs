@@ -5,6 +5,7 @@ use std::sync::mpsc;
 use linerate_stack::neighbour::{Config, Event};
 use linerate_wire::ipv4::Ipv4;
 use linerate_wire::ipv6::Ipv6;
+use linerate_wire::tcp::flag;
 use linerate_wire::{MacAddr, checksum};
 
 use super::super::punt::{Punt, Reason};
@@ -29,7 +30,7 @@ fn punted(lab: &mut Lab, frame: &[u8], reason: Reason) -> Packet {
     packet.set_user(Punt {
         reason,
         interface: WAN,
-        hop: 0,
+        ..Punt::default()
     });
     packet
 }
@@ -137,6 +138,7 @@ fn a_hop_that_was_resolved_meanwhile_is_taken() {
         reason: Reason::Resolve,
         interface: WAN,
         hop: number,
+        ..Punt::default()
     });
     let left = lab.run_packets(&mut slow, SLOW, vec![packet]);
     assert_eq!(
@@ -151,12 +153,7 @@ fn rfc1812_3_3_2_who_cannot_be_reached_is_told() {
     let mut lab = Lab::new();
     let (mut slow, _events) = slow(&mut lab);
     lab.left();
-    let frame = Frame {
-        dst: "192.0.2.99",
-        src: "192.0.2.7",
-        ..Frame::new()
-    }
-    .bytes();
+    let frame = Frame::between("192.0.2.7", "192.0.2.99").bytes();
     let packet = punted(&mut lab, &frame, Reason::Glean);
     lab.run_packets(&mut slow, SLOW, vec![packet]);
     let mut told = Vec::new();
@@ -268,6 +265,76 @@ fn rfc1122_3_2_2_1_ports_and_protocols_that_nobody_serves() {
         assert_eq!(said, code, "protocol {protocol}");
     }
     assert_eq!(lab.drops()["not_served"], 3);
+}
+
+#[test]
+fn rfc9293_3_5_2_tcp_that_nobody_serves_is_reset() {
+    let mut lab = Lab::new();
+    let (mut slow, _events) = slow(&mut lab);
+    lab.left();
+    for (frame, to, at) in [
+        (Frame::tcp(flag::SYN, &[]), "192.0.2.1", 34),
+        (Frame::tcp6(flag::SYN, &[]), "2001:db8::1", 54),
+    ] {
+        let frame = Frame { dst: to, ..frame }.summed();
+        let packet = punted(&mut lab, &frame.bytes(), Reason::Local);
+        let left = lab.run_packets(&mut slow, SLOW, vec![packet]);
+        assert_eq!((left.len(), left[0].port), (1, 0));
+        assert_eq!(left[0].frame[..12], [HOST_MAC.0, WAN_MAC.0].concat());
+        let segment = &left[0].frame[at..];
+        assert_eq!(segment[8..14], [0, 0, 0, 101, 0x50, flag::RST | flag::ACK]);
+    }
+    assert_eq!(slow.counters().icmp(Sent::Reset), 2);
+    assert_eq!(lab.drops()["not_served"], 2);
+}
+
+#[test]
+fn the_slow_worker_ends_the_traces_of_what_it_gets() {
+    let mut lab = Lab::new();
+    let (mut slow, _events) = slow(&mut lab);
+    lab.left();
+    let (to, records) = mpsc::sync_channel(16);
+    slow.watch().set_follower(Some(to));
+    let packet = |lab: &mut Lab, dst, reason, ticket| {
+        let frame = Frame {
+            dst,
+            ..Frame::new()
+        };
+        let mut packet = lab.packet(&frame.bytes());
+        packet.set_user(Punt {
+            reason,
+            interface: WAN,
+            ticket,
+            ..Punt::default()
+        });
+        packet
+    };
+    let said = || {
+        let records = records.try_iter();
+        let said = records.map(|record| (record.ticket, record.end));
+        said.collect::<Vec<_>>()
+    };
+    // For us, where nobody listens; and one that nobody traces.
+    for ticket in [7, 0] {
+        let packet = packet(&mut lab, "192.0.2.1", Reason::Local, ticket);
+        lab.run_packets(&mut slow, SLOW, vec![packet]);
+    }
+    assert_eq!(said(), [(7, "dropped: not_served".to_string())]);
+    // Two that wait, for one who answers and one who does not.
+    for (dst, ticket) in [("192.0.2.9", 8), ("192.0.2.99", 9)] {
+        let packet = packet(&mut lab, dst, Reason::Glean, ticket);
+        lab.run_packets(&mut slow, SLOW, vec![packet]);
+    }
+    assert_eq!(said(), []);
+    let reply = arp(2, [192, 0, 2, 9], [192, 0, 2, 1]);
+    let reply = punted(&mut lab, &reply, Reason::Arp);
+    lab.run_packets(&mut slow, SLOW, vec![reply]);
+    assert_eq!(said(), [(8, format!("sent by wan to {HOST_MAC}"))]);
+    for tenths in 1..60 {
+        let now = lab.now + tenths * 100_000_000;
+        slow.tick(now, &mut lab.egress);
+    }
+    assert_eq!(said(), [(9, "dropped: neighbour_unresolved".to_string())]);
 }
 
 #[test]

@@ -13,6 +13,7 @@ fn trace(filter: &str, packets: u32) -> (Trace, mpsc::Receiver<Record>) {
         filter,
         packets,
         to,
+        tickets: Default::default(),
     };
     (trace, records)
 }
@@ -30,11 +31,7 @@ fn a_tap_sees_what_comes_and_what_goes() {
         fast.watch().set_tap(id, stage, Box::new(tap));
     }
     let good = Frame::new().bytes();
-    let bad = Frame {
-        dst: "10.4.0.1",
-        ..Frame::new()
-    }
-    .bytes();
+    let bad = Frame::to("10.4.0.1").bytes();
     lab.run(&mut fast, 0, &[good.clone(), bad.clone()]);
     let seen_now: Vec<_> = seen.try_iter().collect();
     let out = forwarded(good.clone(), ROUTER_MAC, LAN_MAC);
@@ -60,13 +57,7 @@ fn a_trace_tells_stage_by_stage_what_became_of_a_packet() {
     let mut fast = lab.fast();
     let (trace, records) = trace("dst net 10.0.0.0/8", 3);
     fast.watch().set_trace(Some(trace));
-    let to = |dst| {
-        Frame {
-            dst,
-            ..Frame::new()
-        }
-        .bytes()
-    };
+    let to = |dst| Frame::to(dst).bytes();
     let frames = [
         to("192.0.2.1"), // does not match
         to("10.1.0.9"),
@@ -78,14 +69,15 @@ fn a_trace_tells_stage_by_stage_what_became_of_a_packet() {
     assert_eq!(left.len(), 4);
     let told: Vec<Record> = records.iter().collect(); // ends with the trace
     let ends: Vec<&str> = told.iter().map(|record| &*record.end).collect();
-    assert_eq!(
-        ends,
-        [
-            "sent by lan",
-            "dropped: blackhole",
-            "to the slow worker: resolve"
-        ]
-    );
+    assert_eq!(ends, ["sent by lan", "dropped: blackhole", ""]);
+    // The third goes on with the slow worker, by a ticket.
+    let punt = left
+        .iter()
+        .find_map(|left| left.punt.filter(|punt| punt.ticket != 0));
+    assert_eq!(punt.unwrap().ticket, told[2].ticket);
+    let last = told[2].steps.last().unwrap();
+    assert_eq!((last.0, &*last.1), (Stage::Slow, "resolve"));
+    assert_eq!((told[0].ticket, told[1].ticket), (0, 0));
     let steps: Vec<String> = told[0]
         .steps
         .iter()
@@ -121,7 +113,10 @@ fn traced_packets_are_treated_like_all_others() {
     let mut traced = lab.run(&mut fast, 0, &frames);
     assert_eq!(records.try_iter().count(), frames.len());
     let ours = |left: &Left| left.frame[23] != 1;
-    // Errors differ in nothing but when they were made.
+    // Errors differ in nothing but when they were made, punts in their tickets.
     traced.retain(ours);
+    for punt in traced.iter_mut().filter_map(|left| left.punt.as_mut()) {
+        punt.ticket = 0;
+    }
     assert_eq!(traced, plain.into_iter().filter(ours).collect::<Vec<_>>());
 }

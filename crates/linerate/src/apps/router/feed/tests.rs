@@ -98,7 +98,7 @@ fn routes_by_twins_are_followed_and_others_are_not() {
     assert_eq!((feed.counts.added, feed.counts.not_ours), (1, 2));
 }
 
-/// zebra has one route for a prefix. Since FRR 10.3 it does not say that the one before is gone when its own, the
+/// zebra has one route for a prefix. Newer releases do not say that the one before is gone when its own, the
 /// kernel's or a local one takes its place.
 #[test]
 fn what_the_kernel_made_itself_is_left_out() {

@@ -26,10 +26,10 @@ pub(crate) struct Change {
     pub(super) lists: Vec<Option<usize>>,
     /// By interface.
     pub(super) faces: Vec<Face>,
-    /// By VRF.
-    pub(super) ours: Vec<Ours>,
     pub(super) lanes: Vec<Burst>,
     pub(super) policers: Vec<Option<(Policer, Meter)>>,
+    /// By VRF.
+    pub(super) ours: Vec<Ours>,
     /// Room for the reasons of access lists, coming in and going out.
     pub(super) denied: Vec<[DropId; 2]>,
     pub(super) reassembler: Option<Box<Reassembler>>,
@@ -62,17 +62,17 @@ impl Change {
             Some((policer, Meter::new(rate, burst)))
         };
         let asks = |settings: &Settings| settings.interfaces.iter().any(|one| one.reassemble);
+        let vrfs = interfaces.iter().map(|one| one.vrf + 1).max();
+        let ours = (0..vrfs.unwrap_or(0)).map(|vrf| Ours::of(&settings, vrf));
         // Without memory for it, fragments go on one by one, and lists judge them as such.
         let reassembler = (asks(&settings) && !asks(old))
             .then(|| Reassembler::new(&Config::default()).ok().map(Box::new));
-        let vrfs = interfaces.iter().map(|interface| interface.vrf + 1).max();
-        let ours = (0..vrfs.unwrap_or(0)).map(|vrf| Ours::of(&settings, vrf));
         Self {
-            ours: ours.collect(),
             counters: Arc::new(Counters::new(&settings, counters)),
             interfaces: places(counters.names(), &names),
             lists: places(&lists(old), &lists(&settings)),
             faces: interfaces.iter().map(Face::new).collect(),
+            ours: ours.collect(),
             lanes: interfaces.iter().map(|_| Burst::new()).collect(),
             policers: interfaces.iter().map(policer).collect(),
             denied: Vec::with_capacity(settings.acls.len()),

@@ -105,9 +105,14 @@ fn the_files_in_the_guide() {
     let scratch = Scratch::new("guide");
     let blocks: Vec<&str> = guide.split("```toml\n").skip(1).collect();
     assert!(!blocks.is_empty());
-    for block in blocks {
-        let (text, _) = block.split_once("```").unwrap();
-        let file = scratch.write("router.toml", text);
+    let texts = blocks
+        .iter()
+        .map(|block| block.split_once("```").unwrap().0);
+    let mut whole = String::new();
+    for text in texts {
+        // The first is a file of its own; the others are added to it.
+        whole += text;
+        let file = scratch.write("router.toml", &whole);
         said(linerate().args(["router", &file, "--check"]));
     }
     let paths = guide.split('`').filter(|word| {

@@ -1,4 +1,4 @@
-//! How router and keeper speak: one request, one reply, each a [`message`](super::message) with descriptors
+//! How router and keeper speak: one request, one reply, each a [`message`] with descriptors
 //! beside it, over a socket that keeps messages apart (unix(7), `SOCK_SEQPACKET`).
 //!
 //! A message has [`MESSAGE_BYTES`] at most, and at most [`DESCRIPTORS`]; what is longer is refused.

@@ -196,13 +196,12 @@ impl Packet {
         fits
     }
 
-    /// Makes the whole slot the packet's data, and returns how many bytes that is.
+    /// Makes the whole slot the packet's data.
     #[inline]
-    pub fn widen(&mut self) -> usize {
+    pub fn widen(&mut self) {
         let bytes = self.slot_bytes();
         let meta = self.meta_mut();
         (meta.start, meta.len) = (0, bytes as u32);
-        bytes
     }
 
     /// Copies what the receiver knew of another packet, but not its bytes.

@@ -99,12 +99,11 @@ impl Datagram {
     pub(super) fn begin(&mut self, piece: &Piece, home: Home) {
         let Home {
             packet: home,
-            bytes,
             base,
             is_lone,
         } = home;
         self.is_lone = is_lone;
-        self.slot_bytes = bytes;
+        self.slot_bytes = home.len() as u32;
         self.packet = Some(home);
         self.base = base;
         self.header_len = 0;
@@ -423,8 +422,6 @@ impl Datagram {
 /// Where a datagram begins to be made.
 pub(super) struct Home {
     pub(super) packet: Packet,
-    /// Of the slot.
-    pub(super) bytes: u32,
     base: u32,
     is_lone: bool,
 }
@@ -433,10 +430,9 @@ pub(super) struct Home {
 #[inline]
 pub(super) fn settle(mut packet: Packet, piece: &Piece) -> Home {
     let base = packet.headroom() + usize::from(piece.header_len);
-    let bytes = packet.widen();
+    packet.widen();
     Home {
         packet,
-        bytes: bytes as u32,
         base: base as u32,
         is_lone: piece.start != 0,
     }
@@ -447,7 +443,7 @@ pub(super) fn settle(mut packet: Packet, piece: &Piece) -> Home {
 pub(super) fn settle_in(mut home: Packet, packet: &Packet, piece: &Piece) -> Home {
     let (headers, frame) = (usize::from(piece.header_len), packet.data());
     let base = home.headroom() + headers;
-    let bytes = home.widen();
+    home.widen();
     let data = home.data_mut();
     data[base - headers..base].copy_from_slice(&frame[..headers]);
     let payload = piece.payload(frame);
@@ -455,7 +451,6 @@ pub(super) fn settle_in(mut home: Packet, packet: &Packet, piece: &Piece) -> Hom
     home.copy_meta(packet);
     Home {
         packet: home,
-        bytes: bytes as u32,
         base: base as u32,
         is_lone: false,
     }

@@ -238,7 +238,7 @@ impl Reassembler {
             cache.free_one(packet);
             settled
         };
-        let bytes = home.bytes as usize;
+        let bytes = home.packet.len();
         let at = self.table.insert(piece, now_ns);
         self.table.at_mut(at).begin(piece, home);
         self.account(at, bytes);
@@ -268,18 +268,14 @@ impl Reassembler {
         cache: &mut PoolCache,
         pools: &Pools,
     ) -> Outcome {
-        let datagram = self.table.at_mut(at);
-        match datagram.take(piece, packet) {
+        match self.table.at_mut(at).take(piece, packet) {
             Ok(spare) => cache.free_one(spare),
             Err((added, packet)) => return self.add_odd(at, piece, added, packet, cache, pools),
         }
-        match datagram.is_complete() {
-            true => self.complete(at),
-            false => Outcome::Held,
-        }
+        self.added(at)
     }
 
-    /// A fragment that is none, or has no room in the slot.
+    /// A fragment that fills no gap, or one that has no room in the slot.
     #[inline(never)]
     fn add_odd(
         &mut self,
@@ -298,19 +294,18 @@ impl Reassembler {
         if let Err(refusal) = self.move_to_larger(at, piece, cache, pools) {
             return self.abandon(at, refusal, packet, cache);
         }
-        let datagram = self.table.at_mut(at);
-        datagram.place(piece, &packet);
+        self.table.at_mut(at).place(piece, &packet);
         cache.free_one(packet);
-        match datagram.is_complete() {
-            true => self.complete(at),
-            false => Outcome::Held,
-        }
+        self.added(at)
     }
 
-    /// The last byte of a datagram has come.
+    /// A fragment has found its place: the datagram, if that was the last one.
     #[inline(always)]
-    fn complete(&mut self, at: u32) -> Outcome {
+    fn added(&mut self, at: u32) -> Outcome {
         let datagram = self.table.at_mut(at);
+        if !datagram.is_complete() {
+            return Outcome::Held;
+        }
         let fragments = datagram.fragments();
         let finished = datagram.finish();
         let home = self.release(at);

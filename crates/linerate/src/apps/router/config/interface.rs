@@ -119,20 +119,10 @@ impl Known<'_> {
         Some(Entry {
             config: InterfaceConfig {
                 name: name?,
-                port: None,
-                vlan: None,
                 vrf,
                 addresses: addresses.iter().map(|at| at.value).collect(),
-                mtu: None,
                 twin,
-                urpf: Urpf::Off,
-                proxy: false,
-                redirects: false,
-                reassemble: false,
-                acl_in: None,
-                acl_out: None,
-                policer: None,
-                advertise: None,
+                ..InterfaceConfig::empty()
             },
             line,
             addresses: addresses.iter().map(|at| at.line).collect(),

@@ -108,7 +108,7 @@ impl Config {
         let kept: Vec<Option<usize>> = self.interfaces.iter().map(kept).collect();
         let is_free = |number: usize| old.get(number).is_none_or(InterfaceConfig::is_gone);
         let slots = Slots::new(&kept, old.len(), is_free);
-        self.interfaces = slots.sort(&self.interfaces, InterfaceConfig::gone);
+        self.interfaces = slots.sort(&self.interfaces, InterfaceConfig::empty);
         let number = |id: InterfaceId| InterfaceId(slots.numbers[usize::from(id.0)] as u16);
         for route in &mut self.routes {
             if let RouteTo::Via(ways) = &mut route.to {

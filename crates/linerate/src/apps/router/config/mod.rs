@@ -213,8 +213,9 @@ pub(crate) struct NeighbourConfig {
 }
 
 impl InterfaceConfig {
-    /// What has the number of an interface that there is no more.
-    fn gone() -> Self {
+    /// Without a port, and asking for nothing: how a loopback begins, and what has the number of an interface that
+    /// there is no more.
+    fn empty() -> Self {
         Self {
             name: String::new(),
             port: None,

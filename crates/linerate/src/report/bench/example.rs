@@ -21,6 +21,7 @@ fn base(settings: &Settings, wire: bool) -> Report {
             ..Load::default()
         };
         SelfTest {
+            stand_in: None,
             frame_bytes,
             max_pps: alone.line_pps(frame_bytes).unwrap_or(2.6e7).min(2.6e7),
             clock_error_ppm: 0.31,

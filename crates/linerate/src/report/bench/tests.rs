@@ -215,9 +215,10 @@ fn exit_codes_tell_verdicts_apart() {
         VerdictWord::SharedMachine,
         VerdictWord::Noisy,
         VerdictWord::GeneratorLimited,
+        VerdictWord::Incomplete,
         VerdictWord::Failed,
     ];
-    assert_eq!(words.map(VerdictWord::exit_code), [0, 4, 5, 6, 7]);
+    assert_eq!(words.map(VerdictWord::exit_code), [0, 4, 5, 6, 8, 7]);
     for word in words {
         let said = serde_json::to_value(word).unwrap();
         assert_eq!(said, word.name());

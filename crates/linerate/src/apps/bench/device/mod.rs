@@ -23,7 +23,7 @@ use crate::apps::netns::{self, Space};
 use crate::error::Error;
 use crate::report::bench::Device;
 
-pub(crate) use stolen::{Stolen, Watch};
+pub(crate) use stolen::{Involved, Stolen, Watch, softirq_threads};
 pub(crate) use wire::Wire;
 
 /// A kind of device.
@@ -151,6 +151,11 @@ impl Cpus {
 pub(crate) trait UnderTest {
     /// Names of its threads, where it has some in this process.
     fn lcores(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Other processes that it runs in.
+    fn processes(&self) -> Vec<u32> {
         Vec::new()
     }
 

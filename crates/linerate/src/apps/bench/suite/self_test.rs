@@ -77,6 +77,7 @@ pub(super) fn one(
         let (half, snapshot) = running.offer(&half)?;
         let errors = snapshot.ports.iter().map(|port| port.departure_error);
         Ok(SelfTest {
+            stand_in: None,
             frame_bytes,
             max_pps,
             clock_error_ppm,

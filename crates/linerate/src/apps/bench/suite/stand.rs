@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use linerate_core::env::Clock;
 
-use crate::apps::bench::device::{Asked, Cpus, Setup, Side};
+use crate::apps::bench::device::{Asked, Cpus, Setup, Side, softirq_threads};
 use crate::apps::netns::Space;
 use crate::apps::pktgen::session::{PortAsked, Session, SessionConfig};
 use crate::apps::pktgen::stream::StreamSpec;
@@ -23,6 +23,8 @@ const GIVE_UP: Duration = Duration::from_millis(100);
 pub(super) struct Stand {
     pub(super) session: Session,
     frame_bytes: usize,
+    /// Processes and threads of the kernel that do the device's work.
+    pub(super) others: Vec<u32>,
     // After the session, whose ports end before what is behind them.
     pub(super) setup: Setup,
 }
@@ -66,9 +68,15 @@ impl Blueprint {
         let mut setup = Setup::make(&self.asked, self.cpus.clone(), self.clock)?;
         setup.enter(&self.home)?;
         let session = self.open(&mut setup, LEAST_FRAME)?;
+        let mut others = setup.under_test.processes();
+        if setup.is_in_kernel() {
+            let cpus = [&setup.cpus.generator[..], &setup.cpus.device[..]].concat();
+            others.extend(softirq_threads(&cpus));
+        }
         Ok(Stand {
             session,
             frame_bytes: LEAST_FRAME,
+            others,
             setup,
         })
     }

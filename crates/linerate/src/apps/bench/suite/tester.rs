@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use linerate_core::env::Clock;
+use linerate_core::port::DropReason;
 
 use super::stand::{Blueprint, Floor, Stand};
-use crate::apps::bench::device::{Stolen, Watch};
+use crate::apps::bench::device::{Involved, Stolen, Watch};
 use crate::apps::bench::method::{Load, Outcome, Recovered, Tester, together};
 use crate::apps::pktgen::units::line_rate_pps;
 use crate::apps::pktgen::{Latency, Snapshot, Tally};
@@ -214,7 +215,7 @@ impl Running<'_> {
             .busy_ticks()
             .zip(busy)
             .map(|(now, before)| now - before);
-        let stolen = self.stolen(&watch, &last);
+        let stolen = self.stolen(&watch, &last, 0);
         let outcome = self.outcome(load, &last, stolen, busy);
         Ok((outcome, last))
     }
@@ -250,11 +251,18 @@ impl Running<'_> {
         let setup = &self.stand.setup;
         let mut lcores = setup.under_test.lcores();
         lcores.extend(snapshot.lcores.into_iter().map(|lcore| lcore.name));
-        Watch::begin(lcores, setup.under_test.gaps(), setup.is_in_kernel())
+        let involved = Involved {
+            lcores,
+            others: self.stand.others.clone(),
+        };
+        // Who shares a CPU takes it from the other in every round.
+        let by_books = setup.is_in_kernel() || setup.cpus.shared();
+        Watch::begin(involved, setup.under_test.gaps(), by_books)
     }
 
-    fn stolen(&self, watch: &Watch, last: &Snapshot) -> Stolen {
-        let sum = last.lcores.iter().map(|lcore| lcore.gaps_ns).sum();
+    /// What others took since the watch began, when the generator's gaps were `own` already.
+    fn stolen(&self, watch: &Watch, last: &Snapshot, own: u64) -> Stolen {
+        let sum = generator_gaps(last).saturating_sub(own);
         let longest = last.lcores.iter().map(|lcore| lcore.longest_gap_ns).max();
         let gaps = self.stand.setup.under_test.gaps();
         watch.end(&gaps, (sum, longest.unwrap_or(0)), self.clock())
@@ -299,8 +307,6 @@ impl Running<'_> {
         let spoilt = self.stand.session.invalid().first().cloned();
         let invalid = match spoilt.or_else(|| gone(last)) {
             Some(reason) => Some(reason),
-            // Who shares a CPU takes it from the other in every trial.
-            None if self.stand.setup.cpus.shared() => None,
             None => stolen.explains(lost, asked_pps),
         };
         Outcome {
@@ -311,6 +317,7 @@ impl Running<'_> {
                 received: tally.received,
                 lost,
                 unsent,
+                missed: missed(last),
                 reordered: tally.reordered,
                 duplicates: tally.duplicates,
                 seconds,
@@ -333,12 +340,14 @@ impl Running<'_> {
         self.look()?;
         self.set(over)?;
         self.stand.session.clear();
-        let watch = self.watch();
         let senders = self.senders.clone();
         let whole = over.duration + then.duration;
         self.stand.session.start(&senders, Some(whole))?;
         self.pause(over.duration)?;
         let at_drop = self.stand.session.snapshot();
+        // An overload is one with or without others; what shows when it ends is not.
+        let watch = self.watch();
+        let own = generator_gaps(&at_drop);
         self.set(then)?;
         let dropped = Instant::now();
         let (mut lost, mut last_loss) = (sum(&at_drop).lost, Duration::ZERO);
@@ -355,7 +364,7 @@ impl Running<'_> {
         }
         self.stand.session.stop(&senders);
         let last = self.drain(then)?;
-        let stolen = self.stolen(&watch, &last);
+        let stolen = self.stolen(&watch, &last, own);
         let before = self.outcome(over, &at_drop, Stolen::default(), None).trial;
         let all = self.outcome(then, &last, stolen, None).trial;
         // What was under way at the drop came after it; it is counted with the overload.
@@ -367,16 +376,21 @@ impl Running<'_> {
             lost: before.lost.saturating_sub(under_way),
             ..before
         };
-        let then = Trial {
+        let mut then = Trial {
             intended: all.intended.saturating_sub(over.intended),
             sent: all.sent.saturating_sub(over.sent),
             received: all.received.saturating_sub(over.received),
             lost: all.lost.saturating_sub(over.lost),
             unsent: all.unsent.saturating_sub(over.unsent),
+            missed: all.missed.saturating_sub(over.missed),
             reordered: all.reordered.saturating_sub(over.reordered),
             duplicates: all.duplicates.saturating_sub(over.duplicates),
             ..all
         };
+        // Judged by its own losses: those of the overload are larger than anything explains.
+        if then.invalid.is_none() {
+            then.invalid = stolen.explains(then.lost, then.asked_pps);
+        }
         Ok(Recovered {
             over,
             then,
@@ -386,6 +400,22 @@ impl Running<'_> {
             resolution_ns: resolution.as_nanos() as f64,
         })
     }
+}
+
+/// Nanoseconds that the generator's lcores did not have their CPUs.
+fn generator_gaps(snapshot: &Snapshot) -> u64 {
+    snapshot.lcores.iter().map(|lcore| lcore.gaps_ns).sum()
+}
+
+/// Frames that came to the generator's ports and that it did not take.
+fn missed(snapshot: &Snapshot) -> u64 {
+    let ours = [DropReason::Missed, DropReason::NoBuffer];
+    let ours = ours.map(|reason| DropReason::ALL[reason as usize].1);
+    let drops = snapshot.ports.iter().flat_map(|port| &port.rx_drops);
+    drops
+        .filter(|(reason, _)| ours.contains(&reason.as_str()))
+        .map(|(_, count)| count)
+        .sum()
 }
 
 /// Which port is gone and why, if one is.

@@ -111,6 +111,10 @@ fn verdict(body: &mut String, report: &Report) {
             "warn",
             "The generator, not the device, was the limit: the device may do more.",
         ),
+        VerdictWord::Incomplete => (
+            "warn",
+            "It ended before it was done: what is here is no result yet.",
+        ),
         VerdictWord::Failed => ("bad", "These are no results."),
     };
     let _ = write!(

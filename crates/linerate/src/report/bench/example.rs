@@ -70,6 +70,8 @@ fn base(settings: &Settings, wire: bool) -> Report {
             link_bps: wire.then_some(10e9),
             directions: 2,
         },
+        tester: Some("Example Labs, J. Doe".into()),
+        note: Some("Firmware 4.2, rack 7; prices are per device".into()),
         command: "linerate bench rfc2544 --quick --device l2fwd --html report.html".into(),
         seed: 42,
         ..Report::default()

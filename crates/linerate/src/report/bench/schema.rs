@@ -30,6 +30,11 @@ pub(crate) struct Report {
     /// Before the run: what was looked at, whether it was well, and what was seen.
     pub(crate) preflight: Vec<Check>,
     pub(crate) device: Device,
+    /// Who measured, and what else the user wants said.
+    #[serde(default)]
+    pub(crate) tester: Option<String>,
+    #[serde(default)]
+    pub(crate) note: Option<String>,
     pub(crate) command: String,
     pub(crate) seed: u64,
     /// Generator to generator, without the device, per frame size.
@@ -46,6 +51,27 @@ pub(crate) struct Report {
     pub(crate) baselines: Vec<Baseline>,
     /// Throughput by the number of cores of the device, where it was varied.
     pub(crate) scaling: Vec<Scaling>,
+}
+
+impl Report {
+    /// What the user has said of it: what, and the words.
+    pub(crate) fn notes(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let said = [("tester", &self.tester), ("note", &self.note)];
+        said.into_iter()
+            .filter_map(|(what, said)| Some((what, said.as_deref()?)))
+    }
+}
+
+impl SearchEnd {
+    /// For a table.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Bounds => "bounds",
+            Self::Most => "all went through",
+            Self::Limit => "time limit",
+            Self::Disturbed => "disturbance",
+        }
+    }
 }
 
 /// Whether to believe it.

@@ -179,7 +179,8 @@ pub(crate) struct Settings {
     pub(crate) soak_slice: Duration,
     /// Frames a second of a soak; none for 90 % of the throughput.
     pub(crate) soak_pps: Option<f64>,
-    /// Trials of one size take about so long at most: then searches and repeats end with what they know.
+    /// Trials of one size, and of each goal and baseline, take about so long at most: then searches and repeats
+    /// end with what they know.
     pub(crate) size_limit: Option<Duration>,
     /// How often a disturbed trial is run at most.
     pub(crate) attempts: usize,
@@ -254,7 +255,7 @@ impl Settings {
             goals: vec![quick("NDR", 0.0), quick("PDR", 0.005)],
             soak: Duration::from_secs(30),
             soak_slice: Duration::from_secs(1),
-            size_limit: Some(Duration::from_secs(14)),
+            size_limit: Some(Duration::from_secs(16)),
             ..Self::full()
         }
     }

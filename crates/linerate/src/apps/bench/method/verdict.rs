@@ -188,7 +188,7 @@ impl Findings {
         if row.end == SearchEnd::Limit {
             let upper = row
                 .upper_pps
-                .map_or("what could be offered".into(), spell_pps);
+                .map_or("the most that could be offered".into(), spell_pps);
             return self.add(
                 VerdictWord::Incomplete,
                 format!(

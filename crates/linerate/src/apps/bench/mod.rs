@@ -47,7 +47,7 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::report;
 
-/// Measure the kit.
+/// Benchmark a device by RFC 2544 and others, or time this program's own parts.
 #[derive(Parser)]
 pub(crate) struct Args {
     #[command(subcommand)]

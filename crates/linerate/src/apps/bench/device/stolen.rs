@@ -266,8 +266,9 @@ mod tests {
 
     #[test]
     fn a_thread_is_found_with_its_cpu_whatever_it_is_called() {
-        let stat = "7 (a ) b) S 1 7 7 0 -1 64 0 0 0 0 1 2 0 0 20 0 1 0 3 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 5 0";
-        assert_eq!(last_cpu(stat), 17);
+        // Fields 3 to 38, and the one that counts.
+        let stat = format!("7 (a ) b) S {} 17 5 0", ["1"; 35].join(" "));
+        assert_eq!(last_cpu(&stat), 17);
         let child = std::process::Command::new("sleep").arg("30").spawn();
         let mut child = child.expect("sleep is there");
         assert!(children(std::process::id()).contains(&child.id()));

@@ -10,7 +10,6 @@ use linerate_core::port::DropReason;
 use super::stand::{Blueprint, Floor, Stand};
 use crate::apps::bench::device::{Involved, Stolen, Watch};
 use crate::apps::bench::method::{Load, Outcome, Recovered, Tester, together};
-use crate::apps::pktgen::units::line_rate_pps;
 use crate::apps::pktgen::{Latency, Snapshot, Tally};
 use crate::error::Error;
 use crate::report::bench::Trial;
@@ -27,6 +26,9 @@ const QUIET: Duration = Duration::from_millis(40);
 const RESIDUAL: Duration = Duration::from_secs(2);
 /// Before the first trial on a new stand, not counted: caches, tables and bridges learn.
 const WARM: Duration = Duration::from_millis(100);
+/// How long a gateway is asked where it is, and how long each answer is waited for.
+const ANSWER: Duration = Duration::from_secs(3);
+const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// Frames that each port sends to make itself known to the device.
 const LEARNING_FRAMES: u64 = 16;
 
@@ -76,13 +78,15 @@ impl SessionTester {
             stop: &self.stop,
         };
         if is_new {
+            running.resolve()?;
             running.learn()?;
-            running.offer(&Load {
-                frame_bytes: 64,
+            let load = running.at_most_line(Load {
+                frame_bytes: running.stand.least_bytes,
                 pps: Some(100_000.0),
                 duration: WARM,
                 ..Load::default()
-            })?;
+            });
+            running.offer(&load)?;
         }
         work(&mut running)
     }
@@ -102,12 +106,11 @@ impl Tester for SessionTester {
     }
 
     fn line_pps(&self, frame_bytes: usize) -> Option<f64> {
-        let link = self.blueprint.asked.speed_bps?;
         let senders = match self.blueprint.asked.ports.len() {
             0 => self.blueprint.senders(2),
             named => self.blueprint.senders(named),
         };
-        Some(line_rate_pps(link, frame_bytes as f64) * senders.len() as f64)
+        self.blueprint.line_pps(frame_bytes, senders.len())
     }
 
     fn recovery(&mut self, over: &Load, then: &Load) -> Result<Option<Recovered>, Error> {
@@ -162,17 +165,69 @@ impl Running<'_> {
         }
     }
 
+    /// Asks each port's gateway where it is, and has the port's frames sent there (RFC 826, RFC 4861).
+    fn resolve(&mut self) -> Result<(), Error> {
+        for number in 0..self.stand.setup.sides.len() {
+            let side = &self.stand.setup.sides[number];
+            let gateway = side.named.as_ref().and_then(|named| named.gateway);
+            let (None, Some(gateway)) = (side.dst_mac, gateway) else {
+                continue;
+            };
+            let (port, spec) = (number as u16, side.spec.clone());
+            let end = Instant::now() + ANSWER;
+            let mac = loop {
+                self.stand.session.arp(port, Some(gateway))?;
+                let again = Instant::now() + ASK_AGAIN;
+                let mut heard = None;
+                while heard.is_none() && Instant::now() < again {
+                    self.pause(LOOK)?;
+                    heard = self.stand.session.neighbour(port, gateway);
+                }
+                if let Some(mac) = heard {
+                    break mac;
+                }
+                if Instant::now() > end {
+                    return Err(Error::Usage {
+                        problem: format!("port {spec}: nobody on its link answers for {gateway}"),
+                        fix: "give the device that address there, and bring its interface up; or say where \
+                              to send with --dst-mac".into(),
+                    });
+                }
+            };
+            let dst = mac.to_string();
+            self.stand.session.set_stream(port, "dst_mac", &dst)?;
+            let path = &mut self.stand.setup.path;
+            path.push((
+                format!("gateway of port {number}"),
+                format!("{gateway} at {mac}"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The load, or what the line takes of it.
+    pub(super) fn at_most_line(&self, load: Load) -> Load {
+        let line = self
+            .blueprint
+            .line_pps(load.frame_bytes, self.senders.len());
+        Load {
+            pps: load.pps.map(|pps| line.map_or(pps, |line| pps.min(line))),
+            ..load
+        }
+    }
+
     /// A few frames from every port, so that the device knows where everybody is (RFC 2544 section 23).
     fn learn(&mut self) -> Result<(), Error> {
         let all: Vec<u16> = (0..self.stand.setup.sides.len() as u16).collect();
         let load = Load {
-            frame_bytes: 64,
+            frame_bytes: self.stand.least_bytes,
             pps: Some(10_000.0),
             duration: Duration::from_secs(1),
             count: Some(LEARNING_FRAMES * all.len() as u64),
             ..Load::default()
         };
         let senders = std::mem::replace(&mut self.senders, all);
+        let load = self.at_most_line(load);
         let learnt = self.offer(&load);
         self.senders = senders;
         learnt.map(drop)

@@ -412,3 +412,6 @@ impl Shared {
         Ok(socket)
     }
 }
+
+#[cfg(fuzzing)]
+pub(crate) use ring::fuzz::check as fuzz;

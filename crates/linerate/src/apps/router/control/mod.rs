@@ -434,3 +434,15 @@ impl Control {
         }
     }
 }
+
+/// Any bytes to the page of metrics.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn fuzz_http(input: &[u8]) {
+    http::fuzz(input);
+}
+
+/// The parameters of any request that starts a stream.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn fuzz_params(params: &Value) {
+    stream::fuzz(params);
+}

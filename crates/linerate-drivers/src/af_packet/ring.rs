@@ -253,12 +253,19 @@ struct Mapping {
 // SAFETY: the mapping is reached through this value alone.
 unsafe impl Send for Mapping {}
 
-/// Types of which any bits are a value.
-trait Plain: Copy {}
-impl Plain for libc::tpacket2_hdr {}
-impl Plain for libc::tpacket3_hdr {}
-impl Plain for libc::tpacket_hdr_v1 {}
-impl Plain for vnet::Header {}
+/// Types that are read from and written to memory that the kernel shares.
+///
+/// # Safety
+/// Any bits are a value.
+unsafe trait Plain: Copy {}
+// SAFETY: integers.
+unsafe impl Plain for libc::tpacket2_hdr {}
+// SAFETY: integers.
+unsafe impl Plain for libc::tpacket3_hdr {}
+// SAFETY: integers.
+unsafe impl Plain for libc::tpacket_hdr_v1 {}
+// SAFETY: integers.
+unsafe impl Plain for vnet::Header {}
 
 impl Mapping {
     fn new(socket: OwnedFd, unit_bytes: usize, units: usize) -> io::Result<Self> {

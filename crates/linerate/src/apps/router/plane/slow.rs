@@ -295,7 +295,7 @@ impl Slow {
     /// Drops a packet, and tells who watches it.
     fn refuse(&mut self, reason: DropId, packet: Packet, out: &mut Egress) {
         if self.watch.is_tapped() {
-            self.watch.show_one(At::Drop, packet.meta().port, &packet);
+            self.watch.show_one(At::Drop, packet.port(), &packet);
         }
         let Punt { ticket, .. } = packet.user();
         self.watch
@@ -307,7 +307,7 @@ impl Slow {
     fn kernel_sent(&mut self, id: InterfaceId, burst: &mut Burst, out: &mut Egress) {
         for packet in burst.drain() {
             if self.watch.is_tapped() {
-                self.watch.show_one(At::Slow, packet.meta().port, &packet);
+                self.watch.show_one(At::Slow, packet.port(), &packet);
             }
             self.send(id, packet, out);
         }

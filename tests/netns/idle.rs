@@ -1,7 +1,7 @@
 //! What an appliance costs that has nothing to do: how often its threads are woken.
 //!
-//! Counted are voluntary context switches, of which a busy machine makes fewer and not more. A worker
-//! wakes ten times a second by itself, and again whenever control asks it something.
+//! Counted are voluntary context switches, of which a busy machine makes fewer and not more. A
+//! worker wakes ten times a second by itself, and again whenever control asks it something.
 
 use crate::child::Running;
 use crate::linerate::binary;
@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 /// Over which time is counted.
 const SPAN: Duration = Duration::from_secs(1);
-/// Switches a second that an idle process may make: 50 to 80 are seen, and thousands where two threads
-/// keep each other awake or one polls.
-const IDLE_PER_S: f64 = 600.0;
+/// Switches a second that an idle process may make: 50 to 80 are seen, and hundreds to thousands
+/// where two threads keep each other awake, or one polls.
+const IDLE_PER_S: f64 = 250.0;
 
 /// Voluntary context switches of all threads of a process so far.
 fn switches(running: &Running) -> u64 {
@@ -30,8 +30,8 @@ fn switches(running: &Running) -> u64 {
         .sum()
 }
 
-/// Starts an appliance, and waits until it costs no more than one that is idle may: what its start stirred
-/// up comes to rest before.
+/// Starts an appliance, and waits until it costs no more than one that is idle may: what its start
+/// stirred up comes to rest before.
 #[track_caller]
 fn rests(namespace: &Namespace, words: &str) {
     let mut running = namespace.start(binary(), words);

@@ -330,7 +330,8 @@ fn hosts_with_offloads() {
     router.stop();
 }
 
-/// IPv4 by way of an IPv6 gateway (RFC 8950), as the file says it: both ways, and with errors on the way.
+/// IPv4 by way of an IPv6 gateway (RFC 8950), as the file says it: both ways, and with errors on
+/// the way.
 #[test]
 fn ipv4_by_way_of_an_ipv6_gateway() {
     let Some(site) = Site::new() else { return };

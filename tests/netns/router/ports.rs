@@ -1,5 +1,5 @@
-//! The interfaces of the kernel below the router's ports: what changes of them while it runs, and whose
-//! they are.
+//! The interfaces of the kernel below the router's ports: what changes of them while it runs, and
+//! whose they are.
 
 use super::instance::{Router, port, two_ports};
 use super::site::{GATE4, LEFT4, LEFT6, RIGHT4, Site, ping_hears, reaches};
@@ -18,7 +18,8 @@ fn kernel_says(namespace: &Namespace, interface: &str, text: &str) {
     });
 }
 
-/// A port's MTU changes under it, down and up again: senders hear of it, and the host interface follows.
+/// A port's MTU changes under it, down and up again: senders hear of it, and the host interface
+/// follows.
 fn another_mtu(kind: &str) {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -95,8 +96,8 @@ fn another_mac_address() {
     router.stop();
 }
 
-/// Behind a port that is made again is another station with the same address, which says nothing of its own
-/// accord. It is found by asking everybody, and never given up for gone.
+/// Behind a port that is made again is another station with the same address, which says nothing of
+/// its own accord. It is found by asking everybody, and never given up for gone.
 fn a_new_peer(kind: &str) {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -166,7 +167,8 @@ fn file(scratch: &Scratch, name: &str, config: &str) -> String {
     file
 }
 
-/// What the machine lacks, all of it at once; an address of the kernel is named, with what is to be done.
+/// What the machine lacks, all of it at once; an address of the kernel is named, with what is to be
+/// done.
 #[test]
 fn what_is_in_the_way_is_said_before_anything_is_begun() {
     let Some(site) = Site::new() else { return };
@@ -217,8 +219,8 @@ fn what_is_in_the_way_is_said_before_anything_is_begun() {
     }
 }
 
-/// One process forwards by an interface, whatever kind of port it is to others; when it is killed, it has it
-/// no more.
+/// One process forwards by an interface, whatever kind of port it is to others; when it is killed,
+/// it has it no more.
 #[test]
 fn an_interface_is_one_processs() {
     let Some(site) = Site::new() else { return };

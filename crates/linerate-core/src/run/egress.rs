@@ -207,9 +207,9 @@ impl Egress {
         }
     }
 
-    /// Takes completions back from all queues; for idle rounds. Nobody is woken: what went into a ring has
-    /// been rung for by the [`flush`](Self::flush) behind it, and two idle lcores that rang each other for
-    /// nothing would keep each other awake.
+    /// Takes completions back from all queues; for idle rounds. Nobody is woken: what went into a
+    /// ring has been rung for by the [`flush`](Self::flush) behind it, and two idle lcores that
+    /// rang each other for nothing would keep each other awake.
     pub fn reclaim(&mut self) {
         for outlet in &mut self.outlets {
             if let Some(Way::Queue(queue)) = &mut outlet.way {

@@ -481,8 +481,8 @@ fn idle_workers_let_each_other_sleep() {
     );
 }
 
-/// What a message sends reaches the lcore behind the ring at once, though its sender sees no packet and
-/// never comes to rest.
+/// What a message sends reaches the lcore behind the ring at once, though its sender sees no packet
+/// and never comes to rest.
 #[test]
 fn what_a_message_sends_wakes_its_taker() {
     let pool = pool(64);

@@ -87,8 +87,8 @@ impl Limiter {
         may && self.total.take(self.total_rate, now_ns)
     }
 
-    /// Takes back that a message to `destination` was counted. One whose bucket is another's by now gets
-    /// nothing: it has had less than its rate, if anything.
+    /// Takes back that a message to `destination` was counted. One whose bucket is another's by now
+    /// gets nothing: it has had less than its rate, if anything.
     pub fn give_back(&mut self, destination: IpAddr) {
         let (destination, set) = self.place(destination);
         let mut slots = self.sets[set].iter_mut();

@@ -108,8 +108,8 @@ impl Table {
         Ok(at)
     }
 
-    /// Somebody has answered: what it took to ask is there again for others. So the limits are those of
-    /// scans; who speaks to many that exist does not meet them.
+    /// Somebody has answered: what it took to ask is there again for others. So the limits are
+    /// those of scans; who speaks to many that exist does not meet them.
     fn give_back(&mut self, at: u32) {
         let entry = &mut self.entries[at];
         if let Some(source) = entry.asked_for.take() {
@@ -220,8 +220,8 @@ impl Table {
             .enter(at, State::Incomplete, Some(now_ns + wait_ns));
     }
 
-    /// Asks a neighbour whether it is still there (RFC 4861 7.3.3, RFC 1122 2.3.2.1 (2)): alone, or with
-    /// everybody else where its address may be another's by now (RFC 7048 3).
+    /// Asks a neighbour whether it is still there (RFC 4861 7.3.3, RFC 1122 2.3.2.1 (2)): alone, or
+    /// with everybody else where its address may be another's by now (RFC 7048 3).
     pub(super) fn probe(&mut self, at: u32, now_ns: u64, out: &mut Out) {
         let entry = &mut self.entries[at];
         entry.asked += 1;

@@ -83,9 +83,10 @@ pub struct Config {
     pub total_bytes: usize,
     /// Most requests and solicitations a second that nobody answers.
     pub solicits_per_s: u32,
-    /// Most neighbours a second which packets of one source (an IPv4 address or an IPv6 /64) may have
-    /// asked for without an answer, and [`SOURCE_BURST`] at once: who scans a network does not use up
-    /// what all may ask for (RFC 6583 7.1), and who speaks to many that exist is not held up.
+    /// Most neighbours a second which packets of one source (an IPv4 address or an IPv6 /64) may
+    /// have asked for without an answer, and [`SOURCE_BURST`] at once: who scans a network does not
+    /// use up what all may ask for (RFC 6583 7.1), and who speaks to many that exist is not held
+    /// up.
     pub source_asks_per_s: u32,
     /// Most answers a second.
     pub replies_per_s: u32,

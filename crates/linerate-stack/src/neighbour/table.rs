@@ -159,8 +159,8 @@ impl Table {
         all.into_iter().for_each(|at| self.evict(at, out));
     }
 
-    /// The link of an interface is gone: nobody is reachable there, and who will be when it comes back is not
-    /// known. Routing is told nothing, since it uses no link that is down.
+    /// The link of an interface is gone: nobody is reachable there, and who will be when it comes
+    /// back is not known. Routing is told nothing, since it uses no link that is down.
     pub fn link_down(&mut self, id: u16, now_ns: u64) {
         for at in self.learned(id) {
             self.entries[at].is_doubted = true;
@@ -169,9 +169,10 @@ impl Table {
         }
     }
 
-    /// The link of an interface has come back, perhaps to another place: our addresses are announced anew
-    /// (RFC 5227 2.1 and 2.3, RFC 4861 7.2.6), so is the router, and everybody is asked who has the addresses
-    /// of neighbours (RFC 4861 7.3.3). Of those in use at once, as many as may be asked for.
+    /// The link of an interface has come back, perhaps to another place: our addresses are
+    /// announced anew (RFC 5227 2.1 and 2.3, RFC 4861 7.2.6), so is the router, and everybody is
+    /// asked who has the addresses of neighbours (RFC 4861 7.3.3). Of those in use at once, as many
+    /// as may be asked for.
     pub fn link_up(&mut self, id: u16, now_ns: u64, out: &mut Out) {
         let Some(place) = self.interfaces.get_mut(&id) else {
             return;

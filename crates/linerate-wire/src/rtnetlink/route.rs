@@ -299,14 +299,14 @@ impl<'a> Nexthop<'a> {
 /// Bytes of a `struct nexthop_grp`.
 const GROUP_MEMBER_LEN: usize = 8;
 
-/// Whether a route's protocol is one of FRR's: zebra's own number, and those that it gives to its daemons'
-/// routes (FRR's `rt_netlink.h`). Routes that it has from the kernel are not among them.
+/// Whether a route's protocol is one of FRR's: zebra's own number, and those that it gives to its
+/// daemons' routes (FRR's `rt_netlink.h`). Routes that it has from the kernel are not among them.
 pub fn by_zebra(protocol: u8) -> bool {
     matches!(protocol, 11 | 42 | 186..=198)
 }
 
-/// What a route's protocol (`rtm_protocol`) is called, as `ip route` has it from `rt_protos`; `None` for a
-/// number that nobody has there. A static route of FRR's is one, whatever its number.
+/// What a route's protocol (`rtm_protocol`) is called, as `ip route` has it from `rt_protos`;
+/// `None` for a number that nobody has there. A static route of FRR's is one, whatever its number.
 pub fn protocol_name(protocol: u8) -> Option<&'static str> {
     Some(match protocol {
         2 => "kernel",

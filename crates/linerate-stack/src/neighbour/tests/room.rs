@@ -313,8 +313,8 @@ fn rfc_6583_one_source_does_not_use_up_what_all_may_ask_for() {
     assert_eq!(ask(&mut world, 1, 302), 0);
 }
 
-/// Ten thousand hosts that exist are all met as fast as they answer, by one source; those that do not exist
-/// among them cost it no less than before.
+/// Ten thousand hosts that exist are all met as fast as they answer, by one source; those that do
+/// not exist among them cost it no less than before.
 #[test]
 fn who_speaks_to_many_that_exist_is_not_held_up() {
     let mut interface = lan();

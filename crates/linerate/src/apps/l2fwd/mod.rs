@@ -157,8 +157,8 @@ impl Settings {
         if let (None, Some(alone)) = (stated, pairs::odd_one(&names)) {
             // As DPDK's l2fwd has it, and says it.
             eprintln!(
-                "note: port {} ({alone}) is without another: what comes in there goes out there again; \
-                 name one more, or say by `--pairs` that it is meant so",
+                "note: port {} ({alone}) is without another: what comes in there goes out there \
+                 again; name one more, or say by `--pairs` that it is meant so",
                 names.len() - 1
             );
         }

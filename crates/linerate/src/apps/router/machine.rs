@@ -1,5 +1,5 @@
-//! What a configuration takes of this machine: interfaces, of which the kernel has no addresses and nobody
-//! else forwards by, network name spaces, folders.
+//! What a configuration takes of this machine: interfaces, of which the kernel has no addresses and
+//! nobody else forwards by, network name spaces, folders.
 //!
 //! `--check` says all that is in the way; a start and a reload refuse it before anything is begun.
 
@@ -36,8 +36,8 @@ pub(crate) fn interface_of(spec: &str) -> Option<(String, String)> {
     matches!(spec.kind(), "af_packet" | "af_xdp").then_some(both)
 }
 
-/// That the machine has all that the file at `path` takes, and that nobody else has any of it, but for a
-/// router that runs from the same file.
+/// That the machine has all that the file at `path` takes, and that nobody else has any of it, but
+/// for a router that runs from the same file.
 ///
 /// # Errors
 /// All that is in the way.
@@ -50,7 +50,8 @@ pub(crate) fn check(path: &Path, config: &Config) -> Result<(), Error> {
             continue;
         };
         let holder = claim::holder(&interface);
-        // Who cannot be told any more is taken for the one that runs from this file, if there is one.
+        // Who cannot be told any more is taken for the one that runs from this file, if there is
+        // one.
         let is_own = |by: &Option<i32>| own.is_some() && (by.is_none() || *by == own);
         if let Some(by) = holder.filter(|by| !is_own(by)) {
             let problem = claim::taken(&interface, by);
@@ -145,8 +146,8 @@ fn of_ports<'a>(
     Ok(())
 }
 
-/// An address of the kernel on a port's interface: with `af_packet` it answers beside the router, with
-/// `af_xdp` it hears nothing any more.
+/// An address of the kernel on a port's interface: with `af_packet` it answers beside the router,
+/// with `af_xdp` it hears nothing any more.
 fn of_addresses(port: &PortConfig, link: &Link, all: &[Cidr], found: &mut Vec<Hindrance>) {
     // Those go by themselves when the kernel is told to be silent there.
     let counts = |cidr: &&Cidr| match cidr.address {
@@ -168,8 +169,8 @@ fn of_addresses(port: &PortConfig, link: &Link, all: &[Cidr], found: &mut Vec<Hi
         .map(|cidr| format!("ip addr del {cidr} dev {name}"))
         .collect();
     let fix = format!(
-        "let the router have what it is to answer for (`addresses = {had:?}` of its [[interface]]), and take \
-         it from the kernel: `{}`",
+        "let the router have what it is to answer for (`addresses = {had:?}` of its \
+         [[interface]]), and take it from the kernel: `{}`",
         take.join("; ")
     );
     found.push(Hindrance::of(port, &problem, &fix));

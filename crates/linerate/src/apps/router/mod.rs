@@ -53,8 +53,8 @@ pub(crate) struct Args {
     /// Print a file that comes with the program, and do nothing else
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     print: Option<Supplement>,
-    /// Check the file, and that this machine has what it takes, and say what it means, without touching
-    /// anything; =file: the file alone, which may be another machine's
+    /// Check the file, and that this machine has what it takes, and say what it means, without
+    /// touching anything; =file: the file alone, which may be another machine's
     #[arg(
         long,
         value_name = "WHAT",

@@ -1,11 +1,11 @@
 //! Who has an interface of the kernel: of those that forward by it one at a time, or each frame is
 //! forwarded twice.
 //!
-//! A claim is a listening socket in the abstract name space of unix(7), which is the network name space's
-//! own, called by the interface's name: a port finds its interface by that, too, whatever number it has.
-//! It goes with its process, however that ends. `af_packet` needs it, since the kernel gives any number of
-//! packet sockets their copies; one AF_XDP socket for each queue the kernel sees to, but not to that beside
-//! a packet socket.
+//! A claim is a listening socket in the abstract name space of unix(7), which is the network name
+//! space's own, called by the interface's name: a port finds its interface by that, too, whatever
+//! number it has. It goes with its process, however that ends. `af_packet` needs it, since the
+//! kernel gives any number of packet sockets their copies; one AF_XDP socket for each queue the
+//! kernel sees to, but not to that beside a packet socket.
 
 use std::os::fd::OwnedFd;
 
@@ -28,8 +28,8 @@ pub(crate) struct Claim {
     _socket: OwnedFd,
 }
 
-/// The interface that a port wants for itself; none where it shares it with the kernel or others, being
-/// given a part of its frames, or has none.
+/// The interface that a port wants for itself; none where it shares it with the kernel or others,
+/// being given a part of its frames, or has none.
 pub(crate) fn wanted(spec: &str) -> Option<String> {
     let spec: Spec = spec.parse().ok()?;
     let shared = match spec.kind() {
@@ -90,8 +90,8 @@ pub(crate) fn holder(interface: &str) -> Option<Option<i32>> {
 pub(crate) fn taken(interface: &str, by: Option<i32>) -> String {
     let by = by.map_or_else(|| "another process".into(), process);
     format!(
-        "{by} forwards by interface `{interface}` already, and every frame would be forwarded twice; \
-         end that process, or take another interface"
+        "{by} forwards by interface `{interface}` already, and every frame would be forwarded \
+         twice; end that process, or take another interface"
     )
 }
 

@@ -213,8 +213,8 @@ impl Rig {
         Ok(running)
     }
 
-    /// Takes the interfaces that these ports have for themselves, together with `others` of this process: a
-    /// port that is replaced by another one of its interface has it until that is there.
+    /// Takes the interfaces that these ports have for themselves, together with `others` of this
+    /// process: a port that is replaced by another one of its interface has it until that is there.
     fn claim(&mut self, others: &[OpenPort]) -> Result<(), Error> {
         for open in &mut self.ports {
             let Some(interface) = &open.wants else {
@@ -372,8 +372,8 @@ impl<S: Stage + 'static> Running<S> {
         &self.rig.ports
     }
 
-    /// Asks each port what it is now. Returns what was known of those of which the MAC address or the
-    /// longest frame is another, by number. Of a device that is gone what was known stays.
+    /// Asks each port what it is now. Returns what was known of those of which the MAC address or
+    /// the longest frame is another, by number. Of a device that is gone what was known stays.
     pub(crate) fn look_again(&mut self) -> Vec<(u16, PortInfo)> {
         let mut changed = Vec::new();
         for open in &mut self.rig.ports {

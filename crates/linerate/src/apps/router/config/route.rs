@@ -177,7 +177,8 @@ fn check(
     };
     for via in ways {
         if let Some(address) = via.address {
-            // RFC 8950: IPv4 by way of IPv6. Nobody routes the other way round, nor does the kernel.
+            // RFC 8950: IPv4 by way of IPv6. Nobody routes the other way round, nor does the
+            // kernel.
             if address.is_ipv4() && !route.prefix.first().is_ipv4() {
                 let problem = format!(
                     "{address} is no next hop of {}, which is IPv6",

@@ -1,4 +1,5 @@
-//! Ports, from control's side: whether they are up, what they are like, and what a reload brings and takes away.
+//! Ports, from control's side: whether they are up, what they are like, and what a reload brings
+//! and takes away.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -100,15 +101,15 @@ impl Control {
         self.hush.follow(&infos);
     }
 
-    /// Looks at all ports: whether they are up, and what they are like. `gone`: interfaces of the kernel
-    /// whose links were gone since the last look, for however short a time.
+    /// Looks at all ports: whether they are up, and what they are like. `gone`: interfaces of the
+    /// kernel whose links were gone since the last look, for however short a time.
     pub(super) fn look_at_ports(&mut self, gone: &BTreeSet<String>) {
         self.refresh_wires();
         self.refresh_links(gone);
     }
 
-    /// Takes over the MTU and the MAC address that the device of a port has now. What is configured below
-    /// that stays.
+    /// Takes over the MTU and the MAC address that the device of a port has now. What is configured
+    /// below that stays.
     fn refresh_wires(&mut self) {
         let changed = self.running.look_again();
         if changed.is_empty() {

@@ -1,8 +1,8 @@
-//! The interfaces below ports, as the kernel tells of them: one that changes, goes or comes back under its
-//! name.
+//! The interfaces below ports, as the kernel tells of them: one that changes, goes or comes back
+//! under its name.
 //!
-//! Control looks at its ports ten times a second in any case. This has it look at once, and tells what is
-//! over by then: a link that was gone for a moment, behind which there may be others now.
+//! Control looks at its ports ten times a second in any case. This has it look at once, and tells
+//! what is over by then: a link that was gone for a moment, behind which there may be others now.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -18,8 +18,9 @@ use rustix::net::{
 use crate::apps::netns::Space;
 use crate::error::Error;
 
-/// Multicast groups (`RTMGRP_...`, bit n - 1 for `RTNLGRP_...` n) of links, and of all that [`super`] wants to
-/// know: besides neighbours, addresses and routes of both families, next-hop objects.
+/// Multicast groups (`RTMGRP_...`, bit n - 1 for `RTNLGRP_...` n) of links, and of all that
+/// [`super`] wants to know: besides neighbours, addresses and routes of both families, next-hop
+/// objects.
 pub(super) const LINKS: u32 = 1 << 0;
 pub(super) const ALL: u32 = LINKS | 1 << 2 | 1 << 4 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 31;
 /// The kernel fills at most 32 KiB at once for a reader that offers so much.

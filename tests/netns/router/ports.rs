@@ -175,12 +175,19 @@ fn what_is_in_the_way_is_said_before_anything_is_begun() {
     let scratch = Scratch::new();
     for kind in ["af_packet", "af_xdp"] {
         site.mid.ip("addr add 10.1.0.9/24 dev a");
+        site.mid.ip("addr add fd00:1::9/64 dev a");
         let config = two_ports(kind, "", "");
         let path = file(&scratch, "addresses", &config);
         for words in [format!("{path} --check"), path.clone()] {
             let (code, said) = ends(&site, &words);
             assert_eq!(code, Some(1), "{said}");
-            for part in ["port `a`", "10.1.0.9/24", "ip addr del 10.1.0.9/24 dev a"] {
+            for part in [
+                "port `a`",
+                "10.1.0.9/24",
+                "ip addr del 10.1.0.9/24 dev a",
+                "fd00:1::9/64",
+                "net.ipv6.conf.a.disable_ipv6=1",
+            ] {
                 assert!(said.contains(part), "no `{part}` in: {said}");
             }
         }
@@ -188,6 +195,7 @@ fn what_is_in_the_way_is_said_before_anything_is_begun() {
         let (code, said) = ends(&site, &format!("{path} --check=file"));
         assert_eq!(code, Some(0), "{said}");
         site.mid.ip("addr del 10.1.0.9/24 dev a");
+        site.mid.ip("addr del fd00:1::9/64 dev a");
         let (code, said) = ends(&site, &format!("{path} --check"));
         assert_eq!(code, Some(0), "{said}");
     }

@@ -164,10 +164,16 @@ fn of_addresses(port: &PortConfig, link: &Link, all: &[Cidr], found: &mut Vec<Hi
         false => "answers there beside the router",
     };
     let problem = format!("the kernel has {} on `{name}`, and {what}", had.join(", "));
-    let take: Vec<String> = had
+    let (four, six): (Vec<&Cidr>, Vec<&Cidr>) =
+        (all.iter().filter(counts)).partition(|cidr| cidr.address.is_ipv4());
+    let mut take: Vec<String> = four
         .iter()
         .map(|cidr| format!("ip addr del {cidr} dev {name}"))
         .collect();
+    if !six.is_empty() {
+        // Those of a router's advertisements would come again.
+        take.push(format!("sysctl -w net.ipv6.conf.{name}.disable_ipv6=1"));
+    }
     let fix = format!(
         "let the router have what it is to answer for (`addresses = {had:?}` of its \
          [[interface]]), and take it from the kernel: `{}`",

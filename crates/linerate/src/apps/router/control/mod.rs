@@ -31,7 +31,7 @@ mod stream;
 mod tests;
 mod twins;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -294,7 +294,7 @@ impl Control {
         });
         let hits: Vec<Hits> = hits.collect();
         self.tell_hits(&hits, now);
-        self.refresh_links();
+        self.look_at_ports(&BTreeSet::new());
         // A time of grace may be over, though nobody says anything.
         self.fed |= self.kernel.is_some();
         if now >= self.sampled + RATES {

@@ -24,6 +24,7 @@ mod neighbours;
 mod operation;
 mod oracle;
 mod policy;
+mod ports;
 mod privileges;
 mod segments;
 pub(crate) mod service;

@@ -87,6 +87,12 @@ impl Device {
         })
     }
 
+    /// Its address and its MTU as they are now; `None` where there is no such interface.
+    pub(super) fn wire(&self) -> Option<(Option<MacAddr>, u32)> {
+        let interface = &self.interface;
+        Some((interface.mac().ok()?, interface.mtu().ok()?))
+    }
+
     pub(super) fn link(&self) -> Link {
         let Link::Up = self.interface.link() else {
             return self.interface.link();

@@ -31,7 +31,7 @@ mod stream;
 mod tests;
 mod twins;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -294,7 +294,7 @@ impl Control {
         });
         let hits: Vec<Hits> = hits.collect();
         self.tell_hits(&hits, now);
-        self.refresh_links();
+        self.look_at_ports(&BTreeSet::new());
         // A time of grace may be over, though nobody says anything.
         self.fed |= self.kernel.is_some();
         if now >= self.sampled + RATES {
@@ -433,4 +433,16 @@ impl Control {
             }
         }
     }
+}
+
+/// Any bytes to the page of metrics.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn fuzz_http(input: &[u8]) {
+    http::fuzz(input);
+}
+
+/// The parameters of any request that starts a stream.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn fuzz_params(params: &Value) {
+    stream::fuzz(params);
 }

@@ -243,7 +243,7 @@ fn ratios(body: &mut String, report: &Report) {
         });
         table(
             body,
-            &["frame", &times, "interval", "which holds the ratio in"],
+            &["frame", &times, "interval", "confidence"],
             rows,
         );
     }

@@ -8,11 +8,11 @@ use linerate_wire::ethernet::{EtherType, Ethernet};
 use linerate_wire::icmp::Icmp;
 use linerate_wire::ipv4::Ipv4;
 use linerate_wire::ipv6::Ipv6;
-use linerate_wire::protocol;
 use linerate_wire::tcp::Tcp;
 use linerate_wire::udp::Udp;
 use linerate_wire::vlan::{Vlan, untagged};
 use linerate_wire::vxlan::Vxlan;
+use linerate_wire::{parse, protocol};
 
 use super::desk::Desk;
 use super::protocol::Problem;
@@ -79,7 +79,7 @@ fn layers(frame: &[u8], depth: u32, say: &mut impl FnMut(String)) -> Option<()> 
         say(Vlan::new_checked(&frame[at..]).ok()?.to_string());
     }
     let packet = &frame[inside.offset..];
-    let (kind, segment, pseudo) = match inside.ethertype {
+    let (kind, segment) = match inside.ethertype {
         EtherType::ARP => {
             say(Arp::new_checked(packet).ok()?.to_string());
             return Some(());
@@ -87,40 +87,32 @@ fn layers(frame: &[u8], depth: u32, say: &mut impl FnMut(String)) -> Option<()> 
         EtherType::IPV4 => {
             let ip = Ipv4::new_checked(packet).ok()?;
             say(format!("{ip}{}", wrong(ip.verify())));
-            let at = ip.header_len();
-            (
-                ip.protocol(),
-                packet.get(at..ip.total_len())?,
-                ip.pseudo_sum(),
-            )
+            (ip.protocol(), packet.get(ip.header_len()..ip.total_len())?)
         }
         EtherType::IPV6 => {
             let ip = Ipv6::new_checked(packet).ok()?;
             say(ip.to_string());
             let upper = ip.upper_layer().ok()?;
-            (
-                upper.protocol,
-                packet.get(upper.offset..)?,
-                ip.pseudo_sum(&upper),
-            )
+            (upper.protocol, packet.get(upper.offset..ip.total_len())?)
         }
         _ => return Some(()),
     };
+    let right = || parse(frame).ok()?.is_l4_right(frame);
+    let wrong = || wrong(right() != Some(false));
     match kind {
         protocol::UDP => {
             let udp = Udp::new_checked(segment).ok()?;
-            say(format!("{udp}{}", wrong(udp.verify(pseudo))));
+            say(format!("{udp}{}", wrong()));
             if udp.dst_port() == VXLAN_PORT && depth < DEEPEST {
                 let vxlan = Vxlan::new_checked(udp.payload()).ok()?;
                 say(vxlan.to_string());
                 layers(&udp.payload()[8..], depth + 1, say);
             }
         }
-        protocol::TCP => {
-            let tcp = Tcp::new_checked(segment).ok()?;
-            say(format!("{tcp}{}", wrong(tcp.verify(pseudo))));
+        protocol::TCP => say(format!("{}{}", Tcp::new_checked(segment).ok()?, wrong())),
+        protocol::ICMP | protocol::ICMPV6 => {
+            say(format!("{}{}", Icmp::new_checked(segment).ok()?, wrong()));
         }
-        protocol::ICMP | protocol::ICMPV6 => say(Icmp::new_checked(segment).ok()?.to_string()),
         _ => {}
     }
     Some(())

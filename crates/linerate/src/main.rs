@@ -1,6 +1,11 @@
 //! The `linerate` binary: a table of subcommands. Each lives in `apps/`.
 #![forbid(unsafe_code)]
 
+// Of tests, what they say is kept until they fail.
+#[cfg(not(test))]
+#[macro_use]
+mod stderr;
+
 mod apps;
 mod config;
 mod error;

@@ -46,6 +46,9 @@ pub(crate) struct ReceiverStats {
     pub(crate) foreign: Counter,
     /// Ticks in turns that received something.
     pub(crate) busy_ticks: Counter,
+    /// Ticks at which the first and the last test frame came; 0 while none has.
+    pub(crate) first_at: Counter,
+    pub(crate) last_at: Counter,
     /// Of what is looked at only where it is asked for.
     pub(crate) found: Found,
     /// Fine buckets of all test frames' latencies.
@@ -66,6 +69,8 @@ impl ReceiverStats {
             icmp: Counter::default(),
             foreign: Counter::default(),
             busy_ticks: Counter::default(),
+            first_at: Counter::default(),
+            last_at: Counter::default(),
             found: Found::new(checks),
             ages: (0..FINE_BUCKETS).map(|_| Counter::default()).collect(),
             streams: StreamStats::new(streams),
@@ -277,6 +282,12 @@ impl Receiver {
         }
         if foreign != 0 {
             stats.foreign.add(foreign);
+        }
+        if foreign != count as u64 {
+            if stats.first_at.read() == 0 {
+                stats.first_at.set(now);
+            }
+            stats.last_at.set(now);
         }
     }
 }

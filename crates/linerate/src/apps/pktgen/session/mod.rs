@@ -48,7 +48,10 @@ use rates::Meter;
 use sample::{Books, Sample};
 use streams::{Limits, OpenStream};
 
-/// How long frames may be under way when a session ends.
+/// Test frames are under way for so long after the last that was sent or came; then those that have not
+/// come count as lost.
+const QUIET: Duration = Duration::from_millis(500);
+/// So long after the last that was sent they count as lost even while others still come.
 const LAST_DRAIN: Duration = Duration::from_secs(1);
 
 /// Opened ports and lcores at work. Dropping it ends both.
@@ -76,6 +79,8 @@ pub(crate) struct Session {
     next_wire: u16,
     /// Why the counts since `clear` say nothing of the device: a port vanished, an lcore died.
     invalid: Vec<String>,
+    /// Nothing is waited for any more: what has not come is lost.
+    is_over: bool,
 }
 
 /// What the session knows of a port besides the port itself.
@@ -97,8 +102,6 @@ struct PortState {
     count: u64,
     /// What streams without a rate share at each transmit queue, as its sender was told.
     shares: Vec<Option<f64>>,
-    /// When sending ended, as far as seen.
-    quiet_since: u64,
     help: Help,
 }
 
@@ -151,8 +154,9 @@ impl Session {
             .iter()
             .map(|asked| (asked.name.clone(), asked.spec.clone()))
             .collect();
-        for asked in &config.ports {
+        for (number, asked) in config.ports.iter().enumerate() {
             asked.check()?;
+            check_name(asked, &config.ports[..number])?;
         }
         let mut rig = Rig::open_among(drivers, &specs, clock)?;
         let map = choose_map(&config, &rig)?;
@@ -204,6 +208,7 @@ impl Session {
             next_id: 0,
             next_wire: 0,
             invalid: Vec::new(),
+            is_over: false,
         };
         // From here on dropping the session takes down what is there.
         session.spawn(queues, config.no_sleep)?;
@@ -354,7 +359,8 @@ impl Session {
     /// wrong.
     pub(crate) fn close(mut self) -> (Snapshot, Vec<Error>) {
         self.stop(&[]);
-        self.drain(Duration::from_millis(100), LAST_DRAIN);
+        self.drain(QUIET, LAST_DRAIN);
+        self.is_over = true;
         let last = self.snapshot();
         (last, self.end())
     }
@@ -378,6 +384,26 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// Commands name ports by number, by name, and by `all`: a name says which port is meant.
+fn check_name(asked: &PortAsked, others: &[PortAsked]) -> Result<(), Error> {
+    let Some(name) = &asked.name else {
+        return Ok(());
+    };
+    let wrong = |problem: String| Error::Usage {
+        problem,
+        fix: "give each port a name of its own that is no number, such as `lan=ring:a`".into(),
+    };
+    if others.iter().any(|other| other.name.as_ref() == Some(name)) {
+        return Err(wrong(format!("two ports are named `{name}`")));
+    }
+    if name == "all" || name.parse::<u64>().is_ok() {
+        return Err(wrong(format!(
+            "a port is named `{name}`, which means another"
+        )));
+    }
+    Ok(())
 }
 
 /// Slots of 64 KiB for each queue of a session for jumbo frames.
@@ -412,7 +438,6 @@ impl PortState {
             asked_pps: 0.0,
             count: 0,
             shares: Vec::new(),
-            quiet_since: 0,
             help: Help::default(),
         }
     }

@@ -51,6 +51,8 @@ pub(crate) struct Snapshot {
     pub(crate) clock_mhz: f64,
     /// Seed of everything random.
     pub(crate) seed: u64,
+    /// What signatures call this session.
+    pub(crate) session: u16,
     pub(crate) ports: Vec<PortView>,
     pub(crate) streams: Vec<StreamView>,
     pub(crate) lcores: Vec<LcoreView>,

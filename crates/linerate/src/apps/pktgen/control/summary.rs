@@ -140,8 +140,9 @@ pub(super) fn table(
     }
     let _ = writeln!(
         text,
-        "\n{:.3} s, seed {}; latency from the intended time of sending to receipt; {}",
+        "\n{:.3} s, session {}, seed {}; latency from the intended time of sending to receipt; {}",
         snapshot.since_clear_ns as f64 / 1e9,
+        snapshot.session,
         snapshot.seed,
         snapshot.clock
     );

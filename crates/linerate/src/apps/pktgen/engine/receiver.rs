@@ -222,6 +222,7 @@ impl Receiver {
     fn look<const MANY: bool>(&mut self, frames: &[Packet], now: u64) -> u64 {
         let stats = &*self.books.stats;
         let streams = stats.streams.hot();
+        let session = self.books.boundaries.session();
         let (mut bytes, mut any, mut odd) = (0, 0, 0u64);
         let mut lengths = [0; Burst::CAPACITY];
         let places = lengths.iter_mut().zip(self.seen.iter_mut());
@@ -236,7 +237,8 @@ impl Receiver {
             if !is_plain(frame) {
                 mark(&mut odd, index);
             }
-            *seen = Label::read(frame).map_or_else(unlabelled, |label| Seen::new(&label));
+            let label = Label::read(frame).filter(|label| label.session == session);
+            *seen = label.map_or_else(unlabelled, |label| Seen::new(&label));
             if MANY && let Some(hot) = streams.get(seen.stream()) {
                 hot.prefetch(seen.age(now));
             }

@@ -59,6 +59,8 @@ pub(crate) struct Session {
     clock: Clock,
     profile: String,
     seed: u64,
+    /// What signatures call it: the frames of other sessions are foreign.
+    number: u16,
     rig: Rig,
     pools: Pools,
     is_jumbo: bool,
@@ -152,7 +154,7 @@ impl Session {
         let specs: Vec<_> = config
             .ports
             .iter()
-            .map(|asked| (asked.name.clone(), asked.spec.clone()))
+            .map(|asked| (asked.name.clone(), config::timely(&asked.spec)))
             .collect();
         for (number, asked) in config.ports.iter().enumerate() {
             asked.check()?;
@@ -188,10 +190,12 @@ impl Session {
         };
         let queues = rig.start_ports(&configs, &pools)?;
         let now = clock.now();
+        let number = config.session.unwrap_or_else(any_number);
         let mut session = Self {
             clock,
             profile: config.profile,
             seed: config.seed,
+            number,
             rig,
             pools,
             is_jumbo,
@@ -199,7 +203,7 @@ impl Session {
             ports: config.ports.into_iter().map(PortState::new).collect(),
             streams: Vec::new(),
             recordings: HashMap::new(),
-            boundaries: Arc::new(Boundaries::new(room_for(config.streams.len()))),
+            boundaries: Boundaries::of_session(number, room_for(config.streams.len())).into(),
             lcores: Vec::new(),
             meter: Meter::new(clock.hz(), now),
             log: Log::new(),
@@ -210,10 +214,22 @@ impl Session {
             invalid: Vec::new(),
             is_over: false,
         };
+        let mut timely = Vec::new();
         // From here on dropping the session takes down what is there.
         session.spawn(queues, config.no_sleep)?;
         (0..session.port_count()).for_each(|port| session.fit_help(port));
         session.add_all(config.streams)?;
+        for (asked, (_, spec)) in session
+            .asked()
+            .zip(&specs)
+            .filter(|(a, (_, b))| a.spec != *b)
+        {
+            timely.push(format!(
+                "{}: opened as {spec}, for exact latencies",
+                asked.spec
+            ));
+        }
+        timely.into_iter().for_each(|line| session.log.add(line));
         let explained = session.explain_map();
         explained.lines().for_each(|line| session.log.add(line));
         session.clear();
@@ -418,6 +434,12 @@ fn with_large(pools: Pools, queues: u32, slots: Option<u32>) -> Result<Pools, Er
         ..PoolConfig::new("jumbo", slots.unwrap_or(LARGE_SLOTS * (1 + queues)))
     })?);
     Ok(Pools::new(all))
+}
+
+/// A session's number by chance: two generators have the same once in 65,535 times.
+fn any_number() -> u16 {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    (RandomState::new().build_hasher().finish() % u64::from(u16::MAX)) as u16 + 1
 }
 
 /// How many streams' books to make for so many: growing them is rare.

@@ -62,6 +62,7 @@ impl Session {
             clock_error_ppm,
             clock_mhz,
             seed: self.seed,
+            session: self.number,
             ports,
             streams,
             lcores: self.lcore_views(),

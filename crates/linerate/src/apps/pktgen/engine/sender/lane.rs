@@ -33,6 +33,14 @@ impl From<Replay> for Content {
 }
 
 impl Content {
+    /// The session that its signatures name.
+    pub(crate) fn set_session(&mut self, session: u16) {
+        match self {
+            Self::Stream(stream) => stream.session = session,
+            Self::Replay(replay) => replay.session = session,
+        }
+    }
+
     /// Longest frame in memory.
     pub(crate) fn max_len(&self) -> usize {
         match self {

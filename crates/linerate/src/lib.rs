@@ -36,7 +36,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Measure the kit's own parts
+    /// Benchmark a device by RFC 2544 and others, or time this program's own parts
     Bench(bench::Args),
     /// Write packets of a running router to a pcapng file, or to a pipe into tcpdump
     Capture(capture::Args),

@@ -28,6 +28,7 @@ pub(crate) use args::{Args, run};
 pub(crate) use client::{Client, Message};
 pub(crate) use history::History;
 pub(crate) use protocol::{Candidate, Completion, Problem, Reply, Request, ScreenAction};
+pub(crate) use runfile::PortEntry;
 pub(crate) use table::PAGES;
 #[cfg(test)]
 pub(crate) use wire::Wire;

@@ -421,3 +421,6 @@ impl Shared {
         Ok(socket)
     }
 }
+
+#[cfg(fuzzing)]
+pub(crate) use ring::fuzz::check as fuzz;

@@ -4,6 +4,11 @@
 //! else uses it.
 #![forbid(unsafe_code)]
 
+// Of tests, what they say is kept until they fail.
+#[cfg(not(test))]
+#[macro_use]
+mod stderr;
+
 mod apps;
 mod config;
 mod error;

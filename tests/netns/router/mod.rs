@@ -13,6 +13,7 @@ mod site;
 mod stream;
 
 mod asked;
+mod balance;
 mod basic;
 mod bfd;
 mod fragments;

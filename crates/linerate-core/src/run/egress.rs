@@ -76,6 +76,15 @@ impl Egress {
         std::mem::replace(&mut self.outlets[usize::from(port)].way, way)
     }
 
+    /// Says what the way to a port is called: what it has no room for is counted as `tx_full.NAME`, and not
+    /// by a number that only the program knows. Another name is another counter. Set-up only.
+    pub fn name_outlet(&mut self, port: u16, name: &str) {
+        let full = self.reason(&format!("tx_full.{name}"));
+        if let Some(outlet) = self.outlets.get_mut(usize::from(port)) {
+            outlet.full = full;
+        }
+    }
+
     /// A drop reason to use with [`Egress::drop_burst`]; the same name gives the same counter. Set-up only.
     pub fn reason(&mut self, name: &str) -> DropId {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);

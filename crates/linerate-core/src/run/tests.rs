@@ -368,6 +368,20 @@ fn a_full_way_out_drops_and_counts() {
         "{counts:?}"
     );
     assert!(counts.contains(&("no_outlet".into(), 7)), "{counts:?}");
+
+    // Once it has a name, that is what is counted.
+    egress.name_outlet(0, "wan");
+    let mut burst = Burst::new();
+    cache.fill(&pool, &mut burst, 3);
+    egress.send(0, &mut burst);
+    egress.flush();
+    let drops = drops.lock().unwrap();
+    let of = |name: &str| {
+        let named = drops.iter().find(|(known, _)| known == name);
+        named.map(|(_, count)| count.read())
+    };
+    assert_eq!(of("tx_full.wan"), Some(3));
+    assert_eq!(of("tx_full.port0"), Some(128));
 }
 
 #[test]

@@ -17,7 +17,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) index: u32,
-    pub(super) mac: Option<MacAddr>,
     pub(super) mtu: u32,
     pub(super) is_up: bool,
     pub(super) driver: String,
@@ -68,7 +67,6 @@ impl Device {
             let (rx_queues, tx_queues) = interface.channels();
             Ok(Found {
                 index: interface.index()?.cast_unsigned(),
-                mac: interface.mac()?,
                 mtu: interface.mtu()?,
                 is_up: interface.is_up()?,
                 driver,

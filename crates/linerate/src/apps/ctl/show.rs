@@ -10,6 +10,12 @@ use crate::report::{Cell, Column, Table, Tone};
 /// Key of a row, heading, and whether it is a number.
 type Shown = (&'static str, &'static str, bool);
 
+const SUMMARY: &[Shown] = &[
+    ("side", "side", false),
+    ("what", "what", false),
+    ("packets", "packets", true),
+    ("is", "is", false),
+];
 const PORTS: &[Shown] = &[
     ("port", "port", true),
     ("name", "name", false),
@@ -36,6 +42,8 @@ const INTERFACES: &[Shown] = &[
     ("twin", "twin", false),
     ("in_packets", "in packets", true),
     ("out_packets", "out packets", true),
+    ("to_host_packets", "to host", true),
+    ("from_host_packets", "from host", true),
 ];
 const ROUTES: &[Shown] = &[
     ("prefix", "prefix", false),
@@ -78,6 +86,7 @@ const ACLS: &[Shown] = &[
 /// The rows of an answer as a table, and what was left out.
 pub(super) fn text(what: What, answer: &Value, colour: bool) -> String {
     let shown = match what {
+        What::Summary => SUMMARY,
         What::Ports => PORTS,
         What::Interfaces => INTERFACES,
         What::Routes => ROUTES,

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use linerate_core::env::{Clock, Lcore, LcoreHandle, Placement};
 use linerate_core::packet::{Layout, Pool, PoolCache, PoolConfig, Pools, SlotClass};
-use linerate_core::port::{Port, PortConfig, PortInfo, Queues};
+use linerate_core::port::{Port, PortConfig, PortInfo, PortStats, Queues};
 use linerate_core::ring::spsc;
 use linerate_core::run::{Egress, Idle, Inlet, Stage, Way, Worker, WorkerHandle, WorkerStats};
 use linerate_drivers::Drivers;
@@ -57,6 +57,20 @@ pub(crate) struct OpenPort {
     /// The interface that it has for itself, and the claim to that while workers forward by it.
     wants: Option<String>,
     claim: Option<Arc<Claim>>,
+    /// Whether its [warning](Port::warning) has been told.
+    pub(crate) is_warned: bool,
+}
+
+impl OpenPort {
+    /// Tells what has gone wrong beside the packets, when it happens and once.
+    fn warn(&mut self) {
+        if !self.is_warned
+            && let Some(text) = self.port.warning()
+        {
+            self.is_warned = true;
+            eprintln!("warning: port {}: {text}; packets go on", self.name);
+        }
+    }
 }
 
 /// How workers are to run.
@@ -123,6 +137,7 @@ impl Rig {
                 info,
                 wants: claim::wanted(spec),
                 claim: None,
+                is_warned: false,
             });
         }
         Ok(Self {
@@ -194,9 +209,15 @@ impl Rig {
             workers.push((worker, handle));
         }
         hand_out(&shares, &mut queues, &mut workers);
+        for (share, (worker, _)) in shares.iter().zip(&mut workers) {
+            for (number, name) in self.ways(share, lcores) {
+                worker.egress.name_outlet(number, name);
+            }
+        }
         let mut running = Running {
             rig: self,
             added: change::Added::default(),
+            gone: PortStats::default(),
             workers: Vec::with_capacity(shares.len()),
             memory: pools.iter().map(Pool::describe).collect(),
         };
@@ -228,6 +249,23 @@ impl Rig {
             });
         }
         Ok(())
+    }
+
+    /// What the ways out of a share are called: by their ports, and rings by the lcores that they lead to.
+    fn ways<'a>(
+        &'a self,
+        share: &'a Share,
+        lcores: &'a [&Placement],
+    ) -> impl Iterator<Item = (u16, &'a str)> {
+        let sends = share.sends.iter().map(|&(port, _)| port);
+        let hands = share.hands.iter().map(|&(port, _)| port);
+        let named = |port: u16| {
+            let open = self.ports.get(usize::from(port))?;
+            Some((port, open.name.as_str()))
+        };
+        let rings = share.rings.iter();
+        let rings = rings.map(|&(number, to)| (number, lcores[to].name.as_str()));
+        sends.chain(hands).filter_map(named).chain(rings)
     }
 
     /// The pools that these ports want: one that they receive into, and one of 64 KiB slots
@@ -362,6 +400,8 @@ pub(crate) struct Running<S: Stage + 'static> {
     rig: Rig,
     workers: Vec<Member<S>>,
     added: change::Added,
+    /// What ports counted that have been taken away.
+    gone: PortStats,
     /// Sizes and pages of the pools, one line each.
     pub(crate) memory: Vec<String>,
 }
@@ -385,6 +425,20 @@ impl<S: Stage + 'static> Running<S> {
             }
         }
         changed
+    }
+
+    /// Tells what has gone wrong with ports since somebody last looked, and packets do not show.
+    pub(crate) fn warn(&mut self) {
+        self.rig.ports.iter_mut().for_each(OpenPort::warn);
+    }
+
+    /// What all ports have counted, those too that have gone.
+    pub(crate) fn stats(&self) -> PortStats {
+        let mut all = self.gone.clone();
+        for open in &self.rig.ports {
+            all.merge(&open.port.stats());
+        }
+        all
     }
 
     /// The clock of all ticks.

@@ -284,14 +284,14 @@ pub(super) fn weight(spec: &StreamSpec) -> f64 {
 
 /// A stream's rate of its own; `max` is as many as go, like none.
 fn own_rate(spec: &StreamSpec) -> Option<Rate> {
-    let unlimited = spec.gap.map(|_| Rate::Max);
-    spec.rate.filter(|rate| *rate != Rate::Max).or(unlimited)
+    spec.rate.filter(|rate| *rate != Rate::Max)
 }
 
 /// Whether its frames leave at times of its own.
 fn keeps_times(spec: &StreamSpec) -> bool {
     let poisson = spec.pacing == Some(Pacing::Poisson);
-    poisson || spec.burst.is_some_and(|burst| burst > 1) || spec.delay.is_some()
+    let bursts = spec.burst.is_some_and(|burst| burst > 1) || spec.gap.is_some();
+    poisson || bursts || spec.delay.is_some()
 }
 
 /// Bursts of frames at `pps`, each followed by the gap: frames a second over both.
@@ -332,7 +332,7 @@ fn prefix(what: &str, error: Error) -> Error {
     }
 }
 
-/// Makes the lane of a shard.
+/// Makes the lane of a shard. With a gap, its rate is that of the frames within a burst.
 pub(super) fn lane(spec: &StreamSpec, content: Content, seed: u64, shard: &Shard) -> Lane {
     let Order {
         is_enabled,
@@ -341,14 +341,6 @@ pub(super) fn lane(spec: &StreamSpec, content: Content, seed: u64, shard: &Shard
         weight,
     } = shard.order;
     let burst = spec.burst.unwrap_or(1);
-    // With a gap `pps` is the mean over bursts and gaps, and the lane wants the rate within a burst.
-    let pps = match (spec.gap, pps) {
-        (Some(gap), Some(pps)) => {
-            let sending = f64::from(burst) / pps - gap.as_secs_f64();
-            (sending > 1e-9).then(|| f64::from(burst) / sending)
-        }
-        (_, pps) => pps,
-    };
     let mut lane = Lane::new(content, pps, count, shard.sent.clone())
         .weight(weight)
         .enabled(is_enabled)

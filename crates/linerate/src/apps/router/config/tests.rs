@@ -212,11 +212,11 @@ fn what_does_not_go_together_is_said() {
         ),
         (
             "[[acl]]\nname = \"a\"\nrules = [{ action = \"drop\" }]",
-            "11: acl.rules.action: `drop` is no action; permit, deny or reject",
+            "11: acl a rule 1: action: `drop` is no action; permit, deny or reject",
         ),
         (
             "[[acl]]\nname = \"a\"\nrules = [{ action = \"deny\", destination_port = \"22\" }]",
-            "11: acl.rules.destination_port: only some protocols have ports; with protocol = \"tcp\", \"udp\" or \"sctp\"",
+            "11: acl a rule 1: destination_port: only some protocols have ports; with protocol = \"tcp\", \"udp\" or \"sctp\"",
         ),
         (
             "[[interface]]\nport = \"wan\"\npolicer = { rate = \"fast\", burst = \"64kB\" }",
@@ -248,6 +248,54 @@ fn ipv4_by_way_of_ipv6_is_sound() {
         "[[port]]\nname = \"x\"\nspec = \"af_xdp:eth0,filter=udp\"\n\
          [[port]]\nname = \"y\"\nspec = \"af_xdp:eth0,filter=tcp,start_queue=1\"\n",
     );
+}
+
+/// One mistake is one complaint, which says in which rule it is: what cannot be read does not make another
+/// key wrong, or another rule the same.
+#[test]
+fn a_mistake_in_a_rule_is_told_once_and_of_that_rule() {
+    for (rules, wanted) in [
+        (
+            "{ action = \"deny\" },\n{ action = \"permit\", protocol = \"tpc\", destination_port = \"22\" }",
+            "13: acl edge rule 2: protocol: ",
+        ),
+        (
+            "{ action = \"deny\", protocol = \"ipcmp\", icmp_type = 8 }",
+            "12: acl edge rule 1: protocol: ",
+        ),
+        (
+            "{ action = \"deny\" },\n{ action = \"permit\", source = \"10.0.0.0/33\" }",
+            "13: acl edge rule 2: source: ",
+        ),
+        (
+            "{ action = \"deny\" },\n{ action = \"permit\", sorce = \"10.0.0.0/8\" }",
+            "13: acl edge rule 2: sorce: there is no such key; perhaps source",
+        ),
+        (
+            "{ actoin = \"deny\" }",
+            "12: acl edge rule 1: actoin: there is no such key; perhaps action",
+        ),
+        (
+            "{ protocol = \"tcp\" }",
+            "12: acl edge rule 1: action: it is missing",
+        ),
+        (
+            "{ action = \"deny\", protocol = \"icmp\", source = \"10.0.0.0/8\", \
+             destination = \"2001:db8::/32\" }",
+            "12: acl edge rule 1: destination: source and destination are of two families",
+        ),
+        (
+            "{ action = \"deny\" },\n{ action = \"deny\" }",
+            "13: acl edge rule 2: action: an earlier rule asks the same",
+        ),
+    ] {
+        let text = format!("[[acl]]\nname = \"edge\"\nrules = [\n{rules},\n]");
+        let said = complaints(&text);
+        assert!(
+            said.len() == 1 && said[0].starts_with(wanted),
+            "{rules}: {said:#?}"
+        );
+    }
 }
 
 #[test]

@@ -129,6 +129,7 @@ impl Control {
         self.retain_ports();
         self.remove_addresses(&old);
         self.liken_all();
+        self.retain_cleared();
         Ok(Changes::between(&old, &self.config, routes))
     }
 

@@ -181,6 +181,11 @@ impl Fast {
         self.engine.features.held()
     }
 
+    /// Fragments that wait for the rest of their datagrams.
+    pub(crate) fn held_fragments(&self) -> u64 {
+        self.engine.features.held_fragments()
+    }
+
     /// Traces, taps and the like.
     pub(crate) fn watch(&mut self) -> &mut trace::Watch {
         &mut self.engine.watch

@@ -356,6 +356,7 @@ impl Slow {
                     continue; // it will be asked again
                 };
                 packet.set_data(frame);
+                self.counters.neighbour_sent.add(1);
                 self.send(InterfaceId(id), packet, out);
             }
             for released in todo.released.drain(..) {

@@ -241,11 +241,7 @@ fn ratios(body: &mut String, report: &Report) {
                 ),
             ]
         });
-        table(
-            body,
-            &["frame", &times, "interval", "confidence"],
-            rows,
-        );
+        table(body, &["frame", &times, "interval", "confidence"], rows);
     }
 }
 

@@ -194,6 +194,12 @@ impl Slow {
         out.flush();
     }
 
+    /// The link of an interface is gone, and with it what was known of who is there.
+    pub(crate) fn link_down(&mut self, id: InterfaceId) {
+        let now_ns = self.clock.ns(self.clock.now());
+        self.table.link_down(id.0, now_ns);
+    }
+
     /// The link of an interface has come back: hosts there learn of our addresses anew, and are asked whether
     /// they are still who they were.
     pub(crate) fn link_up(&mut self, id: InterfaceId, out: &mut Egress) {
@@ -350,6 +356,7 @@ impl Slow {
                     continue; // it will be asked again
                 };
                 packet.set_data(frame);
+                self.counters.neighbour_sent.add(1);
                 self.send(InterfaceId(id), packet, out);
             }
             for released in todo.released.drain(..) {

@@ -143,17 +143,24 @@ pub(super) unsafe fn put_stamps<const N: usize>(to: *const AtomicU8, stamp: u8) 
         return unsafe { store_16_bytes(to, splat(stamp)) };
     }
     let stamps = u64::from(stamp) * 0x0101_0101_0101_0101;
-    // SAFETY: the caller vouches for `N` atomics.
-    unsafe {
-        match N {
-            8 => asm!("mov [{to}], {r}", to = in(reg) to, r = in(reg) stamps,
-                options(nostack, preserves_flags)),
-            4 => asm!("mov [{to}], {r:e}", to = in(reg) to, r = in(reg) stamps,
-                options(nostack, preserves_flags)),
-            2 => asm!("mov [{to}], {r:x}", to = in(reg) to, r = in(reg) stamps,
-                options(nostack, preserves_flags)),
-            _ => (*to).store(stamp, Ordering::Relaxed),
-        }
+    match N {
+        // SAFETY: the caller vouches for 8 atomics.
+        8 => unsafe {
+            asm!("mov [{to}], {stamps}", to = in(reg) to, stamps = in(reg) stamps,
+                options(nostack, preserves_flags));
+        },
+        // SAFETY: the caller vouches for 4 atomics.
+        4 => unsafe {
+            asm!("mov [{to}], {stamps:e}", to = in(reg) to, stamps = in(reg) stamps,
+                options(nostack, preserves_flags));
+        },
+        // SAFETY: the caller vouches for 2 atomics.
+        2 => unsafe {
+            asm!("mov [{to}], {stamps:x}", to = in(reg) to, stamps = in(reg) stamps,
+                options(nostack, preserves_flags));
+        },
+        // SAFETY: the caller vouches for one.
+        _ => unsafe { &*to }.store(stamp, Ordering::Relaxed),
     }
 }
 

@@ -55,7 +55,7 @@ impl<T> HugeArray<T> {
             let at = unsafe { array.region.as_ptr().cast::<T>().add(index) };
             // SAFETY: `at` is inside the region and holds no element yet.
             unsafe { at.write(element) };
-            array.len = index + 1;
+            array.len = index.saturating_add(1);
         }
         Ok(array)
     }

@@ -3,6 +3,9 @@
 //! `space` owns the range (the process's only static), [`Region`] owns mapped pages and gives
 //! them back on drop, [`HugeArray`] is a region seen as `[T]` for tables.
 
+// Sizes come from callers, and release builds wrap.
+#![warn(clippy::arithmetic_side_effects)]
+
 mod array;
 mod region;
 pub(crate) mod space;

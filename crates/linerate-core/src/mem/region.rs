@@ -199,7 +199,7 @@ impl Region {
 
     /// Bytes from the start of the reserved range.
     pub(crate) fn offset(&self) -> usize {
-        self.extent.offset
+        self.extent.offset()
     }
 
     /// What backs it.

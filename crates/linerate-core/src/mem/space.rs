@@ -5,6 +5,7 @@
 
 use super::sys;
 use crate::MemError;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -32,8 +33,8 @@ pub(crate) fn base() -> *mut u8 {
 pub(crate) struct Space {
     base: usize,
     bytes: usize,
-    /// Free extents as (offset, bytes), sorted by offset, never touching each other.
-    free: Mutex<Vec<(usize, usize)>>,
+    /// Free extents as offsets, sorted, never touching each other.
+    free: Mutex<Vec<Range<usize>>>,
 }
 
 impl Space {
@@ -50,7 +51,7 @@ impl Space {
         let mut bytes = MAX_BYTES;
         let at = loop {
             // One GiB more than used, so that the base can be aligned for 1 GiB pages.
-            match sys::reserve(bytes + GIB) {
+            match sys::reserve(bytes.saturating_add(GIB)) {
                 Ok(at) => break at,
                 Err(error) if bytes <= MIN_BYTES => return Err(error),
                 Err(_) => bytes /= 2,
@@ -63,7 +64,7 @@ impl Space {
         Ok(Self {
             base: base.addr(),
             bytes,
-            free: Mutex::new(vec![(GRAIN_BYTES, bytes - GRAIN_BYTES)]),
+            free: Mutex::new(std::iter::once(GRAIN_BYTES..bytes).collect()),
         })
     }
 
@@ -74,22 +75,19 @@ impl Space {
         let bytes = bytes.ok_or_else(full)?;
         let align = align.max(GRAIN_BYTES);
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = free.iter().enumerate().find_map(|(index, &(offset, len))| {
-            let start = offset.checked_next_multiple_of(align)?;
-            (start.checked_add(bytes)? <= offset + len).then_some((index, start))
+        let found = free.iter().enumerate().find_map(|(index, room)| {
+            let start = room.start.checked_next_multiple_of(align)?;
+            let end = start.checked_add(bytes)?;
+            (end <= room.end).then_some((index, start..end))
         });
-        let (index, start) = found.ok_or_else(full)?;
-        let (offset, len) = free.remove(index);
-        if start + bytes < offset + len {
-            free.insert(index, (start + bytes, offset + len - start - bytes));
-        }
-        if offset < start {
-            free.insert(index, (offset, start - offset));
-        }
-        Ok(Extent {
-            offset: start,
-            bytes,
-        })
+        let (index, taken) = found.ok_or_else(full)?;
+        let room = free.remove(index);
+        let left = [room.start..taken.start, taken.end..room.end];
+        free.splice(
+            index..index,
+            left.into_iter().filter(|part| !part.is_empty()),
+        );
+        Ok(Extent(taken))
     }
 
     /// There is no room for `bytes`.
@@ -104,32 +102,34 @@ impl Space {
     /// to be reserved is never given back, so that nobody else's memory is ever mapped over.
     pub(crate) fn give(&self, extent: &Extent) {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = free.partition_point(|&(offset, _)| offset < extent.offset);
-        free.insert(at, (extent.offset, extent.bytes));
-        // Join with the right neighbour first, so that `at` stays valid for the left one.
-        if at + 1 < free.len() && free[at].0 + free[at].1 == free[at + 1].0 {
-            free[at].1 += free[at + 1].1;
-            free.remove(at + 1);
-        }
-        if at > 0 && free[at - 1].0 + free[at - 1].1 == free[at].0 {
-            free[at - 1].1 += free[at].1;
-            free.remove(at);
-        }
+        let at = free.partition_point(|room| room.start < extent.offset());
+        free.insert(at, extent.0.clone());
+        free.dedup_by(|next, room| {
+            let touch = room.end == next.start;
+            if touch {
+                room.end = next.end;
+            }
+            touch
+        });
     }
 
     /// Address of an extent of this space.
     pub(crate) fn address(&self, extent: &Extent) -> NonNull<u8> {
-        let at = base().wrapping_add(extent.offset);
-        debug_assert_eq!(self.base + extent.offset, at.addr());
+        let at = base().wrapping_add(extent.offset());
+        debug_assert_eq!(self.base.wrapping_add(extent.offset()), at.addr());
         NonNull::new(at).expect("extents start at least one grain above the base")
     }
 }
 
 /// A part of the reserved range, in bytes from its base.
 #[derive(Debug)]
-pub(crate) struct Extent {
-    pub(crate) offset: usize,
-    pub(crate) bytes: usize,
+pub(crate) struct Extent(Range<usize>);
+
+impl Extent {
+    /// Where it begins.
+    pub(crate) fn offset(&self) -> usize {
+        self.0.start
+    }
 }
 
 #[cfg(test)]
@@ -141,15 +141,14 @@ mod tests {
         let space = Space::get().unwrap();
         let a = space.take(3 << 20, GRAIN_BYTES).unwrap();
         let b = space.take(1, GIB).unwrap();
-        assert_eq!(a.bytes, 4 << 20);
-        assert_eq!(b.offset % GIB, 0);
-        assert!(a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset);
+        assert_eq!(a.0.len(), 4 << 20);
+        assert_eq!(b.offset() % GIB, 0);
+        assert!(a.0.end <= b.0.start || b.0.end <= a.0.start);
         space.give(&b);
         space.give(&a);
         let free = space.free.lock().unwrap();
         assert!(
-            free.windows(2)
-                .all(|pair| pair[0].0 + pair[0].1 < pair[1].0),
+            free.windows(2).all(|pair| pair[0].end < pair[1].start),
             "sorted, joined: {free:?}"
         );
     }

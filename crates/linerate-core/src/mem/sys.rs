@@ -71,7 +71,7 @@ impl Staged {
         // What lies before and behind goes back. Where it cannot, it only takes up addresses.
         for (spare, len) in [
             (start, before),
-            (at.wrapping_byte_add(bytes), all - before - bytes),
+            (at.wrapping_byte_add(bytes), align.saturating_sub(before)),
         ] {
             if len > 0 {
                 // SAFETY: a part of the new mapping that nobody knows.

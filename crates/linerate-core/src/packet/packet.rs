@@ -1,5 +1,8 @@
 //! The ownership of one slot, and what its owner may do with it.
 
+// Sizes come from callers, and release builds wrap.
+#![warn(clippy::arithmetic_side_effects)]
+
 use super::meta::{Handle, Line, Meta, UserData, line_of};
 use super::pool::PoolShared;
 use std::fmt;
@@ -136,7 +139,10 @@ impl Packet {
     /// Bytes free after the data.
     #[inline]
     pub fn tailroom(&self) -> usize {
-        self.pool().slot_bytes() - self.line().start as usize - self.len()
+        // Never less than 0: an invariant of every method that moves the start or the end.
+        self.slot_bytes()
+            .saturating_sub(self.headroom())
+            .saturating_sub(self.len())
     }
 
     /// Bytes of its slot: headroom, data and tailroom.
@@ -149,11 +155,9 @@ impl Packet {
     #[inline]
     pub fn prepend(&mut self, bytes: usize) -> Option<&mut [u8]> {
         let line = self.line_mut();
-        if bytes > line.start as usize {
-            return None;
-        }
-        line.start -= bytes as u16;
-        line.len += bytes as u32;
+        let start = usize::from(line.start).checked_sub(bytes)?;
+        let len = (line.len as usize).checked_add(bytes)?;
+        (line.start, line.len) = (start as u16, len as u32);
         self.data_mut().get_mut(..bytes)
     }
 
@@ -164,7 +168,7 @@ impl Packet {
             return None;
         }
         let old = self.len();
-        self.line_mut().len += bytes as u32;
+        self.line_mut().len = old.checked_add(bytes)? as u32;
         self.data_mut().get_mut(old..)
     }
 
@@ -173,11 +177,13 @@ impl Packet {
     pub fn trim_front(&mut self, bytes: usize) -> bool {
         // A start of 16 bits must not wrap, however long a slot is.
         let line = self.line_mut();
-        if bytes > line.len as usize || line.start as usize + bytes > u16::MAX as usize {
+        let start = usize::from(line.start).checked_add(bytes);
+        let start = start.and_then(|start| u16::try_from(start).ok());
+        let len = (line.len as usize).checked_sub(bytes);
+        let (Some(start), Some(len)) = (start, len) else {
             return false;
-        }
-        line.start += bytes as u16;
-        line.len -= bytes as u32;
+        };
+        (line.start, line.len) = (start, len as u32);
         true
     }
 
@@ -191,7 +197,7 @@ impl Packet {
     /// Sets the length, showing old bytes of the slot where it grows; false where they do not fit.
     #[inline]
     pub fn set_len(&mut self, len: usize) -> bool {
-        let fits = len <= self.pool().slot_bytes() - self.line().start as usize;
+        let fits = len <= self.slot_bytes().saturating_sub(self.headroom());
         if fits {
             self.line_mut().len = len as u32;
         }
@@ -251,7 +257,7 @@ impl Packet {
     /// Index of the slot in its pool, and the pool's name: how a ledger names a packet.
     pub fn slot(&self) -> (u32, &str) {
         let pool = self.pool();
-        (self.0.get() - pool.first(), pool.name())
+        (self.0.get().wrapping_sub(pool.first()), pool.name())
     }
 }
 

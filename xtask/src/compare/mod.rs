@@ -22,11 +22,13 @@ mod stats;
 mod testpmd;
 mod veth;
 
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use rustix::fs::OFlags;
 use serde_json::json;
 
 use absolute::{ABSOLUTES, Absolute};
@@ -198,9 +200,11 @@ fn select(options: &Options) -> Result<(Vec<Row>, Vec<&'static Absolute>), TaskE
 /// One measuring process at a time on this machine: the lock of whoever compares now.
 fn wait_until_alone() -> Result<std::fs::File, TaskError> {
     let path = std::env::temp_dir().join("linerate-compare.lock");
+    // The name is known to all, so that they meet: nothing is written, and no link followed.
     let open = std::fs::File::options()
         .create(true)
         .append(true)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
         .open(&path);
     let file = open.map_err(TaskError::file(&path))?;
     if file.try_lock().is_err() {

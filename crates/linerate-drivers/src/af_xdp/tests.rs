@@ -1,5 +1,6 @@
 //! Against the real kernel: veth pairs, network name spaces, programs of the system.
 
+mod descriptors;
 mod faults;
 mod programs;
 

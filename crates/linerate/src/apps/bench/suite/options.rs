@@ -458,7 +458,8 @@ mod tests {
 
     #[test]
     fn the_command_line_goes_before_the_file() {
-        let path = std::env::temp_dir().join(format!("linerate-suite-{}.toml", std::process::id()));
+        let folder = linerate_core::env::PrivateFolder::new("suite").unwrap();
+        let path = folder.join("suite.toml");
         std::fs::write(
             &path,
             "device = \"bridge\"\nsizes = \"64\"\nquick = true\nmax-pps = 1e6\n",
@@ -466,7 +467,6 @@ mod tests {
         .unwrap();
         let line = format!("--sizes 128,256 --config {}", path.display());
         let read = options(&line).read().unwrap();
-        std::fs::remove_file(&path).unwrap();
         assert_eq!(read.device.as_deref(), Some("bridge"));
         let settings = read.settings().unwrap();
         assert_eq!(settings.sizes, [128, 256]);

@@ -350,7 +350,8 @@ impl Compiler<'_> {
         }
     }
 
-    /// The number or name of an IP protocol, behind `proto`. tcpdump wants a backslash before names that it
+    /// The number or name of an IP protocol, behind `proto`. tcpdump wants a backslash before
+    /// names that it
     /// knows as words.
     fn protocol(&mut self, v4: bool, v6: bool) -> Result<Test, FilterError> {
         let word = self.words.next();
@@ -423,7 +424,8 @@ fn named(name: &str) -> Option<u8> {
     known.map(|(_, protocol)| *protocol)
 }
 
-/// A port by number or name, and its protocol: that of `wanted`, else that of a service which has only one.
+/// A port by number or name, and its protocol: that of `wanted`, else that of a service which has
+/// only one.
 fn port(word: Word<'_>, wanted: Option<u8>) -> Result<(u16, Option<u8>), FilterError> {
     if let Ok(port) = word.text.parse() {
         return Ok((port, wanted));

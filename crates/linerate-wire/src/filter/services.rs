@@ -1,4 +1,5 @@
-//! Services by name, as Debian's `/etc/services` has them: which port, and of TCP alone, of UDP alone or of both.
+//! Services by name, as Debian's `/etc/services` has them: which port, and of TCP alone, of UDP
+//! alone or of both.
 
 use crate::protocol::{TCP, UDP};
 

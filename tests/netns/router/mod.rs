@@ -26,6 +26,7 @@ mod neighbours;
 mod operation;
 mod oracle;
 mod policy;
+mod ports;
 mod privileges;
 mod segments;
 pub(crate) mod service;

@@ -216,10 +216,14 @@ impl Egress {
         }
     }
 
-    /// Takes completions back from all queues; for idle rounds.
+    /// Takes completions back from all queues; for idle rounds. Nobody is woken: what went into a
+    /// ring has been rung for by the [`flush`](Self::flush) behind it, and two idle lcores that
+    /// rang each other for nothing would keep each other awake.
     pub fn reclaim(&mut self) {
         for outlet in &mut self.outlets {
-            outlet.finish(&mut self.cache);
+            if let Some(Way::Queue(queue)) = &mut outlet.way {
+                queue.flush(&mut self.cache);
+            }
         }
     }
 

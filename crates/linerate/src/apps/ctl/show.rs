@@ -50,6 +50,7 @@ const ROUTES: &[Shown] = &[
     ("vrf", "vrf", false),
     ("to", "to", false),
     ("source", "source", false),
+    ("protocol", "protocol", false),
     ("distance", "distance", true),
     ("state", "state", false),
 ];
@@ -178,15 +179,16 @@ mod tests {
             "rows": [
                 {"prefix": "10.0.0.0/8", "vrf": "default", "to": ["192.0.2.1 on wan", "x2"],
                  "source": "static", "distance": 1, "state": "active"},
-                {"prefix": "::/0", "vrf": "blue", "to": [], "source": "fpm", "distance": 20},
+                {"prefix": "::/0", "vrf": "blue", "to": [], "source": "fpm",
+                 "protocol": "bgp", "distance": 20},
             ],
             "more": 3,
         });
         assert_eq!(
             text(What::Routes, &answer, false),
-            "prefix      vrf      to                   source  distance  state\n\
-             10.0.0.0/8  default  192.0.2.1 on wan x2  static         1  active\n\
-             ::/0        blue                          fpm           20  -\n\
+            "prefix      vrf      to                   source  protocol  distance  state\n\
+             10.0.0.0/8  default  192.0.2.1 on wan x2  static  -                1  active\n\
+             ::/0        blue                          fpm     bgp             20  -\n\
              3 more; name what you look for, or raise --limit\n"
         );
     }

@@ -65,6 +65,7 @@ impl<S: Stage + 'static> Running<S> {
     ) -> Result<(), Error> {
         let specs = [(Some(name.to_string()), spec.to_string())];
         let mut rig = Rig::open_among(drivers, &specs, self.rig.clock)?;
+        rig.claim(&self.rig.ports)?;
         let info = &rig.ports[0].info;
         let shape = PortShape {
             rx_queues: options.queues.min(info.max_rx_queues),

@@ -7,6 +7,7 @@
 
 mod args;
 mod change;
+pub(crate) mod claim;
 mod observe;
 mod show;
 mod signals;
@@ -26,6 +27,7 @@ use linerate_core::run::{Egress, Idle, Inlet, Stage, Way, Worker, WorkerHandle, 
 use linerate_drivers::Drivers;
 
 use crate::error::Error;
+use claim::Claim;
 use wiring::{PortShape, Share};
 
 pub(crate) use args::{PlanArgs, Run, RunArgs, RunKeys};
@@ -52,6 +54,9 @@ pub(crate) struct OpenPort {
     pub(crate) name: String,
     pub(crate) port: Box<dyn Port>,
     pub(crate) info: PortInfo,
+    /// The interface that it has for itself, and the claim to that while workers forward by it.
+    wants: Option<String>,
+    claim: Option<Arc<Claim>>,
     /// Whether its [warning](Port::warning) has been told.
     pub(crate) is_warned: bool,
 }
@@ -130,6 +135,8 @@ impl Rig {
                 name,
                 port,
                 info,
+                wants: claim::wanted(spec),
+                claim: None,
                 is_warned: false,
             });
         }
@@ -181,6 +188,7 @@ impl Rig {
         mut stage: impl FnMut(usize, &mut Egress) -> S,
     ) -> Result<Running<S>, Error> {
         assert!(shares.len() <= lcores.len(), "an lcore for each share");
+        self.claim(&[])?;
         let polled = |share: &Share| share.polls.len() as u32;
         let pools = self.pools(shares.iter().map(polled).sum(), options.pool_slots)?;
         let configs: Vec<PortConfig> = (0..self.ports.len() as u16)
@@ -224,6 +232,23 @@ impl Rig {
             });
         }
         Ok(running)
+    }
+
+    /// Takes the interfaces that these ports have for themselves, together with `others` of this
+    /// process: a port that is replaced by another one of its interface has it until that is there.
+    fn claim(&mut self, others: &[OpenPort]) -> Result<(), Error> {
+        for open in &mut self.ports {
+            let Some(interface) = &open.wants else {
+                continue;
+            };
+            let mut held = others.iter().filter_map(|other| other.claim.as_ref());
+            let held = held.find(|claim| claim.interface == *interface).cloned();
+            open.claim = Some(match held {
+                Some(held) => held,
+                None => Arc::new(Claim::take(interface, &open.info.name)?),
+            });
+        }
+        Ok(())
     }
 
     /// What the ways out of a share are called: by their ports, and rings by the lcores that they lead to.
@@ -385,6 +410,21 @@ impl<S: Stage + 'static> Running<S> {
     /// All ports.
     pub(crate) fn ports(&self) -> &[OpenPort] {
         &self.rig.ports
+    }
+
+    /// Asks each port what it is now. Returns what was known of those of which the MAC address or
+    /// the longest frame is another, by number. Of a device that is gone what was known stays.
+    pub(crate) fn look_again(&mut self) -> Vec<(u16, PortInfo)> {
+        let mut changed = Vec::new();
+        for open in &mut self.rig.ports {
+            let now = open.port.info();
+            let is_gone = now.mac.is_none() && open.info.mac.is_some();
+            let facts = |info: &PortInfo| (info.mac, info.max_frame_bytes);
+            if !is_gone && facts(&now) != facts(&open.info) {
+                changed.push((open.number, std::mem::replace(&mut open.info, now)));
+            }
+        }
+        changed
     }
 
     /// Tells what has gone wrong with ports since somebody last looked, and packets do not show.

@@ -195,8 +195,16 @@ fn what_does_not_go_together_is_said() {
             "9: route.via: the route leads nowhere; via, or one of blackhole, unreachable and prohibit = true",
         ),
         (
-            "[[route]]\nprefix = \"10.0.0.0/8\"\nvia = \"2001:db8::1\"",
-            "11: route.via: 2001:db8::1 is of another family than 10.0.0.0/8; a next hop of the same family",
+            "[[route]]\nprefix = \"2001:db8::/32\"\nvia = \"10.0.0.1\"",
+            "11: route.via: 10.0.0.1 is no next hop of 2001:db8::/32, which is IPv6; an IPv6 address",
+        ),
+        (
+            "[[route]]\nprefix = \"10.0.0.0/8\"\nvia = \"fe80::1\"",
+            "11: route.via: fe80::1 may be on any link; its link as well: { address = \"fe80::1\", interface = \"wan\" }",
+        ),
+        (
+            "[[port]]\nspec = \"af_xdp:eth0\"\n[[port]]\nname = \"dmz\"\nspec = \"af_packet:eth0,queues=2\"",
+            "13: port.spec: interface `eth0` is port `af_xdp:eth0` already; an interface of its own: every frame would come by both",
         ),
         (
             "[[neighbour]]\naddress = \"10.0.0.1\"\nmac = \"01:00:00:00:00:01\"\ninterface = \"wan\"",
@@ -225,6 +233,21 @@ fn what_does_not_go_together_is_said() {
     ] {
         assert_eq!(complaints(text), [wanted], "{text}");
     }
+}
+
+/// RFC 8950 in the file, as from the kernel and FRR; and ports that share an interface.
+#[test]
+fn ipv4_by_way_of_ipv6_is_sound() {
+    let config = good(
+        "[[interface]]\nport = \"wan\"\naddresses = [\"2001:db8::1/64\"]\n\
+         [[route]]\nprefix = \"10.0.0.0/8\"\nvia = [\"2001:db8::2\", { address = \"fe80::1\", interface = \"wan\" }]\n",
+    );
+    assert_eq!(config.warnings, []);
+    assert_eq!(config.gateways().len(), 2);
+    good(
+        "[[port]]\nname = \"x\"\nspec = \"af_xdp:eth0,filter=udp\"\n\
+         [[port]]\nname = \"y\"\nspec = \"af_xdp:eth0,filter=tcp,start_queue=1\"\n",
+    );
 }
 
 /// One mistake is one complaint, which says in which rule it is: what cannot be read does not make another

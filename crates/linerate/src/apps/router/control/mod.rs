@@ -33,7 +33,7 @@ mod stream;
 mod tests;
 mod twins;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -312,7 +312,7 @@ impl Control {
         }
         self.held = held;
         self.tell_hits(&hits, now);
-        self.refresh_links();
+        self.look_at_ports(&BTreeSet::new());
         self.running.warn();
         // A time of grace may be over, though nobody says anything.
         self.fed |= self.kernel.is_some();
@@ -452,4 +452,16 @@ impl Control {
             }
         }
     }
+}
+
+/// Any bytes to the page of metrics.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn fuzz_http(input: &[u8]) {
+    http::fuzz(input);
+}
+
+/// The parameters of any request that starts a stream.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn fuzz_params(params: &Value) {
+    stream::fuzz(params);
 }

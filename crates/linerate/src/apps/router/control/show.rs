@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use linerate_core::port::Link;
+use linerate_wire::rtnetlink;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -136,6 +137,8 @@ struct RouteRow<'a> {
     /// Where packets really go.
     resolved: Vec<String>,
     source: &'static str,
+    /// Which protocol found it, where another program has put it in.
+    protocol: Option<String>,
     distance: u8,
     metric: u32,
     /// `active`, `backup`, or why it is not used.
@@ -360,6 +363,13 @@ impl Control {
             to: kind.into_iter().chain(route.ways.iter().map(way)).collect(),
             resolved: route.resolved.iter().map(way).collect(),
             source: route.key.source.name(),
+            protocol: match route.key.protocol {
+                0 => None,
+                number => Some(
+                    rtnetlink::protocol_name(number)
+                        .map_or_else(|| number.to_string(), str::to_string),
+                ),
+            },
             distance: route.key.distance,
             metric: route.key.metric,
             state: match route.used {

@@ -179,6 +179,7 @@ pub(super) fn bring_up(
         }
         let neighbours = neighbour::Config {
             max_entries: config.router.neighbours as usize,
+            source_asks_per_s: config.router.neighbour_scan,
             seed: clock.now(),
             ..neighbour::Config::default()
         };

@@ -524,6 +524,19 @@ fn story(record: &Record, names: &[String]) -> Value {
     })
 }
 
+/// Any parameters as those of a capture or a trace: an error, or a filter that can be asked.
+#[cfg(any(test, fuzzing))]
+pub(super) fn fuzz(params: &Value) {
+    let captured = read::<CaptureAsked>(params).map(|asked| asked.filter);
+    let traced = read::<TraceAsked>(params).map(|asked| asked.filter);
+    for text in [captured, traced].into_iter().flatten() {
+        match filter(&text) {
+            Ok(filter) => assert_eq!(filter.is_none(), text.trim().is_empty()),
+            Err(problem) => assert!(problem.problem.contains(&text) && !problem.fix.is_empty()),
+        }
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {

@@ -170,8 +170,8 @@ impl Feed {
                 prefix,
                 metric,
                 to,
-                by_zebra,
-            } => self.route(rib, *table, (*prefix, *metric), to, *by_zebra),
+                protocol,
+            } => self.route(rib, *table, (*prefix, *metric), to, *protocol),
             Said::NoRoute {
                 table,
                 prefix,
@@ -198,7 +198,7 @@ impl Feed {
         table: u32,
         (prefix, metric): (Prefix, u32),
         told: &Told,
-        by_zebra: bool,
+        protocol: u8,
     ) {
         let is_kernels = match told {
             Told::Kernel => true,
@@ -222,10 +222,10 @@ impl Feed {
             return;
         };
         let key = Key {
-            copy: by_zebra && self.source == Source::Kernel,
+            protocol,
             ..Key::of(self.source, metric)
         };
-        if key.copy && self.told_by_frr && rib.has(vrf, prefix, Source::Fpm) {
+        if key.is_copy() && self.told_by_frr && rib.has(vrf, prefix, Source::Fpm) {
             return;
         }
         let to = match told {

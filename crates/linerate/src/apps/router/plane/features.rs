@@ -260,8 +260,7 @@ impl Engine {
             self.complain(view, id, &packet, complaint, out);
         }
         if self.watch.is_tapped() {
-            self.watch
-                .show_one(Stage::Drop, packet.meta().port, &packet);
+            self.watch.show_one(Stage::Drop, packet.port(), &packet);
         }
         out.cache.free_one(packet);
     }

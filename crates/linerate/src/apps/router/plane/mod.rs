@@ -48,9 +48,11 @@ pub(crate) mod trace;
 mod urpf;
 mod vlan;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 #[cfg(test)]
 mod model_tests;
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 mod testing;
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,7 @@ use pcap_parser::{PcapBlockOwned, PcapError, create_reader};
 #[allow(unreachable_pub)]
 mod private_folder;
 
-use private_folder::PrivateFolder;
+pub(crate) use private_folder::PrivateFolder;
 
 /// Every Ethernet frame of a capture file; what pcap-parser cannot read is left out.
 pub(crate) fn ethernet_frames(file: &Path, frames: &mut Vec<Vec<u8>>) {

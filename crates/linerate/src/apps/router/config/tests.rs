@@ -463,7 +463,7 @@ fn punts_have_rates_by_kind_and_check_shows_them_all() {
         explain(config, &plan, "x").text("x", false)
     };
     let line = "punts a second, from each lcore that forwards: arp 7, nd 5000, local 50000, routing 100000, \
-                other 1000, resolve 20000, glean 5000\n";
+                other 1000, resolve 20000, glean 5000, host 200000\n";
     assert!(shown(&config).contains(line), "{}", shown(&config));
     let usual = shown(&file("").unwrap());
     assert!(usual.contains("arp 5000, nd 5000, local 200000"), "{usual}");

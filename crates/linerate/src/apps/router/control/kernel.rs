@@ -213,7 +213,12 @@ impl Kernel {
             let here = interfaces
                 .filter(|(_, interface)| config.vrfs[interface.vrf as usize].netns == space.name);
             let twins = here.filter_map(|(id, interface)| Some((interface.twin.clone()?, id)));
-            space.ears.set_twins(rib, twins, &mut news);
+            // As the ports' specifications have them: `af_packet:eth0,queues=1`.
+            let ports = config.ports.iter().filter_map(|port| {
+                let (_, target) = port.spec.split_once(':')?;
+                target.split(',').next().map(String::from)
+            });
+            space.ears.set_twins(rib, twins, ports, &mut news);
         }
         news
     }
@@ -288,6 +293,13 @@ impl Control {
                         fpm.set_interface(&mut self.rib, link.index, id);
                     }
                     self.liken(id);
+                }
+                News::Device(index, is_host) => {
+                    if let Some(kernel) = &mut self.kernel
+                        && let Some(fpm) = &mut kernel.fpm
+                    {
+                        fpm.set_host(&mut self.rib, index, is_host);
+                    }
                 }
                 // It is made again by its port, and said to be there then.
                 News::TwinGone(id) => {

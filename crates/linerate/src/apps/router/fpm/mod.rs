@@ -143,6 +143,15 @@ impl Fpm {
         }
     }
 
+    /// Whether the kernel forwards by its interface of that number itself, likewise. Routes by one
+    /// that is gone
+    /// are FRR's to take back.
+    pub(crate) fn set_host(&mut self, rib: &mut Rib, index: u32, is_host: bool) {
+        if self.feed.set_host(rib, index, is_host) == Some(true) && is_host {
+            self.listener.hang_up();
+        }
+    }
+
     /// Puts what has come into the routing table, a bounded part of it: `true` if there may be more.
     /// Nothing is committed.
     pub(crate) fn poll(&mut self, rib: &mut Rib, now: Instant, news: &mut Vec<News>) -> bool {

@@ -218,6 +218,17 @@ pub enum TableError {
         /// Bytes allowed.
         budget_bytes: usize,
     },
+    /// A lookup table that is shared does not grow, and what it was made with is used up.
+    #[error(
+        "the IPv6 routing table's {room} {what} are all in use, and it cannot grow: make it for more \
+         routes (`routes` and `budget_bytes` of its configuration)"
+    )]
+    LpmRoom {
+        /// What there are too few of.
+        what: &'static str,
+        /// How many there are.
+        room: usize,
+    },
     /// A number of VRFs that cannot be.
     #[error("a routing table has 1 to {max} VRFs, not {vrfs}")]
     LpmVrfs {

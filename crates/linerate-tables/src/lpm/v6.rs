@@ -11,11 +11,11 @@ mod ranges;
 mod tests;
 
 use self::build::Build;
-use self::nodes::Nodes;
+use self::nodes::{Nodes, Short};
 use super::v4::{Memory, NO_ROUTE};
 use super::{Prefix6, Rib};
 use crate::TableError;
-use crate::simd::lpm6::{ROOT_BITS, Tree, Write};
+use crate::simd::lpm6::{Entry, Leaf, ROOT_BITS, Table, Tree, Write};
 use linerate_core::MemError;
 use linerate_core::env::Isa;
 use linerate_core::mem::PageKind;
@@ -27,8 +27,9 @@ pub struct Lpm6Config {
     /// VRFs, numbered from 0: each takes 256 KiB of each copy of the table.
     pub vrfs: u32,
     /// How many Internet-like routes to have room for at once, all VRFs together: 80 bytes each of
-    /// each copy. An [`Lpm6`] grows beyond, and is copied for that, which takes about a millisecond
-    /// in ten megabytes; a [`SharedLpm6`] does not.
+    /// each copy, of which a [`SharedLpm6`] has three; fewer if that is more than half of the budget.
+    /// An [`Lpm6`] grows beyond, and is copied for that, which takes about a millisecond in ten
+    /// megabytes; a [`SharedLpm6`] does not.
     pub routes: usize,
     /// The most memory in bytes, as [`Lpm6::memory`] counts it. While an array grows, the old one
     /// exists beside it.
@@ -133,6 +134,11 @@ impl Lpm6 {
     /// # Errors
     /// If the budget does not suffice for an empty table, or its memory cannot be had.
     pub fn new(config: &Lpm6Config) -> Result<Self, TableError> {
+        Self::with_copies(config, 1)
+    }
+
+    /// An empty table with room for as many routes as so many copies may have.
+    fn with_copies(config: &Lpm6Config, copies: usize) -> Result<Self, TableError> {
         const MOST_VRFS: u32 = 1 << 12;
         if !(1..=MOST_VRFS).contains(&config.vrfs) {
             return Err(TableError::LpmVrfs {
@@ -140,10 +146,14 @@ impl Lpm6 {
                 max: MOST_VRFS,
             });
         }
-        // An Internet table needs 32 tables and 170 leaves for a thousand routes.
-        let (tables, leaves) = (config.routes / 28 + 32, config.routes / 5 + 160);
         let vrfs = config.vrfs as usize;
-        let least = (vrfs << 18) + tables * 1024 + leaves * 128;
+        let roots = vrfs * ROOT_BYTES;
+        // Half of what the roots leave is for the routes themselves, and for more of them.
+        let lookup_bytes = (config.budget_bytes / copies).saturating_sub(roots) / 2;
+        let routes = config.routes.min(lookup_bytes / ROUTE_BYTES);
+        // An Internet table needs 32 tables and 170 leaves for a thousand routes.
+        let (tables, leaves) = (routes / 28 + 32, routes / 5 + 160);
+        let least = roots + tables * size_of::<Table>() + leaves * size_of::<Leaf>();
         let over = |need_bytes| TableError::LpmBudget {
             what: WHAT,
             need_bytes,
@@ -182,12 +192,11 @@ impl Lpm6 {
         }
         let grown = self.ribs[vrf as usize].growth_bytes();
         let spare = self.spare_bytes(grown)?;
-        let admitted = self.nodes.admit(&mut self.fib.0, hop, spare)?;
+        let admitted = self.nodes.admit(&mut self.fib.0, hop, spare);
+        admitted.map_err(|short| self.no_room(short, grown))?;
         let spare = self.spare_bytes(grown)?;
-        if !admitted || !self.nodes.make_room(&mut self.fib.0, spare)? {
-            let change = self.copies * Nodes::CHANGE_BYTES;
-            return Err(self.over_budget(self.memory().total() + grown + change));
-        }
+        let room = self.nodes.make_room(&mut self.fib.0, spare);
+        room.map_err(|short| self.no_room(short, grown))?;
         let had = self.ribs[vrf as usize].insert(prefix, hop)?;
         if had != Some(hop) {
             self.rebuild(vrf, prefix, false);
@@ -250,8 +259,7 @@ impl Lpm6 {
         let ribs: usize = self.ribs.iter().map(Rib::memory_bytes).sum();
         Memory {
             tables: self.copies * self.fib.memory_bytes(),
-            chunks: tables * size_of::<crate::simd::lpm6::Table>()
-                + leaves * size_of::<crate::simd::lpm6::Leaf>(),
+            chunks: tables * size_of::<Table>() + leaves * size_of::<Leaf>(),
             routes: ribs + self.nodes.memory_bytes(),
         }
     }
@@ -261,7 +269,7 @@ impl Lpm6 {
     /// # Errors
     /// If the budget or the memory that there is does not suffice for two more copies.
     pub fn share(mut self) -> Result<SharedLpm6, TableError> {
-        self.copies = 3;
+        self.copies = COPIES;
         let need = self.memory().total();
         if need > self.budget_bytes {
             return Err(self.over_budget(need));
@@ -292,7 +300,21 @@ impl Lpm6 {
         }
     }
 
+    /// Why a change that takes `grown` bytes of the route store finds no room in the tree.
+    fn no_room(&self, short: Short, grown: usize) -> TableError {
+        match short {
+            Short::Bytes(bytes) => self.over_budget(self.memory().total() + grown + bytes),
+            Short::Room { what, len } => TableError::LpmRoom {
+                what,
+                // The first is never used.
+                room: len - 1,
+            },
+            Short::Memory(error) => error.into(),
+        }
+    }
+
     fn over_budget(&self, need_bytes: usize) -> TableError {
+        debug_assert!(need_bytes > self.budget_bytes, "an error that is none");
         TableError::LpmBudget {
             what: WHAT,
             need_bytes,
@@ -301,7 +323,12 @@ impl Lpm6 {
     }
 }
 
+/// Copies of the lookup table that a shared table has.
+const COPIES: usize = 3;
 const WHAT: &str = "IPv6 routing table";
+const ROOT_BYTES: usize = size_of::<Entry>() << ROOT_BITS;
+/// What a route takes of a copy of the lookup table.
+const ROUTE_BYTES: usize = 80;
 
 /// A routing table with one writer and any number of readers, who never wait for each other.
 ///
@@ -329,7 +356,7 @@ impl SharedLpm6 {
     /// # Errors
     /// As [`Lpm6::new`] and [`Lpm6::share`].
     pub fn new(config: &Lpm6Config) -> Result<Self, TableError> {
-        Lpm6::new(config)?.share()
+        Lpm6::with_copies(config, COPIES)?.share()
     }
 
     /// Another reader, for one lcore.

@@ -1,8 +1,8 @@
 //! Which tables, leaves and far hops of a [`Tree`] are in use, and room for more of them.
 
-use crate::simd::lpm6::{Entry, Kind, Leaf, SPAN_BITS, Table, Tree, Write, span_from};
+use crate::simd::lpm6::{Entry, Kind, Leaf, SPAN_BITS, Tree, Write, span_from};
 use linerate_core::MemError;
-use linerate_core::mem::HugeArray;
+use linerate_core::mem::{HugeArray, PageKind};
 use std::collections::HashMap;
 
 /// The most tables that one change adds: four in each span.
@@ -58,10 +58,6 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// The bytes that one change may need.
-    pub(super) const CHANGE_BYTES: usize =
-        TABLES_A_CHANGE * size_of::<Table>() + LEAVES_A_CHANGE * size_of::<Leaf>();
-
     pub(super) fn new() -> Self {
         Self {
             tables: Numbers::new(),
@@ -86,69 +82,53 @@ impl Nodes {
         self.tables.memory_bytes() + self.leaves.memory_bytes() + far
     }
 
-    /// Makes room for whatever one change needs, if it is not there: the array that is short grows by
-    /// half, within `spare` more bytes. `false` if that does not do.
-    pub(super) fn make_room(&mut self, tree: &mut Tree, spare: usize) -> Result<bool, MemError> {
+    /// Makes room for whatever one change needs, if it is not there: an array that is short grows by
+    /// half, within `spare` more bytes. Unless all can grow, none does.
+    pub(super) fn make_room(&mut self, tree: &mut Tree, spare: usize) -> Result<(), Short> {
         let (most_tables, most_leaves) = match self.fixed {
             true => (0, 0),
             false => Tree::most(),
         };
-        let tables = match self.tables.room(tree.tables.len()) < TABLES_A_CHANGE {
-            true => match grown(
-                &tree.tables,
-                "fib6 tables",
-                TABLES_A_CHANGE,
-                most_tables,
-                spare,
-            )? {
-                None => return Ok(false),
-                tables => tables,
-            },
-            false => None,
+        let tables = (self.tables.room(tree.tables.len()) < TABLES_A_CHANGE)
+            .then(|| TABLES.grown(&tree.tables, TABLES_A_CHANGE, most_tables, spare));
+        let taken = match &tables {
+            Some(Ok(longer)) => longer.region().len() - tree.tables.region().len(),
+            Some(Err(Short::Bytes(bytes))) => *bytes,
+            _ => 0,
         };
-        let more = tables.as_ref().map_or(0, |longer: &HugeArray<_>| {
-            longer.region().len() - tree.tables.region().len()
+        let leaves = (self.leaves.room(tree.leaves.len()) < LEAVES_A_CHANGE).then(|| {
+            let spare = spare.saturating_sub(taken);
+            LEAVES.grown(&tree.leaves, LEAVES_A_CHANGE, most_leaves, spare)
         });
-        let spare = spare - more;
-        if self.leaves.room(tree.leaves.len()) < LEAVES_A_CHANGE {
-            match grown(
-                &tree.leaves,
-                "fib6 leaves",
-                LEAVES_A_CHANGE,
-                most_leaves,
-                spare,
-            )? {
-                None => return Ok(false),
-                Some(leaves) => tree.leaves = leaves,
+        let (tables, leaves) = match (tables.transpose(), leaves.transpose()) {
+            // What both lack, so that whoever grants it need not ask twice.
+            (Ok(Some(_)) | Err(Short::Bytes(_)), Err(Short::Bytes(bytes))) => {
+                return Err(Short::Bytes(taken + bytes));
             }
-        }
+            (tables, leaves) => (tables?, leaves?),
+        };
         if let Some(tables) = tables {
             tree.tables = tables;
         }
-        Ok(true)
+        if let Some(leaves) = leaves {
+            tree.leaves = leaves;
+        }
+        Ok(())
     }
 
     /// As [`make_room`](Self::make_room), for one next hop.
-    pub(super) fn admit(
-        &mut self,
-        tree: &mut Tree,
-        hop: u32,
-        spare: usize,
-    ) -> Result<bool, MemError> {
+    pub(super) fn admit(&mut self, tree: &mut Tree, hop: u32, spare: usize) -> Result<(), Short> {
         if Entry::hop(hop).is_some() || self.far.contains_key(&hop) {
-            return Ok(true);
+            return Ok(());
         }
         let most = if self.fixed { 0 } else { 1 << 28 };
         let number = self.far.len() + 1;
         if number == tree.far.len() {
-            match grown(&tree.far, "fib6 far", 16, most, spare)? {
-                None => return Ok(false),
-                Some(far) => tree.far = far,
-            }
+            tree.far = FAR.grown(&tree.far, 16, most, spare)?;
         }
         tree.write(Write::Far(number as u32, hop));
         self.far.insert(hop, number as u32);
-        Ok(true)
+        Ok(())
     }
 
     /// An admitted next hop as an entry.
@@ -212,28 +192,78 @@ impl Nodes {
     }
 }
 
-/// A copy of `array`, longer by half and at least by `least`; `None` if that is more than `most`, or
-/// than `spare` bytes more.
-fn grown<T: Copy>(
-    array: &HugeArray<T>,
-    name: &str,
-    least: usize,
-    most: usize,
-    spare: usize,
-) -> Result<Option<HugeArray<T>>, MemError> {
-    let fill = array[0];
-    let bytes = array.region().len();
-    for more in [(array.len() / 2).max(least * 2), least] {
-        let len = array.len() + more;
-        // Cheap to tell before memory is mapped; pages round it up.
-        if len > most || (len * size_of::<T>()).saturating_sub(bytes) > spare {
-            continue;
+/// Why an array did not grow.
+pub(super) enum Short {
+    /// It takes at least so many bytes more, which is more than are to spare.
+    Bytes(usize),
+    /// It is as long as it may be.
+    Room { what: &'static str, len: usize },
+    /// There is no memory.
+    Memory(MemError),
+}
+
+/// An array of the tree, for whoever reads a message.
+struct Array {
+    name: &'static str,
+    what: &'static str,
+}
+
+const TABLES: Array = Array {
+    name: "fib6 tables",
+    what: "tables",
+};
+const LEAVES: Array = Array {
+    name: "fib6 leaves",
+    what: "leaves",
+};
+const FAR: Array = Array {
+    name: "fib6 far",
+    what: "next hops from 0x80000000 to 0xbfffffff",
+};
+
+impl Array {
+    /// A copy of `array`, longer by half, or at least by `least`; of up to `most` elements, and
+    /// within `spare` bytes more.
+    fn grown<T: Copy>(
+        &self,
+        array: &HugeArray<T>,
+        least: usize,
+        most: usize,
+        spare: usize,
+    ) -> Result<HugeArray<T>, Short> {
+        if array.len() + least > most {
+            return Err(Short::Room {
+                what: self.what,
+                len: array.len(),
+            });
         }
-        let get = |index| array.get(index).copied().unwrap_or(fill);
-        let longer = HugeArray::from_fn(name, len, get)?;
-        if longer.region().len().saturating_sub(bytes) <= spare {
-            return Ok(Some(longer));
+        let fill = array[0];
+        let bytes = array.region().len();
+        let mut short = 0;
+        for more in [(array.len() / 2).max(least * 2), least] {
+            let len = array.len() + more;
+            // Cheap to tell before memory is mapped.
+            short = mapped_bytes(len * size_of::<T>()).saturating_sub(bytes);
+            if len > most || short > spare {
+                continue;
+            }
+            let get = |index| array.get(index).copied().unwrap_or(fill);
+            let longer = HugeArray::from_fn(self.name, len, get).map_err(Short::Memory)?;
+            short = longer.region().len().saturating_sub(bytes);
+            if short <= spare {
+                return Ok(longer);
+            }
         }
+        Err(Short::Bytes(short))
     }
-    Ok(None)
+}
+
+/// What a region of so many bytes takes, unless pages of 1 GiB are set aside.
+fn mapped_bytes(bytes: usize) -> usize {
+    let huge = PageKind::Transparent.bytes();
+    let page = match bytes < huge / 2 {
+        true => PageKind::Base4K.bytes(),
+        false => huge,
+    };
+    bytes.next_multiple_of(page)
 }

@@ -226,6 +226,96 @@ fn the_budget_holds_and_an_error_changes_nothing() {
     );
 }
 
+/// The bytes that a refusal asks for and those that there are.
+fn budget(error: &TableError) -> (usize, usize) {
+    match error {
+        TableError::LpmBudget {
+            need_bytes,
+            budget_bytes,
+            ..
+        } => (*need_bytes, *budget_bytes),
+        other => panic!("not a matter of the budget: {other}"),
+    }
+}
+
+/// What an error says is needed is more than there is, and enough.
+#[test]
+fn what_the_budget_lacks_is_told_truly() {
+    let routes = routes6(&Spec::new(60_000, 1));
+    // Budgets that end in the arrays, and in the route store, on either kind of pages.
+    for budget_bytes in (1..=24).map(|times| times * (700 << 10)) {
+        let insert = |table: &mut Lpm6| {
+            let mut routes = routes.iter();
+            let of = |at: usize| match at % 7 {
+                // A next hop that needs a place of its own.
+                0 => 0x8000_0000 | at as u32,
+                _ => at as u32,
+            };
+            routes.try_fold(table.len(), |at, &(prefix, _)| {
+                table.insert(0, prefix, of(at)).map(|_| at + 1)
+            })
+        };
+        let table = |budget_bytes| {
+            Lpm6::new(&Lpm6Config {
+                budget_bytes,
+                ..config(Isa::Baseline)
+            })
+        };
+        let mut small = match table(budget_bytes) {
+            Ok(table) => table,
+            Err(error) => {
+                let (need, have) = budget(&error);
+                assert!(need > have && have == budget_bytes, "{error}");
+                assert!(table(need).is_ok(), "{error}");
+                continue;
+            }
+        };
+        let Err(error) = insert(&mut small) else {
+            continue;
+        };
+        let (need, have) = budget(&error);
+        assert!(need > have && have == budget_bytes, "{error}");
+        // The same table under the budget that the error asks for takes the route that it refused.
+        let refused = routes[small.len()];
+        small.budget_bytes = need;
+        small.insert(0, refused.0, refused.1).unwrap();
+        assert!(small.memory().total() <= need);
+    }
+}
+
+#[test]
+fn a_budget_can_be_lowered_alone() {
+    for budget_bytes in [3 << 20, 4 << 20, 8 << 20, 64 << 20] {
+        let config = Lpm6Config {
+            budget_bytes,
+            ..Lpm6Config::default()
+        };
+        let mut table = Lpm6::new(&config).unwrap();
+        table.insert(0, prefix("2001:db8::/32"), 1).unwrap();
+        assert!(table.memory().total() <= budget_bytes);
+        if budget_bytes >= 4 << 20 {
+            let mut table = SharedLpm6::new(&config).unwrap();
+            table.insert(0, prefix("2001:db8::/32"), 1).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_shared_table_that_is_full_says_of_what_and_stays_as_it_was() {
+    let mut table = SharedLpm6::new(&config(Isa::detect())).unwrap();
+    let routes = routes6(&Spec::new(60_000, 1));
+    let mut added = 0;
+    let error = loop {
+        let (prefix, hop) = routes[added];
+        match table.insert(0, prefix, hop) {
+            Ok(_) => added += 1,
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(error.contains("all in use") && error.contains("`routes`"), "{error}");
+    assert!(table.routes(0).eq(routes[..added].iter().copied()));
+}
+
 #[test]
 fn bad_arguments_are_named() {
     let mut table = Lpm6::new(&config(Isa::detect())).unwrap();

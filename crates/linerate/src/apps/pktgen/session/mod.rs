@@ -29,6 +29,7 @@ use linerate_core::port::{PortConfig, PortStats, Queues};
 use linerate_core::run::HistogramSnapshot;
 use linerate_drivers::Drivers;
 use linerate_wire::ethernet::MacAddr;
+use linerate_wire::vlan::TAG_LEN;
 
 use super::engine::{
     Books as ReceiverBooks, Boundaries, Engine, EngineHandle, Receiver, Recording, Sender,
@@ -334,6 +335,7 @@ impl Session {
         let room = self.slots().room_bytes();
         Limits {
             max_frame_bytes: info.max_frame_bytes.min(room) + FCS_BYTES,
+            max_tagged_bytes: (info.max_frame_bytes + TAG_LEN).min(room) + FCS_BYTES,
             longer: match room < info.max_frame_bytes {
                 true => {
                     "make them shorter, or open the session for jumbo frames (`jumbo = true`, `-j`)"

@@ -108,6 +108,8 @@ pub(super) struct Loads {
 pub(super) struct Limits {
     /// Largest frame, FCS included.
     pub(super) max_frame_bytes: usize,
+    /// The same with a tag of 802.1Q, which an MTU does not count.
+    pub(super) max_tagged_bytes: usize,
     /// Line rate in bit/s, where there is one.
     pub(super) speed_bps: Option<f64>,
     /// What to do about longer ones.
@@ -148,12 +150,15 @@ pub(super) fn compile(
             .into(),
     };
     let longest = content.max_len() + FCS_BYTES;
-    if longest > limits.max_frame_bytes {
+    // The kernel lets one tag of 802.1Q go beyond the MTU (packet_extra_vlan_len_allowed), and no other.
+    let is_tagged = spec.get("vlan").is_some() && spec.get("inner_vlan").is_none();
+    let most = match is_tagged && spec.pcap.is_none() {
+        true => limits.max_tagged_bytes,
+        false => limits.max_frame_bytes,
+    };
+    if longest > most {
         return Err(Error::Usage {
-            problem: format!(
-                "frames of {longest} bytes, but the port takes at most {}",
-                limits.max_frame_bytes
-            ),
+            problem: format!("frames of {longest} bytes, but the port takes at most {most}"),
             fix: limits.longer.into(),
         });
     }
@@ -375,5 +380,32 @@ fn too_fast(streams: &[&OpenStream], speed_bps: f64, line_share: f64) -> Error {
             line_share * gbps
         ),
         fix,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_tag_does_not_count_against_the_mtu() {
+        // An interface with an MTU of 1500, as an af_packet port says it.
+        let limits = Limits {
+            max_frame_bytes: 1518,
+            max_tagged_bytes: 1522,
+            speed_bps: None,
+            longer: "",
+            hz: 1e9,
+        };
+        let fits = |line: &str| {
+            let spec: StreamSpec = line.parse().unwrap();
+            let macs = (MacAddr::local(0), MacAddr::local(1));
+            compile(&spec, None, 0, macs, 1, &limits).is_ok()
+        };
+        assert!(fits("size=1518") && !fits("size=1519"));
+        assert!(fits("vlan=5 size=1522") && !fits("vlan=5 size=1523"));
+        // The outer one of two is no tag of 802.1Q.
+        assert!(!fits("vlan=5 inner_vlan=6 size=1522"));
     }
 }

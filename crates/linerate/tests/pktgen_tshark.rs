@@ -206,7 +206,7 @@ const CASES: &[Case] = &[
         "eth:ethertype:vlan:ethertype:mpls:ip:udp:data",
         &[
             ("mpls.label", "100 101 100 101"),
-            ("mpls.bottom", "True True True True"),
+            ("mpls.bottom", "1 1 1 1"),
             ("mpls.ttl", "64 64 64 64"),
             ("vlan.id", "7 7 7 7"),
         ],
@@ -216,7 +216,7 @@ const CASES: &[Case] = &[
         "eth:ethertype:mpls:ipv6:tcp:data",
         &[
             ("mpls.label", "16,1000 16,1001 16,1002 16,1003"),
-            ("mpls.bottom", "False,True False,True False,True False,True"),
+            ("mpls.bottom", "0,1 0,1 0,1 0,1"),
         ],
     ),
     case(

@@ -242,12 +242,11 @@ fn packet_key<const W: usize>(
     protocol: u8,
     has_upper: bool,
 ) -> PacketKey<W> {
-    let mut key = PacketKey::tuple(src, dst, ports, protocol);
-    if !has_upper {
-        key.ports = 0;
-        key.meta = u32::from(protocol) | acl::FRAGMENT;
+    let key = PacketKey::tuple(src, dst, ports, protocol);
+    match has_upper {
+        true => key,
+        false => key.fragment().without_upper(),
     }
-    key
 }
 
 /// Looks up the packets at the positions of `mask` side by side, and writes what is found to their

@@ -201,8 +201,7 @@ impl Engine {
                 interface: id,
                 ..Punt::default()
             });
-            let (cache, pools) = (&mut out.cache, &self.pools);
-            match reassembler.push(part, HEADER_LEN, vrf, view.now_ns, cache, pools) {
+            match reassembler.push(part, HEADER_LEN, vrf, view.now_ns, &mut out.cache) {
                 Outcome::Held => {}
                 Outcome::Whole(packet) => {
                     self.counters.reassembled.add(1);

@@ -11,6 +11,7 @@ mod headers;
 mod icmp_error;
 mod keeper;
 mod neighbour;
+mod parse_burst;
 mod pcap;
 mod reassembly;
 mod rtnetlink;
@@ -24,6 +25,7 @@ pub type Target = fn(&[u8]);
 pub const TARGETS: &[(&str, Target)] = &[
     ("headers", headers::check),
     ("tunnels", tunnels::check),
+    ("parse_burst", parse_burst::check),
     ("filter", filter::check),
     ("segment", segment::check),
     ("pcap", pcap::check),
@@ -40,7 +42,21 @@ pub const TARGETS: &[(&str, Target)] = &[
 /// # Panics
 /// Where the input breaks a promise, and where there is no such target.
 pub fn run(name: &str, input: &[u8]) {
-    let target = TARGETS.iter().find(|(known, _)| *known == name);
+    let all = TARGETS.iter().chain(PRIVATE);
+    let target = all.into_iter().find(|(known, _)| *known == name);
     let (_, check) = target.unwrap_or_else(|| panic!("no fuzz target named {name}"));
     check(input);
 }
+
+/// Targets that their crates keep to themselves, and replay in tests of their own.
+#[cfg(fuzzing)]
+const PRIVATE: &[(&str, Target)] = &[
+    ("af_packet_ring", linerate_drivers::fuzz::af_packet_ring),
+    ("router_path", linerate::fuzz::router_path),
+    ("fpm_stream", linerate::fuzz::fpm_stream),
+    ("control_request", linerate::fuzz::control_request),
+    ("http_request", linerate::fuzz::http_request),
+    ("pktgen_text", linerate::fuzz::pktgen_text),
+];
+#[cfg(not(fuzzing))]
+const PRIVATE: &[(&str, Target)] = &[];

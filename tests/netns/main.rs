@@ -20,6 +20,7 @@ mod traffic;
 mod accounts;
 mod demo;
 mod forward;
+mod idle;
 mod misfortune;
 mod pktgen;
 mod refusals;

@@ -33,7 +33,8 @@ const STEPS: &[Step] = &[
     Step { name: "unsafe report", run: |_| unsafe_code() },
     Step { name: "test",          run: tests },
     Step { name: "loom",          run: |_| loom() },
-    Step { name: "thread sanitizer", run: |_| thread_sanitizer() },
+    Step { name: "thread sanitizer", run: |_| sanitizer(&THREAD) },
+    Step { name: "address sanitizer", run: |_| sanitizer(&ADDRESS) },
     Step { name: "fuzz replay",   run: |_| fuzz_replay() },
 ];
 
@@ -123,8 +124,35 @@ fn loom() -> Result<Outcome, TaskError> {
     checked(&mut command)
 }
 
-/// Rings, pools, packets and shared tables across threads; needs a nightly compiler, of any date.
-fn thread_sanitizer() -> Result<Outcome, TaskError> {
+/// A sanitizer of the compiler's, and what is run under it.
+struct Sanitizer {
+    name: &'static str,
+    /// Parts of the names of the tests; none for all.
+    tests: &'static [&'static str],
+    /// Its environment variable, and what to put there.
+    options: (&'static str, fn() -> String),
+}
+
+/// Rings, pools, packets and shared tables across threads.
+const THREAD: Sanitizer = Sanitizer {
+    name: "thread",
+    tests: &["ring", "pool", "packet", "stress"],
+    options: ("TSAN_OPTIONS", || {
+        let known = process::root().join("xtask/tsan-suppressions.txt");
+        format!("suppressions={}", known.display())
+    }),
+};
+
+/// All unsafe code of memory, packets, rings and vector kernels, on the heap and on stacks. (Slots of
+/// pools are memory of the kernel's own, which it does not watch: tests/soundness.rs does.)
+const ADDRESS: Sanitizer = Sanitizer {
+    name: "address",
+    tests: &[],
+    options: ("ASAN_OPTIONS", || "detect_stack_use_after_return=1".into()),
+};
+
+/// Needs a nightly compiler, of any date.
+fn sanitizer(sanitizer: &Sanitizer) -> Result<Outcome, TaskError> {
     let nightly = process::output(Command::new("rustup").args(["run", "nightly", "rustc", "-V"]));
     if !nightly.is_ok_and(|output| output.status.success()) {
         return Ok(Outcome::Skipped(
@@ -134,31 +162,22 @@ fn thread_sanitizer() -> Result<Outcome, TaskError> {
     if std::env::consts::ARCH != "x86_64" {
         return Ok(Outcome::Skipped("set up for x86_64 only".into()));
     }
-    let suppressions = process::root().join("xtask/tsan-suppressions.txt");
+    let name = sanitizer.name;
     let mut command = Command::new("rustup");
     command
-        .args([
-            "run",
-            "nightly",
-            "cargo",
-            "test",
-            "--package",
-            "linerate-core",
-            "--package",
-            "linerate-tables",
-        ])
+        .args(["run", "nightly", "cargo", "test"])
+        .args(["--package", "linerate-core"])
+        .args(["--package", "linerate-tables"])
         .args(["--lib", "--tests", "--target", SANITIZED, "--target-dir"])
-        .arg(process::target_dir().join("tsan"))
+        .arg(process::target_dir().join(format!("{}san", &name[..1])))
         // One test at a time: each starts the threads that it is about.
-        .args(["--", "--test-threads=1", "ring", "pool", "packet", "stress"])
+        .args(["--", "--test-threads=1"])
+        .args(sanitizer.tests)
         .env(
             "RUSTFLAGS",
-            "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer",
+            format!("-Zsanitizer={name} -Cunsafe-allow-abi-mismatch=sanitizer"),
         )
-        .env(
-            "TSAN_OPTIONS",
-            format!("suppressions={}", suppressions.display()),
-        )
+        .env(sanitizer.options.0, (sanitizer.options.1)())
         .env_remove("CARGO")
         .env_remove("RUSTC")
         .env_remove("RUSTUP_TOOLCHAIN")

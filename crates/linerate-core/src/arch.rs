@@ -13,6 +13,13 @@
 //! so release and acquire need no instruction, only that the compiler does not move the blocks,
 //! which the fences around them see to. Loom, ThreadSanitizer, Miri and other processors take the
 //! same steps element by element, with release stores and acquire loads.
+//!
+//! **A stamp is stored once.** It gives its slot away: receivers may empty the slot and a sender of
+//! the next lap may fill it before the next instruction of this thread, so a block that overlaps the
+//! one before it would put an old stamp back for ever. [`stamp`] cuts a run into blocks that do not
+//! overlap, in one place for all processors, and the tests stop a thread between any two. Words may
+//! be moved twice: no one else uses those of a claimed run, and a copy that loses its race is thrown
+//! away.
 
 use crate::env::Isa;
 use crate::sync::{AtomicU8, AtomicU32};
@@ -25,6 +32,10 @@ mod blocks;
 #[path = "arch/portable.rs"]
 mod blocks;
 mod copy;
+/// What other processors run, for the stress tests of this one.
+#[cfg(all(test, target_arch = "x86_64", not(loom), not(tsan), not(miri)))]
+#[path = "arch/portable.rs"]
+mod portable;
 
 pub(crate) use copy::WordCopy;
 
@@ -235,6 +246,11 @@ pub(crate) fn full_fence() {
 /// `to` points at `len` live atomics; `from` is valid for reading `len` words.
 #[inline(always)]
 pub(crate) unsafe fn store_words(to: *const AtomicU32, from: *const u32, len: usize) {
+    #[cfg(all(test, target_arch = "x86_64", not(loom), not(tsan), not(miri)))]
+    if crate::sync::hooks::portable() {
+        // SAFETY: the caller's promise.
+        return unsafe { portable::store_words(to, from, len) };
+    }
     // SAFETY: the caller's promise.
     unsafe { blocks::store_words(to, from, len) }
 }
@@ -245,18 +261,62 @@ pub(crate) unsafe fn store_words(to: *const AtomicU32, from: *const u32, len: us
 /// `from` points at `len` live atomics; `to` is valid for writing `len` words.
 #[inline(always)]
 pub(crate) unsafe fn load_words(from: *const AtomicU32, to: *mut u32, len: usize) {
+    #[cfg(all(test, target_arch = "x86_64", not(loom), not(tsan), not(miri)))]
+    if crate::sync::hooks::portable() {
+        // SAFETY: the caller's promise.
+        return unsafe { portable::load_words(from, to, len) };
+    }
     // SAFETY: the caller's promise.
     unsafe { blocks::load_words(from, to, len) }
 }
 
-/// Stores `stamp` into `len` atomics, with release semantics.
+/// Stores `stamp` into `len` atomics, each once, the first first, with release semantics.
 ///
 /// # Safety
 /// `to` points at `len` live atomics.
 #[inline(always)]
 pub(crate) unsafe fn stamp(to: *const AtomicU8, len: usize, stamp: u8) {
+    let mut done = 0;
+    while len - done >= blocks::STAMPS {
+        // SAFETY: as many atomics from `done` on are inside.
+        unsafe { put_stamps::<{ blocks::STAMPS }>(to.wrapping_add(done), stamp) };
+        done += blocks::STAMPS;
+    }
+    let rest = len - done;
+    if rest & 8 != 0 {
+        // SAFETY: the rest has 8 or more.
+        unsafe { put_stamps::<8>(to.wrapping_add(done), stamp) };
+        done += 8;
+    }
+    if rest & 4 != 0 {
+        // SAFETY: the rest still has 4 or more.
+        unsafe { put_stamps::<4>(to.wrapping_add(done), stamp) };
+        done += 4;
+    }
+    if rest & 2 != 0 {
+        // SAFETY: the rest still has 2 or more.
+        unsafe { put_stamps::<2>(to.wrapping_add(done), stamp) };
+        done += 2;
+    }
+    if rest & 1 != 0 {
+        // SAFETY: one is left.
+        unsafe { put_stamps::<1>(to.wrapping_add(done), stamp) };
+    }
+}
+
+/// # Safety
+/// `to` points at `N` live atomics.
+#[inline(always)]
+unsafe fn put_stamps<const N: usize>(to: *const AtomicU8, stamp: u8) {
+    #[cfg(all(test, target_arch = "x86_64", not(loom), not(tsan), not(miri)))]
+    if crate::sync::hooks::portable() {
+        // SAFETY: the caller's promise.
+        unsafe { portable::put_stamps::<N>(to, stamp) };
+        return crate::sync::window("sender: stamps stored");
+    }
     // SAFETY: the caller's promise.
-    unsafe { blocks::stamp(to, len, stamp) }
+    unsafe { blocks::put_stamps::<N>(to, stamp) };
+    crate::sync::window("sender: stamps stored");
 }
 
 /// How many of `len` atomics equal `stamp` before the first that does not; acquires what was
@@ -266,6 +326,11 @@ pub(crate) unsafe fn stamp(to: *const AtomicU8, len: usize, stamp: u8) {
 /// `from` points at `len + STAMPS_READ_ALONG` live atomics.
 #[inline(always)]
 pub(crate) unsafe fn stamped(from: *const AtomicU8, len: usize, stamp: u8) -> usize {
+    #[cfg(all(test, target_arch = "x86_64", not(loom), not(tsan), not(miri)))]
+    if crate::sync::hooks::portable() {
+        // SAFETY: the caller's promise.
+        return unsafe { portable::stamped(from, len, stamp) };
+    }
     // SAFETY: the caller's promise.
     unsafe { blocks::stamped(from, len, stamp) }
 }

@@ -99,6 +99,24 @@ pub(crate) mod hooks {
     }
 
     #[cfg(not(loom))]
+    thread_local!(static PORTABLE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) });
+
+    /// From now on this thread copies blocks of atomics as processors without such copies do.
+    #[cfg(not(loom))]
+    pub(crate) fn copy_portably(yes: bool) {
+        PORTABLE.with(|portable| portable.set(yes));
+    }
+
+    #[cfg(not(loom))]
+    #[allow(
+        dead_code,
+        reason = "there is only the one kind of copy on other processors"
+    )]
+    pub(crate) fn portable() -> bool {
+        PORTABLE.with(std::cell::Cell::get)
+    }
+
+    #[cfg(not(loom))]
     pub(super) fn reached(name: &'static str) {
         STOP.with(|slot| {
             if let Some(stop) = slot.borrow_mut().as_mut() {

@@ -27,6 +27,8 @@
 pub mod af_packet;
 pub mod af_xdp;
 mod counters;
+#[cfg(fuzzing)]
+pub mod fuzz;
 mod link;
 pub mod null;
 pub mod offload;

@@ -43,6 +43,11 @@ impl Bucket {
         }
         has
     }
+
+    /// Puts a token back.
+    pub(crate) fn give_back(&mut self, rate: Rate) {
+        self.0 = self.0.saturating_sub(rate.gap_ns.unwrap_or(0));
+    }
 }
 
 #[cfg(test)]
@@ -61,6 +66,20 @@ mod tests {
             [at(late), at(late), at(late), at(late)],
             [true, true, true, false]
         );
+    }
+
+    #[test]
+    fn what_is_given_back_is_there_again_and_no_more() {
+        let (rate, mut bucket) = (Rate::new(10, 2), Bucket::default());
+        let now_ns = 3_600_000_000_000;
+        let mut take = |bucket: &mut Bucket| bucket.take(rate, now_ns);
+        assert_eq!([(); 3].map(|()| take(&mut bucket)), [true, true, false]);
+        bucket.give_back(rate);
+        assert_eq!([(); 2].map(|()| take(&mut bucket)), [true, false]);
+        for _ in 0..9 {
+            bucket.give_back(rate);
+        }
+        assert_eq!([(); 3].map(|()| take(&mut bucket)), [true, true, false]);
     }
 
     #[test]

@@ -14,10 +14,10 @@ use crate::{
 /// Length in bytes of the header, the type-specific word included.
 pub const HEADER_LEN: usize = 8;
 
-mod field {
+pub(crate) mod field {
     pub(super) const KIND: usize = 0;
     pub(super) const CODE: usize = 1;
-    pub(super) const CHECKSUM: usize = 2;
+    pub(crate) const CHECKSUM: usize = 2;
     pub(super) const ECHO_IDENT: usize = 4;
     pub(super) const ECHO_SEQ: usize = 6;
 }

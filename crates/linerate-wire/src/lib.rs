@@ -55,6 +55,7 @@ pub mod sctp;
 pub mod tcp;
 pub mod tunnel;
 pub mod udp;
+mod verify;
 pub mod vlan;
 pub mod vxlan;
 
@@ -63,6 +64,7 @@ pub use flow::{FlowKey, FlowKey4, FlowKey6};
 pub use malformed::{Layer, Malformed};
 pub use parse::{Fragment, Headers, parse};
 pub use tunnel::{Tunnel, Tunnelled, parse_tunnelled};
+pub use verify::Covered;
 
 /// IP protocol numbers (IANA "Assigned Internet Protocol Numbers") that this crate knows by name.
 pub mod protocol {

@@ -1,82 +1,8 @@
-//! The `linerate` binary: a table of subcommands. Each lives in `apps/`.
+//! The `linerate` binary: [`linerate::main`].
 #![forbid(unsafe_code)]
-
-mod apps;
-mod config;
-mod error;
-mod nearest;
-mod report;
-mod socket;
-mod tui;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-
-use apps::{bench, capture, ctl, demo, doctor, l2fwd, l3fwd, pktgen, plan, ports, router};
-use error::Error;
-
-/// Packet-processing appliances, traffic generator and benchmarks in one binary.
-#[derive(Parser)]
-#[command(name = "linerate", version, disable_help_subcommand = true)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    /// Measure the kit's own parts
-    Bench(bench::Args),
-    /// Write packets of a running router to a pcapng file, or to a pipe into tcpdump
-    Capture(capture::Args),
-    /// Ask a running router, and have it reload, trace, drain or end
-    Ctl(ctl::Args),
-    /// Open what takes privileges, for the router that starts this
-    #[command(hide = true)]
-    Keeper(router::keeper::Args),
-    /// Forward packets between ports of this process and show how fast; needs no root
-    Demo(demo::Args),
-    /// Show what this machine can do, what is missing, and how to get it
-    Doctor(doctor::Args),
-    /// Forward between ports, each to its neighbour
-    L2fwd(l2fwd::Args),
-    /// Forward IP packets between ports by static tables: routes, flows or an access list
-    L3fwd(l3fwd::Args),
-    /// Generate traffic, and check what comes back
-    Pktgen(pktgen::Args),
-    /// Show roles and lcores as they would be placed, with warnings
-    Plan(plan::Args),
-    /// Show kinds of port, their options, and the interfaces found
-    Ports(ports::Args),
-    /// Route IPv4 and IPv6, with the kernel and FRR as control plane
-    Router(router::Args),
-}
-
-fn run(command: Command) -> Result<(), Error> {
-    match command {
-        Command::Bench(args) => bench::run(&args),
-        Command::Capture(args) => capture::run(&args),
-        Command::Ctl(args) => ctl::run(&args),
-        Command::Demo(args) => demo::run(&args),
-        Command::Doctor(args) => doctor::run(&args),
-        Command::Keeper(args) => router::keeper::run(&args),
-        Command::L2fwd(args) => l2fwd::run(&args),
-        Command::L3fwd(args) => l3fwd::run(&args),
-        Command::Pktgen(args) => pktgen::run(&args),
-        Command::Plan(args) => plan::run(&args),
-        Command::Ports(args) => ports::run(&args),
-        Command::Router(args) => router::run(&args),
-    }
-}
-
-/// 0 when all went well, 1 on an error, 2 (from clap) on wrong usage; more from `bench`.
 fn main() -> ExitCode {
-    match run(Cli::parse().command) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            error.print();
-            ExitCode::from(error.exit_code())
-        }
-    }
+    linerate::main()
 }

@@ -85,7 +85,7 @@ fn the_files_that_come_with_it() {
     assert!(print("dashboard").contains("linerate_"));
     let scratch = Scratch::new("print");
     let file = scratch.write("router.toml", print("example"));
-    let explained = said(linerate().args(["router", &file, "--check"]));
+    let explained = said(linerate().args(["router", &file, "--check=file"]));
     assert!(explained.contains("is sound"), "{explained}");
     let both = linerate()
         .args(["router", &file, "--print", "unit"])
@@ -113,7 +113,7 @@ fn the_files_in_the_guide() {
         // The first is a file of its own; the others are added to it.
         whole += text;
         let file = scratch.write("router.toml", &whole);
-        said(linerate().args(["router", &file, "--check"]));
+        said(linerate().args(["router", &file, "--check=file"]));
     }
     let paths = guide.split('`').filter(|word| {
         word.starts_with("docs/") || word.starts_with("packaging/") || word.starts_with("tests/")

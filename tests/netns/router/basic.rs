@@ -329,3 +329,18 @@ fn hosts_with_offloads() {
     http(&site.mid, GATE4, &site.left);
     router.stop();
 }
+
+/// IPv4 by way of an IPv6 gateway (RFC 8950), as the file says it: both ways, and with errors on
+/// the way.
+#[test]
+fn ipv4_by_way_of_an_ipv6_gateway() {
+    let Some(site) = Site::new() else { return };
+    let scratch = Scratch::new();
+    let config = two_ports("af_packet", "", "")
+        + &format!("\n[[route]]\nprefix = \"10.44.0.0/16\"\nvia = \"{RIGHT6}\"\n");
+    let router = Router::start(&site.mid, &scratch, &config);
+    site.right.ip("addr add 10.44.0.1/32 dev lo");
+    super::site::reaches(&site.left, "10.44.0.1");
+    assert!(router.ctl("show routes").contains(RIGHT6));
+    router.stop();
+}

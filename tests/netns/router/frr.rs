@@ -371,15 +371,16 @@ fn frr_through_us(kind: &str, zebra: (&'static str, &'static str)) {
         );
     }
     let routes = router.ctl("show routes");
-    for prefix in [
-        "10.102.0.0/24",
-        "10.202.0.0/24",
-        "fd00:102::/48",
-        "fd00:202::/64",
+    for (prefix, protocol) in [
+        ("10.102.0.0/24", "bgp"),
+        ("10.202.0.0/24", "ospf"),
+        ("fd00:102::/48", "bgp"),
+        ("fd00:202::/64", "ospf"),
     ] {
         let row = routes.lines().find(|line| line.contains(prefix));
         let row = row.unwrap_or_else(|| panic!("no {prefix} in\n{routes}"));
         assert_eq!(row.contains("fpm"), by_fpm, "{row}");
+        assert!(row.contains(protocol), "{row}");
     }
     // What a peer takes back is forgotten.
     peers[1]

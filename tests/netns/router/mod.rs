@@ -13,6 +13,7 @@ mod site;
 mod stream;
 
 mod asked;
+mod balance;
 mod basic;
 mod bfd;
 mod fragments;
@@ -24,6 +25,7 @@ mod neighbours;
 mod operation;
 mod oracle;
 mod policy;
+mod ports;
 mod privileges;
 mod segments;
 pub(crate) mod service;

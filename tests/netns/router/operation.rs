@@ -269,7 +269,7 @@ fn mistakes_are_listed_all_at_once() {
     let file = scratch.file("wrong.toml");
     let text = port("null", "a", &["10.1.0.1/24"], "urpf = \"sometimes\"")
         + &port("null", "b", &["10.2.0.1/33"], "acl_in = \"edg\"")
-        + "\n[[route]]\nprefix = \"10.0.0.0/8\"\nvia = \"fd00::1\"\n\
+        + "\n[[route]]\nprefix = \"fd00:8::/32\"\nvia = \"10.9.9.9\"\n\
            \n[[acl]]\nname = \"edge\"\ndefault = \"permit\"\nrules = []\n\
            \n[[neighbour]]\naddress = \"10.1.0.2\"\nmac = \"02:00\"\ninterface = \"c\"\n";
     std::fs::write(&file, text).unwrap();
@@ -289,7 +289,7 @@ fn mistakes_are_listed_all_at_once() {
         // The nearest name.
         "edg",
         "edge",
-        "fd00::1",
+        "10.9.9.9",
         "02:00",
         "line",
     ] {

@@ -1,8 +1,9 @@
 //! Block copies of shared words by SSE2, which every x86-64 has: see [`crate::arch`] for why the
 //! assembly may stand for element-wise atomics.
 //!
-//! A length that is no multiple of the block ends in a block that overlaps the one before: the
-//! same value is moved twice, which costs less than a loop over the rest.
+//! A run of words whose length is no multiple of the block ends in a block that overlaps the one
+//! before: the same value is moved twice, which costs less than a loop over the rest. Stamps must
+//! not be: see there.
 
 use crate::sync::{AtomicU8, AtomicU32, Ordering, fence};
 use std::arch::asm;
@@ -129,27 +130,31 @@ unsafe fn copy_4_bytes(to: *mut u32, from: *const u32) {
     }
 }
 
+/// The most stamps that go at once.
+pub(super) const STAMPS: usize = 16;
+
 #[inline(always)]
-pub(super) unsafe fn stamp(to: *const AtomicU8, len: usize, stamp: u8) {
+pub(super) unsafe fn put_stamps<const N: usize>(to: *const AtomicU8, stamp: u8) {
+    const { assert!(N <= STAMPS && N.is_power_of_two(), "one move") };
     // What the caller stored before stays before: no instruction here, see the module's head.
     fence(Ordering::Release);
-    if len < 16 {
-        for index in 0..len {
-            // SAFETY: the caller vouches for `len` atomics.
-            unsafe { &*to.wrapping_add(index) }.store(stamp, Ordering::Relaxed);
+    if N == 16 {
+        // SAFETY: the caller vouches for 16 atomics.
+        return unsafe { store_16_bytes(to, splat(stamp)) };
+    }
+    let stamps = u64::from(stamp) * 0x0101_0101_0101_0101;
+    // SAFETY: the caller vouches for `N` atomics.
+    unsafe {
+        match N {
+            8 => asm!("mov [{to}], {r}", to = in(reg) to, r = in(reg) stamps,
+                options(nostack, preserves_flags)),
+            4 => asm!("mov [{to}], {r:e}", to = in(reg) to, r = in(reg) stamps,
+                options(nostack, preserves_flags)),
+            2 => asm!("mov [{to}], {r:x}", to = in(reg) to, r = in(reg) stamps,
+                options(nostack, preserves_flags)),
+            _ => (*to).store(stamp, Ordering::Relaxed),
         }
-        return;
     }
-    let stamps = splat(stamp);
-    let last = len - 16;
-    let mut done = 0;
-    while done < last {
-        // SAFETY: 16 atomics from `done` on are inside, since `done` is below `len - 16`.
-        unsafe { store_16_bytes(to.wrapping_add(done), stamps) };
-        done += 16;
-    }
-    // SAFETY: the last 16 atomics.
-    unsafe { store_16_bytes(to.wrapping_add(last), stamps) };
 }
 
 #[inline(always)]

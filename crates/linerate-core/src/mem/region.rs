@@ -1,7 +1,7 @@
 //! A region: pages of one kind, mapped into the reserved range, given back on drop.
 
 use super::space::{Extent, GRAIN_BYTES, Space};
-use super::sys;
+use super::sys::{self, Staged};
 use crate::MemError;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,12 +30,9 @@ impl PageKind {
         }
     }
 
-    const fn huge_shift(self) -> Option<u32> {
-        match self {
-            Self::Huge1G => Some(30),
-            Self::Huge2M => Some(21),
-            Self::Transparent | Self::Base4K => None,
-        }
+    /// Whether hugetlbfs has them.
+    const fn is_huge(self) -> bool {
+        matches!(self, Self::Huge1G | Self::Huge2M)
     }
 }
 
@@ -131,64 +128,58 @@ impl Region {
     }
 
     fn map_kind(config: &RegionConfig, kind: PageKind) -> Result<Self, MemError> {
-        let bytes = config.bytes.max(1).next_multiple_of(kind.bytes());
         let space = Space::get()?;
-        let extent = space.take(bytes, kind.bytes().max(config.align_bytes))?;
+        let (bytes, page) = (config.bytes.max(1), kind.bytes());
+        let bytes = bytes.checked_next_multiple_of(page);
+        let bytes = bytes.ok_or_else(|| space.full(config.bytes))?;
+        let extent = space.take(bytes, page.max(config.align_bytes))?;
         let at = space.address(&extent);
-        match Self::back(config, kind, at, bytes) {
-            Ok((kind, memfd)) => Ok(Self {
-                name: config.name.clone(),
-                extent,
-                at,
-                bytes,
-                kind,
-                numa_node: config.numa_node,
-                memfd,
-            }),
-            Err(source) => {
-                space.give(&extent);
-                Err(MemError::Map {
-                    name: config.name.clone(),
-                    bytes,
-                    pages: kind.to_string(),
-                    source,
-                    fix: fix_for(kind, bytes),
-                })
-            }
-        }
+        let failed = |source| MemError::Map {
+            name: config.name.clone(),
+            bytes,
+            pages: kind.to_string(),
+            source,
+            fix: fix_for(kind, bytes),
+        };
+        let (kind, staged) = Self::stage(config, kind, bytes).map_err(|error| {
+            space.give(&extent);
+            failed(error)
+        })?;
+        // An extent that this fails for is not given back: it may have lost its reservation.
+        // SAFETY: the extent was just taken: reserved, unused, aligned to the page size.
+        let file = unsafe { staged.put_over(at) }.map_err(failed)?;
+        Ok(Self {
+            name: config.name.clone(),
+            extent,
+            at,
+            bytes,
+            kind,
+            numa_node: config.numa_node,
+            memfd: file.filter(|_| config.shared),
+        })
     }
 
-    /// Puts pages behind the extent; the kind may come back as plain pages where the kernel has
-    /// no transparent huge ones.
-    fn back(
+    /// Gets the pages, outside the extent; the kind may come back as plain pages where the kernel
+    /// has no transparent huge ones.
+    fn stage(
         config: &RegionConfig,
         mut kind: PageKind,
-        at: NonNull<u8>,
         bytes: usize,
-    ) -> std::io::Result<(PageKind, Option<OwnedFd>)> {
-        let memfd = if config.shared {
-            Some(memfd(&config.name, kind, bytes)?)
+    ) -> std::io::Result<(PageKind, Staged)> {
+        let staged = if config.shared || kind.is_huge() {
+            Staged::file(memfd(&config.name, kind, bytes)?, bytes)?
         } else {
-            None
+            // Moved by whole tables of pages where both places begin with one.
+            Staged::anonymous(bytes, GRAIN_BYTES)?
         };
-        match &memfd {
-            // SAFETY: the extent was just taken: reserved, unused, aligned to the page size.
-            Some(fd) => unsafe { sys::map_shared(at, bytes, fd.as_fd()) }?,
-            // SAFETY: as above.
-            None => unsafe { sys::map_anonymous(at, bytes, kind.huge_shift()) }?,
-        }
-        let bound = config
+        config
             .numa_node
-            .map_or(Ok(()), |node| sys::bind_numa(at, bytes, node));
-        if kind == PageKind::Transparent && !sys::advise_huge(at, bytes) {
+            .map_or(Ok(()), |node| staged.bind_numa(node))?;
+        if kind == PageKind::Transparent && !staged.advise_huge() {
             kind = PageKind::Base4K;
         }
-        if let Err(error) = bound.and_then(|()| sys::populate(at, bytes)) {
-            // SAFETY: mapped a moment ago, and nobody has seen it.
-            unsafe { sys::unmap_to_reserved(at, bytes) };
-            return Err(error);
-        }
-        Ok((kind, memfd))
+        staged.populate()?;
+        Ok((kind, staged))
     }
 
     /// Start of the memory.
@@ -246,8 +237,9 @@ impl fmt::Debug for Region {
 impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: the region owns its extent, and whoever used the memory held the region.
-        unsafe { sys::unmap_to_reserved(self.at, self.bytes) };
-        if let Ok(space) = Space::get() {
+        let reserved = unsafe { sys::unmap_to_reserved(self.at, self.bytes) };
+        // What may have lost its reservation is nobody's any more.
+        if let (Ok(()), Ok(space)) = (reserved, Space::get()) {
             space.give(&self.extent);
         }
     }

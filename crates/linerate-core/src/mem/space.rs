@@ -69,19 +69,16 @@ impl Space {
 
     /// Takes `bytes` (rounded up to 2 MiB) aligned to `align`, first fit.
     pub(crate) fn take(&self, bytes: usize, align: usize) -> Result<Extent, MemError> {
-        let bytes = bytes.next_multiple_of(GRAIN_BYTES);
+        let full = || self.full(bytes);
+        let bytes = bytes.checked_next_multiple_of(GRAIN_BYTES);
+        let bytes = bytes.ok_or_else(full)?;
         let align = align.max(GRAIN_BYTES);
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let found = free.iter().enumerate().find_map(|(index, &(offset, len))| {
-            let start = offset.next_multiple_of(align);
-            (start + bytes <= offset + len).then_some((index, start))
+            let start = offset.checked_next_multiple_of(align)?;
+            (start.checked_add(bytes)? <= offset + len).then_some((index, start))
         });
-        let Some((index, start)) = found else {
-            return Err(MemError::RangeFull {
-                bytes,
-                range_bytes: self.bytes,
-            });
-        };
+        let (index, start) = found.ok_or_else(full)?;
         let (offset, len) = free.remove(index);
         if start + bytes < offset + len {
             free.insert(index, (start + bytes, offset + len - start - bytes));
@@ -95,7 +92,16 @@ impl Space {
         })
     }
 
-    /// Gives an extent back. Its pages must be gone.
+    /// There is no room for `bytes`.
+    pub(crate) fn full(&self, bytes: usize) -> MemError {
+        MemError::RangeFull {
+            bytes,
+            range_bytes: self.bytes,
+        }
+    }
+
+    /// Gives an extent back. Its pages must be gone, and its addresses reserved: what is not known
+    /// to be reserved is never given back, so that nobody else's memory is ever mapped over.
     pub(crate) fn give(&self, extent: &Extent) {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let at = free.partition_point(|&(offset, _)| offset < extent.offset);

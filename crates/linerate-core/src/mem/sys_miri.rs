@@ -2,7 +2,7 @@
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 
 fn none(what: &str) -> io::Error {
@@ -17,35 +17,39 @@ pub(super) fn reserve(bytes: usize) -> io::Result<NonNull<u8>> {
 
 /// # Safety
 /// Nothing may use the range any more.
-pub(super) unsafe fn unmap_to_reserved(at: NonNull<u8>, bytes: usize) {
+pub(super) unsafe fn unmap_to_reserved(at: NonNull<u8>, bytes: usize) -> io::Result<()> {
     // SAFETY: the caller gives up the range.
     unsafe { at.write_bytes(0, bytes) };
-}
-
-/// # Safety
-/// As in `sys.rs`.
-pub(super) unsafe fn map_anonymous(
-    _: NonNull<u8>,
-    _: usize,
-    huge_shift: Option<u32>,
-) -> io::Result<()> {
-    huge_shift.map_or(Ok(()), |_| Err(none("huge pages")))
-}
-
-/// # Safety
-/// As in `sys.rs`.
-pub(super) unsafe fn map_shared(_: NonNull<u8>, _: usize, _: BorrowedFd<'_>) -> io::Result<()> {
-    Err(none("shared memory"))
-}
-
-pub(super) fn advise_huge(_: NonNull<u8>, _: usize) -> bool {
-    false
-}
-
-pub(super) fn populate(_: NonNull<u8>, _: usize) -> io::Result<()> {
     Ok(())
 }
 
-pub(super) fn bind_numa(_: NonNull<u8>, _: usize, _: u32) -> io::Result<()> {
-    Ok(())
+/// The reserved range is memory already: nothing is staged.
+pub(super) struct Staged;
+
+impl Staged {
+    pub(super) fn anonymous(_: usize, _: usize) -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    pub(super) fn file(_: OwnedFd, _: usize) -> io::Result<Self> {
+        Err(none("files in memory"))
+    }
+
+    pub(super) fn advise_huge(&self) -> bool {
+        false
+    }
+
+    pub(super) fn populate(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    pub(super) fn bind_numa(&self, _: u32) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// # Safety
+    /// As in `sys.rs`.
+    pub(super) unsafe fn put_over(self, _: NonNull<u8>) -> io::Result<Option<OwnedFd>> {
+        Ok(None)
+    }
 }

@@ -4,7 +4,7 @@ mod parts;
 
 pub use parts::Parts;
 
-use super::meta::{Handle, Meta, meta_at};
+use super::meta::{Handle, Line, line_at};
 use super::packet::Packet;
 use crate::ring::Batch;
 use std::fmt;
@@ -200,7 +200,7 @@ impl Burst {
         let handles = self.handles()[..count].iter();
         // SAFETY: the burst owns these slots, so their lines are mapped and nobody writes them.
         handles
-            .map(|&handle| u64::from(unsafe { (*meta_at(base, handle)).len }))
+            .map(|&handle| u64::from(unsafe { (*line_at(base, handle)).len }))
             .sum()
     }
 
@@ -208,7 +208,7 @@ impl Burst {
     #[inline]
     pub fn prefetch(&self) {
         for packet in self.iter() {
-            crate::arch::prefetch_read(std::ptr::from_ref::<Meta>(packet.meta()));
+            crate::arch::prefetch_read(std::ptr::from_ref::<Line>(packet.line()));
         }
     }
 

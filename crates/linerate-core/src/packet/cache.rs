@@ -5,7 +5,7 @@
 
 use super::burst::Burst;
 use super::depot::MAGAZINE;
-use super::meta::{Meta, Offload, meta_at, meta_of};
+use super::meta::{Line, Offload, line_at, line_of};
 use super::packet::Packet;
 use super::pool::{HEADROOM_BYTES, Pool, next_of, set_next};
 use crate::arch::WordCopy;
@@ -147,7 +147,7 @@ impl PoolCache {
         let (base, fresh) = (base(), Fresh::word(template));
         self.draw(pool, burst, count, |handle| {
             // SAFETY: the slot is free and in this cache's hands alone.
-            unsafe { reset(meta_at(base, handle), fresh) };
+            unsafe { reset(line_at(base, handle), fresh) };
         })
     }
 
@@ -169,9 +169,9 @@ impl PoolCache {
         let (base, room_bytes) = (base(), pool.room_bytes());
         let mut number = 0;
         self.draw(pool, burst, count, |handle| {
-            let meta = meta_at(base, handle);
+            let line = line_at(base, handle);
             // SAFETY: the line is mapped, and in this cache's hands alone.
-            let slot = unsafe { (*meta).slot };
+            let slot = unsafe { (*line).slot };
             // SAFETY: a slot is the headroom and the room.
             let start = unsafe { slot.add(HEADROOM_BYTES) };
             // SAFETY: likewise; slots are zeroed memory, and this one is in the cache's hands alone.
@@ -180,9 +180,9 @@ impl PoolCache {
             assert!(len as usize <= room_bytes, "a packet longer than its slot");
             number += 1;
             // SAFETY: the slot is free and in this cache's hands alone.
-            unsafe { reset(meta, Fresh::word(RxTemplate { len, ..template })) };
+            unsafe { reset(line, Fresh::word(RxTemplate { len, ..template })) };
             // SAFETY: as above.
-            unsafe { (*meta).timestamp = timestamp };
+            unsafe { (*line).meta.timestamp = timestamp };
         })
     }
 
@@ -329,12 +329,12 @@ struct Fresh {
 }
 
 const _: () = assert!(size_of::<Fresh>() == 16);
-const _: () = assert!(offset_of!(Meta, start) == 16 + offset_of!(Fresh, start));
-const _: () = assert!(offset_of!(Meta, port) == 16 + offset_of!(Fresh, port));
-const _: () = assert!(offset_of!(Meta, offload) == 16 + offset_of!(Fresh, offload));
-const _: () = assert!(offset_of!(Meta, vlan_tci) == 16 + offset_of!(Fresh, vlan_tci));
-const _: () = assert!(offset_of!(Meta, gso_size) == 16 + offset_of!(Fresh, gso_size));
-const _: () = assert!(offset_of!(Meta, csum_start) == 16 + offset_of!(Fresh, csum_start));
+const _: () = assert!(offset_of!(Line, start) == 16 + offset_of!(Fresh, start));
+const _: () = assert!(offset_of!(Line, port) == 16 + offset_of!(Fresh, port));
+const _: () = assert!(offset_of!(Line, meta.offload) == 16 + offset_of!(Fresh, offload));
+const _: () = assert!(offset_of!(Line, meta.vlan_tci) == 16 + offset_of!(Fresh, vlan_tci));
+const _: () = assert!(offset_of!(Line, meta.gso_size) == 16 + offset_of!(Fresh, gso_size));
+const _: () = assert!(offset_of!(Line, meta.csum_start) == 16 + offset_of!(Fresh, csum_start));
 
 impl Fresh {
     /// As one word, since the compiler would write field by field.
@@ -361,8 +361,8 @@ impl Fresh {
 /// # Safety
 /// The caller alone has the slot; `word` is [`Fresh::word`].
 #[inline(always)]
-unsafe fn reset(meta: *mut Meta, word: u128) {
-    let at = meta.wrapping_byte_add(offset_of!(Meta, len)).cast::<u128>();
+unsafe fn reset(line: *mut Line, word: u128) {
+    let at = line.wrapping_byte_add(offset_of!(Line, len)).cast::<u128>();
     // SAFETY: the line is mapped, aligned and the caller's; the fields match, as checked above.
     unsafe { at.write(word) };
 }
@@ -377,7 +377,7 @@ impl Bin {
         self.len -= 1;
         let handle = NonZeroU32::new(self.stack.0[self.len]).expect("handles are never 0");
         // SAFETY: the slot was free and in this cache's hands alone.
-        unsafe { reset(meta_of(handle), Fresh::word(RxTemplate::default())) };
+        unsafe { reset(line_of(handle), Fresh::word(RxTemplate::default())) };
         // SAFETY: likewise, and its line was just set up.
         Some(unsafe { Packet::from_handle(handle) })
     }

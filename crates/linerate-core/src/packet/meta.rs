@@ -2,25 +2,58 @@
 
 use super::pool::PoolShared;
 use crate::mem::space;
+use std::mem::offset_of;
 use std::num::NonZeroU32;
 
-/// Names a slot: the offset of its metadata line in the reserved range, in cache lines.
+/// Names a slot: the offset of its line in the reserved range, in cache lines.
 pub(crate) type Handle = NonZeroU32;
 
-/// What is known of a packet besides its bytes. 64 bytes, one cache line.
+/// The cache line of a slot: what unsafe code trusts, which no reference leaves this module's
+/// neighbours with, and [`Meta`], which the application may change as it likes.
 ///
 /// The first 16 bytes belong to the slot for ever; the next 16 are written at once on receive.
 #[repr(C, align(64))]
-pub struct Meta {
+pub(crate) struct Line {
     /// Start of the slot.
     pub(super) slot: *mut u8,
     pub(super) pool: *const PoolShared,
     pub(super) len: u32,
     /// Start of the data, in bytes from the start of the slot.
     pub(super) start: u16,
-    /// Index of the port that received the packet into this process, as the application numbers
-    /// its ports. In-process rings leave it: where a burst came from last says `Burst::port`.
-    pub port: u16,
+    /// Index of the receiving port.
+    pub(super) port: u16,
+    pub(super) meta: Meta,
+}
+
+/// What is known of a packet besides its bytes, for the application to read and change. Nothing here
+/// says where the packet lies or how long it is: exchanging that of two packets exchanges these
+/// fields alone.
+///
+/// ```
+/// # fn two(one: &mut linerate_core::packet::Packet, other: &mut linerate_core::packet::Packet) {
+/// std::mem::swap(&mut one.meta_mut().offload, &mut other.meta_mut().offload);
+/// std::mem::swap(one.meta_mut(), other.meta_mut());
+/// # }
+/// ```
+/// What unsafe code trusts is not to be had:
+/// ```compile_fail,E0609
+/// fn longer(packet: &mut linerate_core::packet::Packet) {
+///     packet.meta_mut().len = u32::MAX;
+/// }
+/// ```
+/// ```compile_fail,E0609
+/// fn elsewhere(one: &mut linerate_core::packet::Packet, other: &mut linerate_core::packet::Packet) {
+///     std::mem::swap(&mut one.meta_mut().slot, &mut other.meta_mut().slot);
+/// }
+/// ```
+/// ```compile_fail,E0624
+/// fn whole_line(one: &mut linerate_core::packet::Packet, other: &mut linerate_core::packet::Packet) {
+///     std::mem::swap(one.line_mut(), other.line_mut());
+/// }
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Meta {
     /// What the receiver knows and what the transmitter still has to do.
     pub offload: Offload,
     /// VLAN tag control information, valid with [`Offload::VLAN`].
@@ -42,20 +75,20 @@ pub struct Meta {
     pub(super) user: [u64; 2],
 }
 
-const _: () = assert!(size_of::<Meta>() == 64);
-const _: () =
-    assert!(std::mem::offset_of!(Meta, len) == 16 && std::mem::offset_of!(Meta, csum_offset) == 32);
+const _: () = assert!(size_of::<Line>() == 64);
+const _: () = assert!(offset_of!(Line, len) == 16 && offset_of!(Line, meta) == 24);
+const _: () = assert!(offset_of!(Meta, csum_offset) == 8 && size_of::<Meta>() == 40);
 
-/// Address of a slot's metadata line.
+/// Address of a slot's line.
 #[inline(always)]
-pub(crate) fn meta_of(handle: Handle) -> *mut Meta {
-    meta_at(space::base(), handle.get())
+pub(crate) fn line_of(handle: Handle) -> *mut Line {
+    line_at(space::base(), handle.get())
 }
 
 /// The same, for loops that read the base once.
 #[inline(always)]
-pub(super) fn meta_at(base: *mut u8, handle: u32) -> *mut Meta {
-    base.wrapping_add(handle as usize * size_of::<Meta>())
+pub(super) fn line_at(base: *mut u8, handle: u32) -> *mut Line {
+    base.wrapping_add(handle as usize * size_of::<Line>())
         .cast()
 }
 

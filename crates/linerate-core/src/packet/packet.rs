@@ -1,6 +1,6 @@
 //! The ownership of one slot, and what its owner may do with it.
 
-use super::meta::{Handle, Meta, UserData, meta_of};
+use super::meta::{Handle, Line, Meta, UserData, line_of};
 use super::pool::PoolShared;
 use std::fmt;
 
@@ -55,63 +55,88 @@ impl Packet {
         self.0
     }
 
+    #[inline(always)]
+    pub(super) fn line(&self) -> &Line {
+        // SAFETY: the packet owns the slot, so the line is mapped and nobody else writes it.
+        unsafe { &*line_of(self.0) }
+    }
+
+    /// Not for callers: two packets' lines exchanged would be two owners of each slot.
+    #[inline(always)]
+    fn line_mut(&mut self) -> &mut Line {
+        // SAFETY: as above, and `&mut self` is exclusive.
+        unsafe { &mut *line_of(self.0) }
+    }
+
     /// What is known of the packet.
     #[inline(always)]
     pub fn meta(&self) -> &Meta {
-        // SAFETY: the packet owns the slot, so the line is mapped and nobody else writes it.
-        unsafe { &*meta_of(self.0) }
+        &self.line().meta
     }
 
     /// The same, to change it.
     #[inline(always)]
     pub fn meta_mut(&mut self) -> &mut Meta {
-        // SAFETY: as above, and `&mut self` is exclusive.
-        unsafe { &mut *meta_of(self.0) }
+        &mut self.line_mut().meta
+    }
+
+    /// Index of the port that received the packet into this process, as the application numbers its
+    /// ports. In-process rings leave it: where a burst came from last says
+    /// [`Burst::port`](super::Burst::port).
+    #[inline(always)]
+    pub fn port(&self) -> u16 {
+        self.line().port
+    }
+
+    /// Sets the index of the receiving port.
+    #[inline(always)]
+    pub fn set_port(&mut self, port: u16) {
+        self.line_mut().port = port;
     }
 
     /// Length of the data in bytes, without frame check sequence.
     #[inline(always)]
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
-        self.meta().len as usize
+        self.line().len as usize
     }
 
     /// The frame, from its Ethernet header on.
     #[inline(always)]
     pub fn data(&self) -> &[u8] {
-        let meta = self.meta();
+        let line = self.line();
         // SAFETY: start <= slot size, an invariant of every method that moves it.
-        let at = unsafe { meta.slot.add(meta.start as usize) };
+        let at = unsafe { line.slot.add(line.start as usize) };
         // SAFETY: start + len <= slot size likewise; slots are zeroed memory, owned by the packet.
-        unsafe { std::slice::from_raw_parts(at, meta.len as usize) }
+        unsafe { std::slice::from_raw_parts(at, line.len as usize) }
     }
 
     /// The frame, to change it in place.
     #[inline(always)]
     pub fn data_mut(&mut self) -> &mut [u8] {
-        let meta = self.meta();
+        let line = self.line();
         // SAFETY: as in `data`.
-        let at = unsafe { meta.slot.add(meta.start as usize) };
+        let at = unsafe { line.slot.add(line.start as usize) };
         // SAFETY: as in `data`, and `&mut self` is exclusive.
-        unsafe { std::slice::from_raw_parts_mut(at, meta.len as usize) }
+        unsafe { std::slice::from_raw_parts_mut(at, line.len as usize) }
     }
 
     #[inline(always)]
     pub(super) fn pool(&self) -> &PoolShared {
         // SAFETY: a pool outlives its slots (see `PoolShared`).
-        unsafe { &*self.meta().pool }
+        unsafe { &*self.line().pool }
     }
 
     /// Bytes free before the data.
     #[inline]
     pub fn headroom(&self) -> usize {
-        self.meta().start as usize
+        self.line().start as usize
     }
 
     /// Bytes free after the data.
     #[inline]
     pub fn tailroom(&self) -> usize {
-        self.pool().slot_bytes() - self.meta().start as usize - self.len()
+        self.pool().slot_bytes() - self.line().start as usize - self.len()
     }
 
     /// Bytes of its slot: headroom, data and tailroom.
@@ -123,12 +148,12 @@ impl Packet {
     /// Grows the packet by `bytes` at the front and returns the new part, whatever it holds.
     #[inline]
     pub fn prepend(&mut self, bytes: usize) -> Option<&mut [u8]> {
-        let meta = self.meta_mut();
-        if bytes > meta.start as usize {
+        let line = self.line_mut();
+        if bytes > line.start as usize {
             return None;
         }
-        meta.start -= bytes as u16;
-        meta.len += bytes as u32;
+        line.start -= bytes as u16;
+        line.len += bytes as u32;
         self.data_mut().get_mut(..bytes)
     }
 
@@ -139,7 +164,7 @@ impl Packet {
             return None;
         }
         let old = self.len();
-        self.meta_mut().len += bytes as u32;
+        self.line_mut().len += bytes as u32;
         self.data_mut().get_mut(old..)
     }
 
@@ -147,28 +172,28 @@ impl Packet {
     #[inline]
     pub fn trim_front(&mut self, bytes: usize) -> bool {
         // A start of 16 bits must not wrap, however long a slot is.
-        let meta = self.meta_mut();
-        if bytes > meta.len as usize || meta.start as usize + bytes > u16::MAX as usize {
+        let line = self.line_mut();
+        if bytes > line.len as usize || line.start as usize + bytes > u16::MAX as usize {
             return false;
         }
-        meta.start += bytes as u16;
-        meta.len -= bytes as u32;
+        line.start += bytes as u16;
+        line.len -= bytes as u32;
         true
     }
 
     /// Cuts the packet to at most `len` bytes.
     #[inline]
     pub fn truncate(&mut self, len: usize) {
-        let meta = self.meta_mut();
-        meta.len = meta.len.min(len.min(u32::MAX as usize) as u32);
+        let line = self.line_mut();
+        line.len = line.len.min(len.min(u32::MAX as usize) as u32);
     }
 
     /// Sets the length, showing old bytes of the slot where it grows; false where they do not fit.
     #[inline]
     pub fn set_len(&mut self, len: usize) -> bool {
-        let fits = len <= self.pool().slot_bytes() - self.meta().start as usize;
+        let fits = len <= self.pool().slot_bytes() - self.line().start as usize;
         if fits {
-            self.meta_mut().len = len as u32;
+            self.line_mut().len = len as u32;
         }
         fits
     }
@@ -187,11 +212,12 @@ impl Packet {
     /// False, and no change, where that leaves the slot.
     #[inline]
     pub fn set_span(&mut self, start: usize, len: usize) -> bool {
-        let fits = start <= u16::MAX as usize && start + len <= self.pool().slot_bytes();
+        let end = start.checked_add(len);
+        let fits = start <= u16::MAX as usize && end.is_some_and(|end| end <= self.slot_bytes());
         if fits {
-            let meta = self.meta_mut();
-            meta.start = start as u16;
-            meta.len = len as u32;
+            let line = self.line_mut();
+            line.start = start as u16;
+            line.len = len as u32;
         }
         fits
     }
@@ -200,19 +226,14 @@ impl Packet {
     #[inline]
     pub fn widen(&mut self) {
         let bytes = self.slot_bytes();
-        let meta = self.meta_mut();
-        (meta.start, meta.len) = (0, bytes as u32);
+        let line = self.line_mut();
+        (line.start, line.len) = (0, bytes as u32);
     }
 
     /// Copies what the receiver knew of another packet, but not its bytes.
     pub fn copy_meta(&mut self, other: &Self) {
-        let from = other.meta();
-        let to = self.meta_mut();
-        (to.port, to.offload, to.vlan_tci, to.gso_size) =
-            (from.port, from.offload, from.vlan_tci, from.gso_size);
-        (to.csum_start, to.csum_offset) = (from.csum_start, from.csum_offset);
-        (to.l3_offset, to.l4_offset) = (from.l3_offset, from.l4_offset);
-        (to.rss_hash, to.timestamp, to.user) = (from.rss_hash, from.timestamp, from.user);
+        self.set_port(other.port());
+        *self.meta_mut() = *other.meta();
     }
 
     /// The application's own 16 bytes.
@@ -250,7 +271,7 @@ impl fmt::Debug for Packet {
             f,
             "Packet({} bytes, slot {slot} of `{pool}`, from port {})",
             self.len(),
-            self.meta().port
+            self.port()
         )
     }
 }

@@ -1,7 +1,7 @@
 //! Pools of fixed slots: their shape, their memory, and how long they live.
 
 use super::depot::{Depot, MAGAZINE, ReturnList, pushes_between};
-use super::meta::{Handle, Meta, Offload, meta_of};
+use super::meta::{Handle, Line, Meta, Offload, line_of};
 use crate::MemError;
 use crate::arch::CachePadded;
 use crate::mem::{PagePolicy, Region, RegionConfig};
@@ -143,7 +143,7 @@ impl PoolShared {
         let slot_bytes = slot_bytes(config.class, config.layout);
         let slots = config.slots as usize;
         let data_offset =
-            (slots * size_of::<Meta>()).next_multiple_of(slot_alignment(config.layout));
+            (slots * size_of::<Line>()).next_multiple_of(slot_alignment(config.layout));
         if slots == 0 {
             return Err(shape("0 slots; give at least 1".into()));
         }
@@ -158,10 +158,10 @@ impl PoolShared {
             bytes: data_offset + slots * slot_bytes,
             pages: config.pages,
             numa_node: config.numa_node,
-            align_bytes: slots.next_power_of_two() * size_of::<Meta>(),
+            align_bytes: slots.next_power_of_two() * size_of::<Line>(),
             ..RegionConfig::default()
         })?;
-        let first = (region.offset() / size_of::<Meta>()) as u32;
+        let first = (region.offset() / size_of::<Line>()) as u32;
         let shared = Box::new(Self {
             name: config.name.clone(),
             first,
@@ -182,37 +182,39 @@ impl PoolShared {
         let shared = NonNull::from(Box::leak(shared));
         // SAFETY: leaked a line above, and nobody else knows it.
         let pool = unsafe { shared.as_ref() };
-        pool.write_meta(shared.as_ptr());
+        pool.write_lines(shared.as_ptr());
         pool.stock();
         Ok(shared)
     }
 
     /// Writes what belongs to each slot for ever.
-    fn write_meta(&self, pool: *const Self) {
+    fn write_lines(&self, pool: *const Self) {
         for index in 0..self.slots {
             let slot = self
                 .data_ptr()
                 .wrapping_add(index as usize * self.slot_bytes());
-            let at = meta_of(self.handle(index));
-            let meta = Meta {
+            let at = line_of(self.handle(index));
+            let line = Line {
                 slot,
                 pool,
                 len: 0,
                 start: HEADROOM_BYTES as u16,
                 port: 0,
-                offload: Offload::NONE,
-                vlan_tci: 0,
-                gso_size: 0,
-                csum_start: 0,
-                csum_offset: 0,
-                l3_offset: 0,
-                l4_offset: 0,
-                rss_hash: 0,
-                timestamp: 0,
-                user: [0; 2],
+                meta: Meta {
+                    offload: Offload::NONE,
+                    vlan_tci: 0,
+                    gso_size: 0,
+                    csum_start: 0,
+                    csum_offset: 0,
+                    l3_offset: 0,
+                    l4_offset: 0,
+                    rss_hash: 0,
+                    timestamp: 0,
+                    user: [0; 2],
+                },
             };
             // SAFETY: the line lies in the region, which nobody else knows yet.
-            unsafe { at.write(meta) };
+            unsafe { at.write(line) };
         }
     }
 
@@ -255,7 +257,7 @@ impl PoolShared {
 /// The caller alone has the slot.
 pub(super) unsafe fn set_next(slot: Handle, next: u32) {
     // SAFETY: the line is mapped, and the caller's.
-    unsafe { (*meta_of(slot)).rss_hash = next };
+    unsafe { (*line_of(slot)).meta.rss_hash = next };
 }
 
 /// The slot after this one on a list that was taken.
@@ -264,7 +266,7 @@ pub(super) unsafe fn set_next(slot: Handle, next: u32) {
 /// The caller alone has the list.
 pub(super) unsafe fn next_of(slot: Handle) -> u32 {
     // SAFETY: the line is mapped, and the caller's.
-    unsafe { (*meta_of(slot)).rss_hash }
+    unsafe { (*line_of(slot)).meta.rss_hash }
 }
 
 const fn slot_alignment(layout: Layout) -> usize {
@@ -319,7 +321,7 @@ impl Pool {
     /// The caller owns the slot.
     pub(super) unsafe fn of_slot(slot: Handle) -> Option<Self> {
         // SAFETY: the caller owns the slot, so its line is mapped.
-        let shared = NonNull::new(unsafe { (*meta_of(slot)).pool }.cast_mut())?;
+        let shared = NonNull::new(unsafe { (*line_of(slot)).pool }.cast_mut())?;
         // SAFETY: the slot is not home, so its pool is alive.
         let owners = unsafe { &shared.as_ref().owners };
         let more = |owners: usize| (owners > 0).then_some(owners + 1);

@@ -116,7 +116,7 @@ fn a_receiver_makes_packets_in_their_slots() {
     for (number, packet) in burst.iter().enumerate() {
         assert_eq!(packet.data(), vec![number as u8; number]);
         let meta = packet.meta();
-        assert_eq!((meta.port, meta.timestamp), (9, 70 + number as u64));
+        assert_eq!((packet.port(), meta.timestamp), (9, 70 + number as u64));
         assert_eq!(packet.headroom(), pool.headroom_bytes());
     }
     cache.free(&mut burst);

@@ -175,4 +175,16 @@ impl Observer for Capturer {
             ),
         )
     }
+
+    fn missed(&self) -> u64 {
+        self.matched - self.taken
+    }
+
+    fn warning(&self) -> Option<String> {
+        let error = self.failure.as_ref()?;
+        Some(format!(
+            "nothing more is captured to {}: {error}",
+            self.target
+        ))
+    }
 }

@@ -239,6 +239,10 @@ impl Port for Faulty {
     }
 
     /// The port's own counters, plus the losses. What was doubled was sent twice.
+    fn warning(&self) -> Option<String> {
+        self.port.warning()
+    }
+
     fn stats(&self) -> PortStats {
         let (mut stats, ours) = (self.port.stats(), PortStats::sum(&self.rx, &self.tx));
         stats.rx_drops.extend(ours.rx_drops);

@@ -108,6 +108,12 @@ pub trait Port: Send {
     /// Sums over the queues, also of those that other threads poll now.
     fn stats(&self) -> PortStats;
 
+    /// What has gone wrong beside the packets, which go on all the same: the disk of a capture is full. To
+    /// be told when it happens; it stays so until the port stops.
+    fn warning(&self) -> Option<String> {
+        None
+    }
+
     /// Closes the device. The queues must be dropped first; then the port can be started again.
     ///
     /// # Errors

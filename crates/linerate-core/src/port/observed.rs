@@ -27,6 +27,12 @@ pub trait Observer: Send {
 
     /// What it does and how it fares, for people.
     fn fact(&self) -> (&'static str, String);
+
+    /// Frames that it should have put down and has not.
+    fn missed(&self) -> u64;
+
+    /// Why it puts nothing down any more, if it should.
+    fn warning(&self) -> Option<String>;
 }
 
 /// A frame that passes a port.
@@ -103,7 +109,13 @@ impl<O: Observer + 'static> Port for Observed<O> {
     }
 
     fn stats(&self) -> PortStats {
-        self.port.stats()
+        let mut stats = self.port.stats();
+        stats.capture_missed += lock(&self.observer).missed();
+        stats
+    }
+
+    fn warning(&self) -> Option<String> {
+        lock(&self.observer).warning().or(self.port.warning())
     }
 
     fn stop(&mut self) -> Result<(), PortError> {

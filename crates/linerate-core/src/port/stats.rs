@@ -88,6 +88,8 @@ pub struct QueueStats {
     pub checksums_completed: Counter,
     /// Oversized frames that were cut into segments.
     pub segmented: Counter,
+    /// The segments that those became.
+    pub segments: Counter,
     drops: [Counter; DropReason::ALL.len()],
 }
 
@@ -139,10 +141,15 @@ pub struct PortStats {
     pub checksums_completed: u64,
     /// Oversized frames that were cut.
     pub segmented: u64,
+    /// The segments that those became.
+    pub segments: u64,
     /// Drops on receive by reason, those that happened.
     pub rx_drops: Vec<(&'static str, u64)>,
     /// Drops on transmit by reason, those that happened.
     pub tx_drops: Vec<(&'static str, u64)>,
+    /// Frames that a capture or trace of the port was to have and has not: its disk is full, or its bound
+    /// reached.
+    pub capture_missed: u64,
     /// What the `faulty` middleware did to packets, by kind, those that happened; losses are among the drops too.
     pub faults: Vec<(&'static str, u64)>,
 }
@@ -169,9 +176,36 @@ impl PortStats {
             checksums_completed: total(rx, |queue| &queue.checksums_completed)
                 + total(tx, |queue| &queue.checksums_completed),
             segmented: total(tx, |queue| &queue.segmented),
+            segments: total(tx, |queue| &queue.segments),
             rx_drops: drops(rx),
             tx_drops: drops(tx),
+            capture_missed: 0,
             faults: Vec::new(),
+        }
+    }
+
+    /// Adds those of another port, or of the same one before it was stopped.
+    pub fn merge(&mut self, other: &Self) {
+        self.rx_packets += other.rx_packets;
+        self.rx_bytes += other.rx_bytes;
+        self.tx_packets += other.tx_packets;
+        self.tx_bytes += other.tx_bytes;
+        self.tx_copied += other.tx_copied;
+        self.checksums_completed += other.checksums_completed;
+        self.segmented += other.segmented;
+        self.segments += other.segments;
+        self.capture_missed += other.capture_missed;
+        for (all, others) in [
+            (&mut self.rx_drops, &other.rx_drops),
+            (&mut self.tx_drops, &other.tx_drops),
+            (&mut self.faults, &other.faults),
+        ] {
+            for &(name, count) in others {
+                match all.iter_mut().find(|(known, _)| *known == name) {
+                    Some((_, sum)) => *sum += count,
+                    None => all.push((name, count)),
+                }
+            }
         }
     }
 

@@ -22,6 +22,8 @@ pub struct Tracer {
     /// What it writes to, for messages.
     target: String,
     lines: u64,
+    /// Packets that have no line because a write failed.
+    missed: u64,
     failure: Option<io::Error>,
 }
 
@@ -34,6 +36,7 @@ impl Traced {
                 out,
                 target: target.into(),
                 lines: 0,
+                missed: 0,
                 failure: None,
             },
         )
@@ -42,13 +45,20 @@ impl Traced {
 
 impl Observer for Tracer {
     fn wants(&mut self, _: &Sight<'_>) -> bool {
-        self.failure.is_none()
+        true
     }
 
     fn see(&mut self, sight: &Sight<'_>) {
+        if self.failure.is_some() {
+            self.missed += 1;
+            return;
+        }
         match line(&mut self.out, sight) {
             Ok(()) => self.lines += 1,
-            Err(error) => self.failure = Some(error),
+            Err(error) => {
+                self.missed += 1;
+                self.failure = Some(error);
+            }
         }
     }
 
@@ -72,6 +82,18 @@ impl Observer for Tracer {
             "trace",
             format!("{} lines to {}{end}", self.lines, self.target),
         )
+    }
+
+    fn missed(&self) -> u64 {
+        self.missed
+    }
+
+    fn warning(&self) -> Option<String> {
+        let error = self.failure.as_ref()?;
+        Some(format!(
+            "no more lines are traced to {}: {error}",
+            self.target
+        ))
     }
 }
 

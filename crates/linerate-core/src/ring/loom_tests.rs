@@ -208,6 +208,31 @@ fn loom_mpmc_published_to_receivers_without_release() {
     weaken("mpmc.publish", mpmc_receivers_model);
 }
 
+/// A burst whose stamps take two blocks (see `arch::portable`), while another thread empties the slots
+/// that the first block gave away and fills them in the next lap: nothing late may touch them.
+#[test]
+fn loom_mpmc_stamps_in_blocks() {
+    explore(2, 0..=3, || {
+        let (mut tx, mut rx) = mpmc::ring::<u32>(4);
+        let mut other = tx.clone();
+        let sender = thread::spawn(move || tx.push_slice(&[1, 2, 3]));
+        let lapping = thread::spawn(move || {
+            let mut got = [0; 4];
+            let early = rx.pop_slice(&mut got);
+            let sent = other.push_slice(&[4, 5, 6]);
+            (rx, got[..early].to_vec(), sent)
+        });
+        let first = sender.join().unwrap();
+        let (mut rx, early, sent) = lapping.join().unwrap();
+        let mut all = [early.clone(), take(&mut rx, 6)].concat();
+        all.sort_unstable();
+        let mut expected = [&[1, 2, 3][..first], &[4, 5, 6][..sent]].concat();
+        expected.sort_unstable();
+        assert_eq!(all, expected, "lost, doubled or torn");
+        early.iter().filter(|&&number| number < 4).count()
+    });
+}
+
 /// The handle that goes last takes what was put along: closed means that nothing more comes.
 fn mpmc_close_model() {
     explore(3, [(false, 0), (false, 1), (true, 1)], || {

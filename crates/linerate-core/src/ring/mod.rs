@@ -87,8 +87,30 @@ unsafe impl<T> Batch<T> for Vec<T> {
     }
 }
 
-/// The putting end of a ring.
-pub trait Push<T> {
+/// Ends of rings are this module's alone: safe code believes the counts that they return.
+mod sealed {
+    pub trait Sealed {}
+    impl<T> Sealed for super::spsc::Producer<T> {}
+    impl<T> Sealed for super::spsc::Consumer<T> {}
+    impl<T: super::mpmc::Word> Sealed for super::mpmc::Sender<T> {}
+    impl<T: super::mpmc::Word> Sealed for super::mpmc::Receiver<T> {}
+}
+
+/// The putting end of a ring; sealed.
+///
+/// Were it not, a count too large would make elements out of memory that nobody has written:
+/// ```compile_fail,E0277
+/// use linerate_core::ring::{Push, RingMeter};
+/// struct Boaster;
+/// impl Push<Box<u8>> for Boaster {
+///     unsafe fn push_from_ptr(&mut self, _: *const Box<u8>, most: usize, _: usize) -> usize {
+///         most + 1
+///     }
+///     fn is_closed(&self) -> bool { false }
+///     fn meter(&self) -> RingMeter { unimplemented!() }
+/// }
+/// ```
+pub trait Push<T>: sealed::Sealed {
     /// Moves at most `most` elements from `from` on into the ring; none if fewer than `least` fit.
     /// Returns how many; the elements that did not fit are counted as refused.
     ///
@@ -162,8 +184,17 @@ fn push_batch<T>(
     moved
 }
 
-/// The taking end of a ring.
-pub trait Pop<T> {
+/// The taking end of a ring; sealed, for the reason that [`Push`] is:
+/// ```compile_fail,E0277
+/// use linerate_core::ring::{Pop, RingMeter};
+/// struct Boaster;
+/// impl Pop<Box<u8>> for Boaster {
+///     unsafe fn pop_to_ptr(&mut self, _: *mut Box<u8>, most: usize, _: usize) -> usize { most }
+///     fn is_closed(&self) -> bool { false }
+///     fn meter(&self) -> RingMeter { unimplemented!() }
+/// }
+/// ```
+pub trait Pop<T>: sealed::Sealed {
     /// Moves at most `most` elements to `to` on; none if fewer than `least` are there. Returns how
     /// many; coming short is counted.
     ///

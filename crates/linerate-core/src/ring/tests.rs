@@ -45,10 +45,12 @@ fn mpmc_bursts_and_bulks() {
     burst_and_bulk(tx, rx);
 }
 
-use crate::sync::hooks::at_windows;
+use crate::sync::hooks::{at_windows, copy_portably};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 const SENDER_WINDOWS: [&str; 5] = [
     "sender: head read",
@@ -70,12 +72,21 @@ fn stop_at<R: Send + 'static>(
     window: &'static str,
     work: impl FnOnce() -> R + Send + 'static,
 ) -> (mpsc::Sender<()>, thread::JoinHandle<R>) {
+    let (resume, handle) = stop_where(move |name| name == window, work);
+    (resume.expect("the window is reached"), handle)
+}
+
+/// The same for the first window that `chosen` says true of; no channel if `work` reaches none.
+fn stop_where<R: Send + 'static>(
+    mut chosen: impl FnMut(&'static str) -> bool + Send + 'static,
+    work: impl FnOnce() -> R + Send + 'static,
+) -> (Option<mpsc::Sender<()>>, thread::JoinHandle<R>) {
     let (resume, resumed) = mpsc::channel();
     let (stopped, stands) = mpsc::channel();
     let mut stop = Some((stopped, resumed));
     let handle = thread::spawn(move || {
         at_windows(move |name| {
-            if name == window
+            if chosen(name)
                 && let Some((stopped, resumed)) = stop.take()
             {
                 stopped.send(()).unwrap();
@@ -84,8 +95,7 @@ fn stop_at<R: Send + 'static>(
         });
         work()
     });
-    stands.recv().expect("the window is reached");
-    (resume, handle)
+    (stands.recv().ok().map(|()| resume), handle)
 }
 
 fn sorted(parts: &[&[u32]]) -> Vec<u32> {
@@ -148,6 +158,62 @@ fn mpmc_sender_stopped_in_every_window() {
             "{window}: lost or doubled"
         );
         assert_eq!(rx.meter().read().occupancy, 0, "{window}");
+    }
+}
+
+/// A sender stopped between any two blocks of its stamps: receivers empty the slots published so far
+/// and others fill them in the next lap, where the late stamps must not be seen. Every length of
+/// burst that ends in a block of each size, on every copy kernel.
+#[test]
+fn mpmc_sender_stopped_between_its_stamps() {
+    const SLOTS: usize = 64;
+    let value = |number: usize| number as u32;
+    for (portable, len) in [false, true]
+        .into_iter()
+        .flat_map(|p| (1..=50).map(move |l| (p, l)))
+    {
+        let mut stops = 0;
+        loop {
+            let (mut tx, mut rx) = mpmc::ring::<u32>(SLOTS);
+            let mut stopped = tx.clone();
+            let mut seen = 0;
+            let at = move |name: &str| {
+                seen += usize::from(name == "sender: stamps stored");
+                name == "sender: stamps stored" && seen == stops + 1
+            };
+            let (resume, handle) = stop_where(at, move || {
+                copy_portably(portable);
+                stopped.push_slice(&(0..len).map(value).collect::<Vec<_>>())
+            });
+            let Some(resume) = resume else {
+                assert_eq!(handle.join().unwrap(), len);
+                break;
+            };
+            let what = format!("{len} elements, stopped after block {stops}, portable: {portable}");
+            let mut got = Vec::new();
+            rx.pop_burst(&mut got, SLOTS);
+            assert!(
+                (1..=len).contains(&got.len()),
+                "{what}: {} published",
+                got.len()
+            );
+            let others: Vec<u32> = (len..SLOTS + got.len()).map(value).collect();
+            assert_eq!(
+                tx.push_slice(&others),
+                others.len(),
+                "{what}: the ring fills up"
+            );
+            resume.send(()).unwrap();
+            assert_eq!(handle.join().unwrap(), len, "{what}");
+            rx.pop_burst(&mut got, 2 * SLOTS);
+            let all = (0..len).map(value).chain(others);
+            assert!(got.iter().copied().eq(all), "{what}: {got:?}");
+            stops += 1;
+        }
+        assert!(
+            stops > len / 32,
+            "{len} elements have {stops} blocks of stamps"
+        );
     }
 }
 
@@ -439,6 +505,109 @@ fn mpmc_stress() {
     all.sort_unstable();
     let expected = (0..SENDERS).flat_map(|sender| (0..COUNT).map(move |number| (sender, number)));
     assert!(all.into_iter().eq(expected), "lost or doubled");
+}
+
+/// More threads than processors, odd lengths of burst: whatever is put arrives once, in the order of
+/// its sender, and the ring never stands still. `turns` elements of each sender.
+fn oversubscribed(slots: usize, len: usize, turns: u32, kernels: [bool; 2]) {
+    const SENDERS: u32 = 3;
+    const RECEIVERS: usize = 2;
+    let arrived = AtomicU64::new(0);
+    let stop = AtomicBool::new(false);
+    let total = u64::from(SENDERS) * u64::from(turns);
+    let (tx, rx) = mpmc::ring::<u32>(slots);
+    let send = |sender: u32, mut tx: mpmc::Sender<u32>| {
+        copy_portably(kernels[sender as usize % 2]);
+        let mut next = 0;
+        while next < turns && !stop.load(Ordering::Relaxed) {
+            let upto = turns.min(next + len as u32);
+            let batch: Vec<u32> = (next..upto)
+                .map(|number| number * SENDERS + sender)
+                .collect();
+            let sent = tx.push_slice(&batch);
+            next += sent as u32;
+            if sent == 0 {
+                thread::yield_now();
+            }
+        }
+    };
+    let receive = |receiver: usize, mut rx: mpmc::Receiver<u32>| {
+        copy_portably(kernels[receiver % 2]);
+        let (mut batch, mut sum) = (vec![0; len], 0_u64);
+        let mut next = [0; SENDERS as usize];
+        while arrived.load(Ordering::Relaxed) < total && !stop.load(Ordering::Relaxed) {
+            let got = rx.pop_slice(&mut batch);
+            for &element in &batch[..got] {
+                let (sender, number) = ((element % SENDERS) as usize, element / SENDERS);
+                assert!(
+                    next[sender] <= number,
+                    "{number} of sender {sender} is too late"
+                );
+                next[sender] = number + 1;
+                sum += u64::from(element);
+            }
+            if got == 0 {
+                thread::yield_now();
+            } else {
+                arrived.fetch_add(got as u64, Ordering::Relaxed);
+            }
+        }
+        sum
+    };
+    let sum: u64 = thread::scope(|scope| {
+        for sender in 0..SENDERS {
+            let tx = tx.clone();
+            scope.spawn(move || send(sender, tx));
+        }
+        let receivers: Vec<_> = (0..RECEIVERS)
+            .map(|receiver| (receiver, rx.clone()))
+            .map(|(receiver, rx)| scope.spawn(move || receive(receiver, rx)))
+            .collect();
+        // The watchdog: that nothing at all arrives for so long has no other reason.
+        let (mut before, mut idle) = (0, 0);
+        while !receivers.iter().all(|receiver| receiver.is_finished()) {
+            thread::sleep(Duration::from_millis(10));
+            let now = arrived.load(Ordering::Relaxed);
+            idle = if now == before { idle + 1 } else { 0 };
+            before = now;
+            if idle > 2_000 {
+                stop.store(true, Ordering::Relaxed);
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        receivers
+            .into_iter()
+            .map(|receiver| receiver.join().unwrap())
+            .sum()
+    });
+    let arrived = arrived.into_inner();
+    let what = format!("{slots} slots, bursts of {len}, portable: {kernels:?}");
+    assert_eq!(arrived, total, "{what}: the ring stands still");
+    assert_eq!(sum, total * (total - 1) / 2, "{what}: lost or doubled");
+}
+
+/// On every copy kernel that the processor has, and on two that meet in one ring.
+fn oversubscribed_on_every_kernel(turns: u32) {
+    for kernels in [[false, false], [true, true], [false, true]] {
+        for (slots, len) in [(1024, 17), (256, 31), (64, 63), (32, 5), (128, 33)] {
+            oversubscribed(slots, len, turns, kernels);
+        }
+    }
+}
+
+#[test]
+fn mpmc_oversubscribed() {
+    oversubscribed_on_every_kernel(if cfg!(any(miri, tsan)) {
+        2_000
+    } else {
+        400_000
+    });
+}
+
+#[test]
+#[ignore = "long: billions of elements"]
+fn mpmc_oversubscribed_for_minutes() {
+    oversubscribed_on_every_kernel(200_000_000);
 }
 
 /// Lent slots wrap into two slices, keep order, and drop what is consumed once; loans that are

@@ -76,6 +76,15 @@ impl Egress {
         std::mem::replace(&mut self.outlets[usize::from(port)].way, way)
     }
 
+    /// Says what the way to a port is called: what it has no room for is counted as `tx_full.NAME`, and not
+    /// by a number that only the program knows. Another name is another counter. Set-up only.
+    pub fn name_outlet(&mut self, port: u16, name: &str) {
+        let full = self.reason(&format!("tx_full.{name}"));
+        if let Some(outlet) = self.outlets.get_mut(usize::from(port)) {
+            outlet.full = full;
+        }
+    }
+
     /// A drop reason to use with [`Egress::drop_burst`]; the same name gives the same counter. Set-up only.
     pub fn reason(&mut self, name: &str) -> DropId {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
@@ -207,10 +216,14 @@ impl Egress {
         }
     }
 
-    /// Takes completions back from all queues; for idle rounds.
+    /// Takes completions back from all queues; for idle rounds. Nobody is woken: what went into a
+    /// ring has been rung for by the [`flush`](Self::flush) behind it, and two idle lcores that
+    /// rang each other for nothing would keep each other awake.
     pub fn reclaim(&mut self) {
         for outlet in &mut self.outlets {
-            outlet.finish(&mut self.cache);
+            if let Some(Way::Queue(queue)) = &mut outlet.way {
+                queue.flush(&mut self.cache);
+            }
         }
     }
 

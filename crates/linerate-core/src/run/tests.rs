@@ -368,6 +368,20 @@ fn a_full_way_out_drops_and_counts() {
         "{counts:?}"
     );
     assert!(counts.contains(&("no_outlet".into(), 7)), "{counts:?}");
+
+    // Once it has a name, that is what is counted.
+    egress.name_outlet(0, "wan");
+    let mut burst = Burst::new();
+    cache.fill(&pool, &mut burst, 3);
+    egress.send(0, &mut burst);
+    egress.flush();
+    let drops = drops.lock().unwrap();
+    let of = |name: &str| {
+        let named = drops.iter().find(|(known, _)| known == name);
+        named.map(|(_, count)| count.read())
+    };
+    assert_eq!(of("tx_full.wan"), Some(3));
+    assert_eq!(of("tx_full.port0"), Some(128));
 }
 
 #[test]
@@ -443,4 +457,63 @@ fn the_ledger_names_the_last_holder_of_a_forgotten_packet() {
     );
     handle.stop();
     lcore.join().unwrap();
+}
+
+/// Two idle lcores that can send to each other sleep, both: neither wakes the other for nothing.
+#[test]
+fn idle_workers_let_each_other_sleep() {
+    let (to_b, from_a) = spsc::ring(64);
+    let (to_a, from_b) = spsc::ring(64);
+    let (mut a, handle_a) = worker("a", forward(0));
+    let (mut b, handle_b) = worker("b", forward(0));
+    a.set_outlet(0, Some(Way::Ring(to_b, handle_b.doorbell().clone())));
+    b.set_outlet(0, Some(Way::Ring(to_a, handle_a.doorbell().clone())));
+    a.add_inlet(Inlet::ring(0, 0, from_b));
+    b.add_inlet(Inlet::ring(0, 0, from_a));
+    let lcores = [a, b].map(|worker| {
+        let name = worker.name().to_string();
+        Lcore::spawn(&name, None, move || drop(worker.run(false))).unwrap()
+    });
+    let handles = [handle_a, handle_b];
+    let start = Instant::now();
+    let few = |handle: &WorkerHandle<_>| handle.stats().sleeps.read() < 4;
+    while handles.iter().any(few) && start.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // A nap that nobody cuts short lasts its whole time, on a busy machine longer.
+    let naps = start.elapsed().as_millis() / Idle::default().nap.as_millis() + 2;
+    let sleeps = handles
+        .each_ref()
+        .map(|handle| u128::from(handle.stats().sleeps.read()));
+    handles.iter().for_each(WorkerHandle::stop);
+    for lcore in lcores {
+        lcore.join().unwrap();
+    }
+    assert!(
+        sleeps.iter().all(|count| (4..=naps).contains(count)),
+        "{sleeps:?} in {naps} naps"
+    );
+}
+
+/// What a message sends reaches the lcore behind the ring at once, though its sender sees no packet
+/// and never comes to rest.
+#[test]
+fn what_a_message_sends_wakes_its_taker() {
+    let pool = pool(64);
+    let (ring, mut taker) = spsc::ring(64);
+    let bell = Arc::new(Doorbell::new().unwrap());
+    let (mut sender, handle) = worker("w0", forward(0));
+    sender.set_idle(Idle::never_sleep());
+    sender.set_outlet(0, Some(Way::Ring(ring, bell.clone())));
+    let lcore = Lcore::spawn("w0", None, move || drop(sender.run(false))).unwrap();
+    bell.prepare_sleep();
+    let packet = PoolCache::new(&[]).get(&pool).unwrap();
+    handle
+        .call(move |worker| worker.egress.send_one(0, packet))
+        .unwrap();
+    let is_rung = bell.nap(Duration::from_secs(20)).unwrap();
+    handle.stop();
+    lcore.join().unwrap();
+    assert!(is_rung, "nobody rang");
+    assert!(taker.pop().is_some());
 }

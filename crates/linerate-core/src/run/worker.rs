@@ -364,6 +364,8 @@ impl<S: Stage> Worker<S> {
         while let Ok(message) = self.mail.try_recv() {
             message(self);
         }
+        // What they sent leaves now, not with the next packet.
+        self.egress.flush();
         // No part of a round.
         self.last = self.clock.now();
         self.stats.mail.record(self.last.wrapping_sub(began), 1);

@@ -161,6 +161,7 @@ pub fn open(spec: &Spec, opener: &Arc<dyn Opener>) -> Result<AfPacket, PortError
             group: Mutex::new(None),
         }),
         queues: spec.number("queues", 1_u16, 1..=64)?,
+        slot_room: usize::MAX,
         counters: Counters::default(),
     })
 }
@@ -181,6 +182,8 @@ pub(crate) fn open_socket() -> io::Result<OwnedFd> {
 pub struct AfPacket {
     shared: Arc<Shared>,
     queues: u16,
+    /// The longest frame that a slot has room for, beside a tag; no bound before there are slots.
+    slot_room: usize,
     counters: Counters,
 }
 
@@ -210,7 +213,8 @@ impl Port for AfPacket {
             name: port.clone(),
             kind: KIND.name,
             mac: interface.mac().ok().flatten(),
-            max_frame_bytes: mtu + ethernet::HEADER_LEN,
+            // Of an interface that got a larger MTU since, no more than a slot takes.
+            max_frame_bytes: (mtu + ethernet::HEADER_LEN).min(self.slot_room),
             max_rx_queues: self.queues,
             max_tx_queues: MAX_TX_QUEUES,
             numa_node: None,
@@ -233,6 +237,11 @@ impl Port for AfPacket {
         self.counters.check_start(&self.info(), config)?;
         let Shared { port, group, .. } = &*self.shared;
         self.check_interface(pools)?;
+        let rooms = pools.iter().map(|pool| pool.room_bytes());
+        self.slot_room = rooms
+            .max()
+            .unwrap_or(0)
+            .saturating_sub(linerate_wire::vlan::TAG_LEN);
         let pool = pools.primary();
         let needed = u32::from(config.rx_queues) * Burst::CAPACITY as u32;
         if pool.slots() < needed {
@@ -412,3 +421,6 @@ impl Shared {
         Ok(socket)
     }
 }
+
+#[cfg(fuzzing)]
+pub(crate) use ring::fuzz::check as fuzz;

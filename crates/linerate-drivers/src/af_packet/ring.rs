@@ -6,6 +6,9 @@
 //! them. The kernel is trusted to write what it documents, but every offset is still checked
 //! against the unit: a check costs less than a proof.
 
+#[cfg(any(test, fuzzing))]
+pub(super) mod fuzz;
+
 use super::sys;
 use crate::vnet;
 use linerate_core::arch::prefetch_read;
@@ -176,10 +179,14 @@ impl RxRing {
             self.left = block.num_pkts;
             self.left.checked_sub(1)?;
         }
-        self.left -= 1;
         let at = self.next;
+        // A frame that is not where the block says ends the block: whoever wrote it is no kernel.
+        let left = std::mem::take(&mut self.left) - 1;
         let header: libc::tpacket3_hdr = self.ring.read(at)?;
-        self.next += header.tp_next_offset as usize;
+        let step = header.tp_next_offset as usize;
+        if left > 0 && step >= size_of::<libc::tpacket3_hdr>() {
+            (self.next, self.left) = (at + step, left);
+        }
         prefetch_read(self.ring.unit().wrapping_add(self.next));
 
         let start = at + usize::from(header.tp_mac);
@@ -246,12 +253,19 @@ struct Mapping {
 // SAFETY: the mapping is reached through this value alone.
 unsafe impl Send for Mapping {}
 
-/// Types of which any bits are a value.
-trait Plain: Copy {}
-impl Plain for libc::tpacket2_hdr {}
-impl Plain for libc::tpacket3_hdr {}
-impl Plain for libc::tpacket_hdr_v1 {}
-impl Plain for vnet::Header {}
+/// Types that are read from and written to memory that the kernel shares.
+///
+/// # Safety
+/// Any bits are a value.
+unsafe trait Plain: Copy {}
+// SAFETY: integers.
+unsafe impl Plain for libc::tpacket2_hdr {}
+// SAFETY: integers.
+unsafe impl Plain for libc::tpacket3_hdr {}
+// SAFETY: integers.
+unsafe impl Plain for libc::tpacket_hdr_v1 {}
+// SAFETY: integers.
+unsafe impl Plain for vnet::Header {}
 
 impl Mapping {
     fn new(socket: OwnedFd, unit_bytes: usize, units: usize) -> io::Result<Self> {

@@ -136,7 +136,7 @@ fn dress(
     port: u16,
     cache: &mut PoolCache,
 ) -> Result<Packet, DropReason> {
-    packet.meta_mut().port = port;
+    packet.set_port(port);
     let mut shift = 0;
     if let Some(Tag { tpid, tci }) = tag {
         // A fresh packet has headroom for many tags, and the frame a whole header.

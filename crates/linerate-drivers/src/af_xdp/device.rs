@@ -17,7 +17,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) index: u32,
-    pub(super) mac: Option<MacAddr>,
     pub(super) mtu: u32,
     pub(super) is_up: bool,
     pub(super) driver: String,
@@ -68,7 +67,6 @@ impl Device {
             let (rx_queues, tx_queues) = interface.channels();
             Ok(Found {
                 index: interface.index()?.cast_unsigned(),
-                mac: interface.mac()?,
                 mtu: interface.mtu()?,
                 is_up: interface.is_up()?,
                 driver,
@@ -85,6 +83,12 @@ impl Device {
                 .interface
                 .failed(&self.options.port, "read the state", error),
         })
+    }
+
+    /// Its address and its MTU as they are now; `None` where there is no such interface.
+    pub(super) fn wire(&self) -> Option<(Option<MacAddr>, u32)> {
+        let interface = &self.interface;
+        Some((interface.mac().ok()?, interface.mtu().ok()?))
     }
 
     pub(super) fn link(&self) -> Link {

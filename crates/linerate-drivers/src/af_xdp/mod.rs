@@ -102,6 +102,16 @@ impl AfXdpPort {
         &self.device.options
     }
 
+    /// The longest frame that a slot has room for, beside a tag.
+    fn slot_room(&self) -> usize {
+        let lane = self
+            .running
+            .iter()
+            .flat_map(|running| &running.lanes)
+            .next();
+        lane.map_or(usize::MAX, |lane| lane.pool.room_bytes() - 4)
+    }
+
     /// Queues from the first one on, at most as many as the user wants.
     fn max_queues(&self, device: u16) -> u16 {
         let there = device.saturating_sub(self.options().start_queue);
@@ -255,11 +265,15 @@ impl Port for AfXdpPort {
     fn info(&self) -> PortInfo {
         let mut facts = vec![("driver", self.opened.driver.clone())];
         self.mode_facts(&mut facts);
+        // One that is gone has no address.
+        let (mac, mtu) = self.device.wire().unwrap_or((None, self.opened.mtu));
+        let frame_bytes = mtu as usize + linerate_wire::ethernet::HEADER_LEN;
         PortInfo {
             name: self.options().port.clone(),
             kind: "af_xdp",
-            mac: self.opened.mac,
-            max_frame_bytes: self.opened.mtu as usize + linerate_wire::ethernet::HEADER_LEN,
+            mac,
+            // Of an interface that got a larger MTU since, no more than a slot takes.
+            max_frame_bytes: frame_bytes.min(self.slot_room()),
             max_rx_queues: self.max_queues(self.opened.rx_queues),
             max_tx_queues: self.max_queues(self.opened.tx_queues),
             numa_node: numa_node(&self.options().interface),

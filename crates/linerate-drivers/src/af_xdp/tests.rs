@@ -244,7 +244,7 @@ fn frames_cross_a_veth_pair_in_order_and_in_place() {
                         packet.data(),
                         frame(number, 60 + (number as usize * 7) % 1400)
                     );
-                    assert_eq!((packet.meta().port, packet.headroom()), (7, 256));
+                    assert_eq!((packet.port(), packet.headroom()), (7, 256));
                     assert!(pools.primary().owns(packet));
                 }
             }

@@ -168,9 +168,11 @@ impl Finisher {
         put_tag_back(&mut packet);
         let offload = packet.meta().offload;
         if offload.intersects(Offload::GSO) {
+            let before = self.pending.len();
             return match self.cut(&packet, cache) {
                 Ok(()) => {
                     stats.segmented.add(1);
+                    stats.segments.add((self.pending.len() - before) as u64);
                     cache.free_one(packet);
                     Ok(())
                 }

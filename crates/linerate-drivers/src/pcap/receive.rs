@@ -200,7 +200,7 @@ impl Stream {
                     return Next::Stop;
                 };
                 packet.set_data(frame.data);
-                packet.meta_mut().port = self.play.port;
+                packet.set_port(self.play.port);
                 packet.meta_mut().timestamp = frame.timestamp_ns;
                 if burst.push(packet).is_err() {
                     return Next::Stop;

@@ -119,7 +119,7 @@ impl Receiver {
         let Some(mut packet) = packet else {
             return Read::Dropped(DropReason::NoBuffer);
         };
-        packet.meta_mut().port = self.index;
+        packet.set_port(self.index);
         // The kernel counts a tag that it put back, so nothing shifts.
         if !vnet::read(&header, packet.meta_mut(), 0) {
             cache.free_one(packet);

@@ -126,7 +126,7 @@ fn all_kinds_of_files_give_the_same_frames_and_times() {
                     10_000_000_000 + number * 1_500_000_000
                 );
                 assert_eq!(
-                    (packet.meta().port, packet.headroom()),
+                    (packet.port(), packet.headroom()),
                     (7, pools.primary().headroom_bytes())
                 );
             }

@@ -72,13 +72,7 @@ impl Limiter {
         if !self.total.has(self.total_rate, now_ns) {
             return false;
         }
-        // Who has one IPv6 address has its /64.
-        let bits = match destination {
-            IpAddr::V4(v4) => u64::from(v4.to_bits()),
-            IpAddr::V6(v6) => (v6.to_bits() >> 64) as u64,
-        };
-        let destination = mixed(bits ^ self.seed) ^ u64::from(destination.is_ipv4());
-        let set = mixed(destination ^ self.seed.rotate_left(32)) as usize & (self.sets.len() - 1);
+        let (destination, set) = self.place(destination);
         let set = &mut self.sets[set];
         let known = set.iter().position(|slot| slot.destination == destination);
         let at = known.unwrap_or_else(|| {
@@ -91,6 +85,29 @@ impl Limiter {
         });
         let may = set[at].bucket.take(self.each_rate, now_ns);
         may && self.total.take(self.total_rate, now_ns)
+    }
+
+    /// Takes back that a message to `destination` was counted. One whose bucket is another's by now
+    /// gets nothing: it has had less than its rate, if anything.
+    pub fn give_back(&mut self, destination: IpAddr) {
+        let (destination, set) = self.place(destination);
+        let mut slots = self.sets[set].iter_mut();
+        if let Some(slot) = slots.find(|slot| slot.destination == destination) {
+            slot.bucket.give_back(self.each_rate);
+            self.total.give_back(self.total_rate);
+        }
+    }
+
+    /// By what a destination is told from others, and the set that it is in.
+    fn place(&self, destination: IpAddr) -> (u64, usize) {
+        // Who has one IPv6 address has its /64.
+        let bits = match destination {
+            IpAddr::V4(v4) => u64::from(v4.to_bits()),
+            IpAddr::V6(v6) => (v6.to_bits() >> 64) as u64,
+        };
+        let destination = mixed(bits ^ self.seed) ^ u64::from(destination.is_ipv4());
+        let set = mixed(destination ^ self.seed.rotate_left(32)) as usize & (self.sets.len() - 1);
+        (destination, set)
     }
 }
 
@@ -163,6 +180,17 @@ mod tests {
             let more = limiter.allow(v4(7), 0);
             assert!(round == 0 || !more, "all buckets are empty by now");
         }
+    }
+
+    #[test]
+    fn what_is_given_back_may_be_sent_again() {
+        let mut limiter = Limiter::new(limits(), 6);
+        let sent =
+            |limiter: &mut Limiter, n| (0..20).filter(|_| limiter.allow(v4(n), SECOND)).count();
+        assert_eq!(sent(&mut limiter, 1), 5);
+        (0..3).for_each(|_| limiter.give_back(v4(1)));
+        limiter.give_back(v4(2)); // of whom nothing is known
+        assert_eq!((sent(&mut limiter, 1), sent(&mut limiter, 2)), (3, 5));
     }
 
     #[test]

@@ -29,6 +29,10 @@ pub(super) struct Entry {
     pub(super) is_needed: bool,
     /// A route needs it: it is asked for without packets, and stays.
     pub(super) is_held: bool,
+    /// Its link was away: somebody else may have its address now, so everybody is asked.
+    pub(super) is_doubted: bool,
+    /// Whose packet had it asked for, while nobody has answered.
+    pub(super) asked_for: Option<IpAddr>,
     /// Solicitations since it was last confirmed.
     pub(super) asked: u8,
     /// What waits, oldest first.
@@ -170,6 +174,8 @@ impl Entries {
             is_router: false,
             is_needed: false,
             is_held: false,
+            is_doubted: false,
+            asked_for: None,
             asked: 0,
             queue: Queue::new(),
             queue_bytes: 0,

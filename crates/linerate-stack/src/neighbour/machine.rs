@@ -96,13 +96,28 @@ impl Table {
         if !place.speaks(address.is_ipv4()) {
             return Err(DropReason::NoInterface);
         }
-        if let Some(source) = packet.and_then(source)
+        let source = packet.and_then(source);
+        if let Some(source) = source
             && !self.sources.allow(source, now_ns)
         {
             return Err(DropReason::Limited);
         }
         let at = self.create(id, address, For::Packet, out);
-        at.ok_or(DropReason::TableFull)
+        let at = at.ok_or(DropReason::TableFull)?;
+        self.entries[at].asked_for = source;
+        Ok(at)
+    }
+
+    /// Somebody has answered: what it took to ask is there again for others. So the limits are
+    /// those of scans; who speaks to many that exist does not meet them.
+    fn give_back(&mut self, at: u32) {
+        let entry = &mut self.entries[at];
+        if let Some(source) = entry.asked_for.take() {
+            self.sources.give_back(source);
+        }
+        if entry.state == State::Incomplete && entry.asked > 0 && !entry.is_held {
+            self.solicits.give_back(self.solicit_rate);
+        }
     }
 
     /// A new entry, incomplete and not asked for yet; `None` where there is no room and nobody
@@ -138,6 +153,10 @@ impl Table {
         let entry = &self.entries[at];
         match entry.state {
             State::Incomplete if self.entries.due_ns(at).is_none() => self.ask(at, now_ns, out),
+            State::Stale if entry.is_in_use() && entry.is_doubted => {
+                self.entries[at].asked = 0;
+                self.probe(at, now_ns, out);
+            }
             // RFC 4861 7.3.3: the first packet to a stale neighbour goes, and a probe follows.
             State::Stale if entry.is_in_use() => {
                 let due_ns = now_ns + self.config.timers.delay_ns;
@@ -173,6 +192,11 @@ impl Table {
                 self.entries.enter(at, State::Incomplete, None);
                 self.ask(at, now_ns, out);
             }
+            // Its link is down all the while.
+            State::Stale if entry.is_held => {
+                let due_ns = now_ns + timers.stale_ns;
+                self.entries.enter(at, State::Stale, Some(due_ns));
+            }
             State::Stale | State::Failed => self.evict(at, out),
             State::Static => {}
         }
@@ -196,11 +220,13 @@ impl Table {
             .enter(at, State::Incomplete, Some(now_ns + wait_ns));
     }
 
-    /// Asks a neighbour whether it is still there (RFC 4861 7.3.3, RFC 1122 2.3.2.1 (2)).
-    fn probe(&mut self, at: u32, now_ns: u64, out: &mut Out) {
-        self.entries[at].asked += 1;
-        let mac = self.entries[at].mac;
-        self.solicit(at, Some(mac), out);
+    /// Asks a neighbour whether it is still there (RFC 4861 7.3.3, RFC 1122 2.3.2.1 (2)): alone, or
+    /// with everybody else where its address may be another's by now (RFC 7048 3).
+    pub(super) fn probe(&mut self, at: u32, now_ns: u64, out: &mut Out) {
+        let entry = &mut self.entries[at];
+        entry.asked += 1;
+        let alone = (!entry.is_doubted).then_some(entry.mac);
+        self.solicit(at, alone, out);
         let due_ns = now_ns + self.config.timers.retransmit_ns;
         self.entries.enter(at, State::Probe, Some(due_ns));
     }
@@ -208,7 +234,8 @@ impl Table {
     /// Nobody answered (RFC 4861 7.2.2, 7.3.3).
     fn fail(&mut self, at: u32, now_ns: u64, out: &mut Out) {
         self.flush(at, DropReason::Unresolved, out);
-        self.entries[at].asked = 0;
+        let entry = &mut self.entries[at];
+        (entry.asked, entry.is_doubted, entry.asked_for) = (0, false, None);
         let due_ns = now_ns + self.config.timers.failed_ns;
         self.entries.enter(at, State::Failed, Some(due_ns));
         self.settle(at, out);
@@ -248,16 +275,17 @@ impl Table {
         now_ns: u64,
         out: &mut Out,
     ) {
-        let entry = &mut self.entries[at];
-        if entry.state == State::Static {
+        if self.entries[at].state == State::Static {
             return;
         }
+        self.give_back(at);
+        let entry = &mut self.entries[at];
         let is_changed = entry.known_mac() != Some(mac);
         if is_changed {
             (entry.mac, entry.changed_ns) = (mac, now_ns);
         }
         if is_answer {
-            entry.asked = 0;
+            (entry.asked, entry.is_doubted) = (0, false);
             // RFC 4861 6.3.2: a time between half and one and a half of the base.
             let base_ns = self.config.timers.reachable_ns;
             let for_ns = self.random.within(base_ns / 2, base_ns + base_ns / 2);

@@ -64,7 +64,7 @@ pub use table::Table;
 const MILLISECOND: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MILLISECOND;
 
-/// Neighbours that packets of one source may ask for at once: a small network.
+/// Neighbours that packets of one source may ask for at once before any answers: a small network.
 pub const SOURCE_BURST: u32 = 256;
 
 /// Bounds of a table.
@@ -81,11 +81,12 @@ pub struct Config {
     pub total_pkts: usize,
     /// Most bytes that wait in all.
     pub total_bytes: usize,
-    /// Most requests and solicitations a second for neighbours that are not known.
+    /// Most requests and solicitations a second that nobody answers.
     pub solicits_per_s: u32,
-    /// Most neighbours that are not known which packets of one source (an IPv4 address or an IPv6
-    /// /64) may have asked for a second, and [`SOURCE_BURST`] at once: who scans a network does not
-    /// use up what all may ask for (RFC 6583 7.1).
+    /// Most neighbours a second which packets of one source (an IPv4 address or an IPv6 /64) may
+    /// have asked for without an answer, and [`SOURCE_BURST`] at once: who scans a network does not
+    /// use up what all may ask for (RFC 6583 7.1), and who speaks to many that exist is not held
+    /// up.
     pub source_asks_per_s: u32,
     /// Most answers a second.
     pub replies_per_s: u32,
@@ -319,7 +320,7 @@ pub enum DropReason {
     NoInterface,
     /// No neighbour can have that address: our own, multicast, broadcast, unspecified or loopback.
     NotNeighbour,
-    /// Its source has asked for too many that are not known.
+    /// Its source has asked for too many that do not answer.
     Limited,
 }
 

@@ -159,9 +159,20 @@ impl Table {
         all.into_iter().for_each(|at| self.evict(at, out));
     }
 
-    /// The link of an interface has come back, perhaps to another place: our addresses are announced anew
-    /// (RFC 5227 2.1 and 2.3, RFC 4861 7.2.6), so is the router, and neighbours are probed before they are
-    /// trusted again (RFC 4861 7.3.3). Those in use at once, as many a second as may be asked for.
+    /// The link of an interface is gone: nobody is reachable there, and who will be when it comes
+    /// back is not known. Routing is told nothing, since it uses no link that is down.
+    pub fn link_down(&mut self, id: u16, now_ns: u64) {
+        for at in self.learned(id) {
+            self.entries[at].is_doubted = true;
+            let due_ns = now_ns + self.config.timers.stale_ns;
+            self.entries.enter(at, State::Stale, Some(due_ns));
+        }
+    }
+
+    /// The link of an interface has come back, perhaps to another place: our addresses are
+    /// announced anew (RFC 5227 2.1 and 2.3, RFC 4861 7.2.6), so is the router, and everybody is
+    /// asked who has the addresses of neighbours (RFC 4861 7.3.3). Of those in use at once, as many
+    /// as may be asked for.
     pub fn link_up(&mut self, id: u16, now_ns: u64, out: &mut Out) {
         let Some(place) = self.interfaces.get_mut(&id) else {
             return;
@@ -172,23 +183,31 @@ impl Table {
         if let Some(advertiser) = &mut place.advertiser {
             advertiser.restart(now_ns, &mut self.random);
         }
-        let is_known = |at: &u32| {
-            let state = self.entries[*at].state;
-            state.is_known() && state != State::Static
-        };
-        let known: Vec<u32> = self.of(id).filter(is_known).collect();
+        let known = self.learned(id);
         let rate = u64::from(self.config.solicits_per_s.max(1));
-        let within_ns = SECOND.max(known.len() as u64 * SECOND / rate);
+        let within_ns = known.len() as u64 * SECOND / rate;
         for at in known {
-            match self.entries[at].is_in_use() {
-                true => {
-                    let due_ns = now_ns + self.random.within(0, within_ns);
-                    self.entries.enter(at, State::Delay, Some(due_ns));
-                }
-                false => self.doubt(at, now_ns),
+            let entry = &mut self.entries[at];
+            (entry.is_doubted, entry.asked) = (true, 0);
+            if !entry.is_in_use() {
+                self.doubt(at, now_ns);
+            } else if self.solicits.take(self.solicit_rate, now_ns) {
+                self.probe(at, now_ns, out);
+            } else {
+                let due_ns = now_ns + self.random.within(0, within_ns);
+                self.entries.enter(at, State::Delay, Some(due_ns));
             }
         }
         self.tick_own(id, now_ns, out);
+    }
+
+    /// The neighbours of an interface whose MAC addresses were heard there.
+    fn learned(&self, id: u16) -> Vec<u32> {
+        let is_learned = |at: &u32| {
+            let state = self.entries[*at].state;
+            state.is_known() && state != State::Static
+        };
+        self.of(id).filter(is_learned).collect()
     }
 
     /// The last word: hosts learn that this is no router any more (RFC 4861 6.2.5), and what waits

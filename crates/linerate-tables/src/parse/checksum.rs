@@ -3,7 +3,7 @@
 use linerate_core::env::Isa;
 use linerate_core::packet::{Burst, Offload, Packet};
 use linerate_wire::checksum::{add, nonzero};
-use linerate_wire::{EtherType, Headers, parse};
+use linerate_wire::{EtherType, Headers, parse, protocol};
 
 use super::Mask;
 use super::one::covered;
@@ -105,12 +105,13 @@ impl Checksums {
         let Some(covers) = covered(frame, headers) else {
             return;
         };
-        let at = if covers.is_udp { 6 } else { 16 };
         // What stands there is taken off again: the sum of all else.
-        let old = u16::from_be_bytes([covers.l4[at], covers.l4[at + 1]]);
-        let rest = add(add(covers.pseudo, self.sum(covers.l4)), !old);
-        let checksum = if covers.is_udp { nonzero(!rest) } else { !rest };
-        let field = headers.l4.unwrap_or(0) + at;
+        let rest = add(add(covers.pseudo, self.sum(covers.bytes)), !covers.stands());
+        let checksum = match headers.protocol {
+            Some(protocol::UDP) => nonzero(!rest),
+            _ => !rest,
+        };
+        let field = headers.l4.unwrap_or(0) + covers.field;
         frame[field..field + 2].copy_from_slice(&checksum.to_be_bytes());
     }
 

@@ -1,12 +1,11 @@
 //! One packet at a time, by [`linerate_wire`]: what is right, and the way of uncommon frames.
 
 use linerate_core::packet::{Offload, Packet};
-use linerate_wire::checksum::{add, pseudo_v4, pseudo_v6};
+use linerate_wire::checksum::add;
 use linerate_wire::flow::FlowKey;
 use linerate_wire::ipv4::Ipv4;
 use linerate_wire::ipv6::Ipv6;
-use linerate_wire::udp::Udp;
-use linerate_wire::{EtherType, Headers, parse, protocol, vlan};
+use linerate_wire::{Covered, EtherType, Headers, parse, protocol, vlan};
 
 use super::{Check, Parsed};
 use crate::simd::checksum::Sum;
@@ -151,10 +150,10 @@ fn ip_is_good(frame: &[u8], headers: &Headers, sum: Sum) -> bool {
 
 /// Whether the TCP or UDP checksum is right; `None` where it is not to be checked.
 fn check_l4(frame: &[u8], headers: &Headers, offload: Offload, sum: Sum) -> Option<bool> {
-    let Covered { l4, is_udp, pseudo } = covered(frame, headers)?;
+    let covered = covered(frame, headers)?;
     let is_v4 = headers.ethertype == EtherType::IPV4;
-    let no_checksum = is_udp && l4[6..8] == [0, 0];
-    let right = || add(pseudo, sum(l4)) == 0xffff;
+    let no_checksum = headers.protocol == Some(protocol::UDP) && covered.stands() == 0;
+    let right = || add(covered.pseudo, sum(covered.bytes)) == 0xffff;
     judge(offload, is_v4, no_checksum, right)
 }
 
@@ -175,39 +174,11 @@ pub(super) fn judge(
     }
 }
 
-/// The bytes that a TCP or UDP checksum covers.
-pub(super) struct Covered<'a> {
-    /// Header and payload.
-    pub(super) l4: &'a [u8],
-    pub(super) is_udp: bool,
-    /// Sum of the pseudo-header.
-    pub(super) pseudo: u16,
-}
-
 /// What is to be summed of a frame; `None` where there is no TCP or UDP checksum that this packet
 /// alone could be checked by.
 pub(super) fn covered<'a>(frame: &'a [u8], headers: &Headers) -> Option<Covered<'a>> {
-    let (protocol, l4) = (headers.protocol?, headers.l4?);
-    let is_udp = protocol == protocol::UDP;
-    if headers.is_fragment || !(is_udp || protocol == protocol::TCP) {
-        return None;
+    match headers.protocol? {
+        protocol::TCP | protocol::UDP => headers.covered(frame),
+        _ => None,
     }
-    let mut l4 = &frame[l4..headers.end];
-    if is_udp {
-        l4 = &l4[..Udp::new_checked(l4).ok()?.len()];
-    }
-    let packet = &frame[headers.l3..headers.end];
-    let pseudo = if headers.ethertype == EtherType::IPV4 {
-        let ip = Ipv4::new_checked(packet).ok()?;
-        let (src, dst) = (ip.src().octets(), ip.dst().octets());
-        pseudo_v4(src, dst, protocol, l4.len() as u16)
-    } else {
-        let ip = Ipv6::new_checked(packet).ok()?;
-        if ip.upper_layer().ok()?.is_routed {
-            return None;
-        }
-        let (src, dst) = (ip.src().octets(), ip.dst().octets());
-        pseudo_v6(src, dst, protocol, l4.len() as u32)
-    };
-    Some(Covered { l4, is_udp, pseudo })
 }

@@ -194,56 +194,28 @@ fn fill_by_wire(frame: &mut [u8]) {
             .unwrap()
             .fill_checksum();
     }
-    if let (Some(l4), Some(pseudo)) = (headers.l4, pseudo(frame, &headers)) {
+    if let (Some(l4), Some(covered)) = (headers.l4, headers.covered(frame)) {
+        let pseudo = covered.pseudo;
         let segment = &mut frame[l4..headers.end];
         match headers.protocol {
             Some(protocol::TCP) => Tcp::new_checked(segment).unwrap().fill_checksum(pseudo),
-            _ => Udp::new_checked(segment).unwrap().fill_checksum(pseudo),
+            Some(protocol::UDP) => Udp::new_checked(segment).unwrap().fill_checksum(pseudo),
+            _ => {}
         }
     }
 }
 
-/// The pseudo-header's sum where TCP or UDP is to be checked.
-fn pseudo(frame: &[u8], headers: &Headers) -> Option<u16> {
-    let packet = &frame[headers.l3..];
-    if headers.is_fragment || ![Some(6), Some(17)].contains(&headers.protocol) {
-        return None;
-    }
-    let l4 = headers.l4? - headers.l3;
-    // A datagram's own length counts, which may be shorter than its packet.
-    let shorter = match headers.protocol {
-        Some(protocol::UDP) => {
-            headers.end - headers.l3 - l4 - Udp::new_checked(&packet[l4..]).unwrap().len()
-        }
-        _ => 0,
-    };
-    let sum = match headers.ethertype {
-        EtherType::IPV4 => Ipv4::new_checked(packet).unwrap().pseudo_sum(),
-        _ => {
-            let ip = Ipv6::new_checked(packet).unwrap();
-            let upper = ip.upper_layer().unwrap();
-            if upper.is_routed {
-                return None;
-            }
-            ip.pseudo_sum(&upper)
-        }
-    };
-    Some(linerate_wire::checksum::add(sum, !(shorter as u16)))
-}
-
-/// What the wire crate says of a packet's layer-4 checksum, where it is checked.
+/// What the wire crate says of a packet's TCP or UDP checksum, where it is checked.
 fn l4_by_wire(frame: &[u8], offload: Offload) -> Option<bool> {
     let headers = linerate_wire::parse(frame).ok()?;
-    let is_v4 = headers.ethertype == EtherType::IPV4;
-    let pseudo = pseudo(frame, &headers)?;
-    let segment = &frame[headers.l4.unwrap()..headers.end];
-    let no_checksum = headers.protocol == Some(protocol::UDP) && segment[6..8] == [0, 0];
-    match headers.protocol {
-        _ if offload.intersects(Offload::CSUM_PARTIAL) => None,
-        _ if offload.intersects(Offload::CSUM_VALID) => Some(true),
-        _ if no_checksum => (!is_v4).then_some(false),
-        Some(protocol::TCP) => Some(Tcp::new_checked(segment).unwrap().verify(pseudo)),
-        _ => Some(Udp::new_checked(segment).unwrap().verify(pseudo)),
+    if ![Some(protocol::TCP), Some(protocol::UDP)].contains(&headers.protocol) {
+        return None;
+    }
+    let covered = headers.covered(frame)?;
+    match () {
+        () if offload.intersects(Offload::CSUM_PARTIAL) => None,
+        () if offload.intersects(Offload::CSUM_VALID) => Some(true),
+        () => covered.is_right(linerate_wire::checksum::sum),
     }
 }
 

@@ -12,14 +12,7 @@ mod tests;
 
 pub use segment::Segments;
 
-use crate::{
-    EtherType,
-    bytes::{be16, put16},
-    checksum,
-    ipv4::Ipv4,
-    ipv6::Ipv6,
-    parse, protocol, tcp, udp,
-};
+use crate::{bytes::put16, checksum, parse, protocol};
 
 /// Finishes a partial checksum: sums `frame[csum_start..]` and stores the complement at
 /// `csum_start + csum_offset`. False (and nothing written) where the field is beyond the frame.
@@ -50,27 +43,13 @@ pub fn complete_partial(frame: &mut [u8], csum_start: u16, csum_offset: u16) -> 
 #[inline]
 pub fn looks_partial(frame: &[u8]) -> Option<(u16, u16)> {
     let headers = parse(frame).ok()?;
-    let offset = match headers.protocol? {
-        protocol::TCP => tcp::field::CHECKSUM,
-        protocol::UDP => udp::field::CHECKSUM,
-        _ => return None,
-    };
-    if headers.is_fragment {
+    if !matches!(headers.protocol?, protocol::TCP | protocol::UDP) {
         return None;
     }
-    let l4 = headers.l4?;
-    let datagram_len = || usize::from(be16(frame, l4 + udp::field::LENGTH));
-    if offset == udp::field::CHECKSUM && datagram_len() != headers.end - l4 {
+    let (covered, l4) = (headers.covered(frame)?, headers.l4?);
+    if covered.bytes.len() != headers.end - l4 {
         return None; // bytes behind the datagram, which its checksum does not cover
     }
-    let packet = &frame[headers.l3..headers.end];
-    let pseudo = match headers.ethertype {
-        EtherType::IPV4 => Ipv4::new_checked(packet).ok()?.pseudo_sum(),
-        _ => {
-            let ip = Ipv6::new_checked(packet).ok()?;
-            let upper = ip.upper_layer().ok().filter(|upper| !upper.is_routed)?;
-            ip.pseudo_sum(&upper)
-        }
-    };
-    (be16(frame, l4 + offset) == pseudo).then_some((u16::try_from(l4).ok()?, offset as u16))
+    let is_partial = covered.stands() == covered.pseudo;
+    is_partial.then_some((u16::try_from(l4).ok()?, covered.field as u16))
 }

@@ -1,7 +1,7 @@
 //! Checksums and segments against etherparse.
 
 use super::*;
-use crate::{MacAddr, Malformed, tcp::flag, vlan};
+use crate::{EtherType, MacAddr, Malformed, bytes::be16, ipv4::Ipv4, ipv6::Ipv6, tcp::flag, vlan};
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 use proptest::prelude::*;
 use std::vec::Vec;

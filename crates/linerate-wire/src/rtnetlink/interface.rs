@@ -17,6 +17,8 @@ pub struct Link<'a> {
     pub up: bool,
     /// Whether it has a carrier (`IFF_LOWER_UP`).
     pub carrier: bool,
+    /// How often that has come or gone.
+    pub carrier_changes: Option<u32>,
     /// Its Ethernet address.
     pub mac: Option<MacAddr>,
     /// Largest packet in bytes.
@@ -43,6 +45,7 @@ impl<'a> Link<'a> {
             name: "",
             up: flags & 1 != 0,
             carrier: flags & 1 << 16 != 0,
+            carrier_changes: None,
             mac: None,
             mtu: None,
             master: None,
@@ -59,6 +62,7 @@ impl<'a> Link<'a> {
                     link.name = name.map_err(|_| value.wrong())?;
                 }
                 attribute::link::MTU => link.mtu = Some(value.u32()?),
+                attribute::link::CARRIER_CHANGES => link.carrier_changes = Some(value.u32()?),
                 attribute::link::MASTER => link.master = Some(value.u32()?),
                 attribute::link::INFO => link.read_info(value)?,
                 _ => {}

@@ -24,7 +24,7 @@ use attributes::{Attributes, Value};
 pub use flaw::Flaw;
 pub use interface::{Address, Link, Neighbour};
 pub use names::{attribute, family, kind};
-pub use route::{Nexthop, Route, RouteKind, Via, Vias};
+pub use route::{Nexthop, Route, RouteKind, Via, Vias, by_zebra, protocol_name};
 
 /// Bytes of a message's header.
 pub const HEADER_LEN: usize = 16;

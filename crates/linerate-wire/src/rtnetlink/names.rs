@@ -45,6 +45,7 @@ pub mod attribute {
         pub const INFO: u16 = 18;
         pub const NET_NS_FD: u16 = 28;
         pub const CARRIER: u16 = 33;
+        pub const CARRIER_CHANGES: u16 = 35;
     }
     /// Within a link's `INFO` (`IFLA_INFO_...`), and within that of a VRF device (`IFLA_VRF_...`).
     pub mod info {

@@ -124,10 +124,9 @@ impl<'a> Route<'a> {
         }
     }
 
-    /// Whether it is one of FRR's, by its protocol: zebra's own number, and those that it gives to its
-    /// daemons' routes (FRR's `rt_netlink.h`). Routes that it has from the kernel are not among them.
+    /// Whether it is one of FRR's ([`by_zebra`]).
     pub fn by_zebra(&self) -> bool {
-        matches!(self.protocol, 11 | 42 | 186..=198)
+        by_zebra(self.protocol)
     }
 
     pub(super) fn read(message: &Message<'a>) -> Result<Option<Self>, Flaw> {
@@ -299,3 +298,38 @@ impl<'a> Nexthop<'a> {
 
 /// Bytes of a `struct nexthop_grp`.
 const GROUP_MEMBER_LEN: usize = 8;
+
+/// Whether a route's protocol is one of FRR's: zebra's own number, and those that it gives to its
+/// daemons' routes (FRR's `rt_netlink.h`). Routes that it has from the kernel are not among them.
+pub fn by_zebra(protocol: u8) -> bool {
+    matches!(protocol, 11 | 42 | 186..=198)
+}
+
+/// What a route's protocol (`rtm_protocol`) is called, as `ip route` has it from `rt_protos`;
+/// `None` for a number that nobody has there. A static route of FRR's is one, whatever its number.
+pub fn protocol_name(protocol: u8) -> Option<&'static str> {
+    Some(match protocol {
+        2 => "kernel",
+        3 => "boot",
+        4 | 196 => "static",
+        9 => "ra",
+        11 => "zebra",
+        12 => "bird",
+        16 => "dhcp",
+        18 => "keepalived",
+        42 => "babel",
+        186 => "bgp",
+        187 => "isis",
+        188 => "ospf",
+        189 => "rip",
+        190 => "ripng",
+        191 => "nhrp",
+        192 => "eigrp",
+        193 => "ldp",
+        194 => "sharp",
+        195 => "pbr",
+        197 => "openfabric",
+        198 => "srte",
+        _ => return None,
+    })
+}

@@ -7,7 +7,7 @@ const STYLE: &str = "
 @media(prefers-color-scheme:dark){:root{--bg:#14171a;--fg:#e6e9ec;--dim:#9aa4ae;--line:#2b3138;--card:#1b1f24;
 --good:#5fce96;--warn:#f2b35c;--bad:#ff8a80;
 --c0:#6aa2ff;--c1:#f2ab4d;--c2:#f0717b;--c3:#77828e;--c4:#aab4be;--c5:#3fc7b0;--c6:#b795f0;--c7:#d8b75e}}
-body{margin:0 auto;max-width:60rem;padding:2rem 1.25rem 4rem;background:var(--bg);color:var(--fg);
+body{margin:0 auto;max-width:64rem;padding:2rem 1.25rem 4rem;background:var(--bg);color:var(--fg);
 font:16px/1.5 system-ui,sans-serif;overflow-wrap:break-word}
 *{box-sizing:border-box}h1{font-size:1.7rem;margin:0;line-height:1.2}h2{font-size:1.15rem;margin:2.6rem 0 .2rem}h3{font-size:1rem;margin:1.4rem 0 .2rem}
 p{margin:.3rem 0}.dim,.note{color:var(--dim)}
@@ -25,10 +25,11 @@ text{font:12px system-ui,sans-serif;fill:var(--fg)}
 .s6{fill:var(--c6);background:var(--c6)}.s7{fill:var(--c7);background:var(--c7)}
 .legend{display:flex;flex-wrap:wrap;gap:.3rem 1.4rem;font-size:.88rem}
 .legend i{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin-right:.45em}
-.legend .dash{width:1.3em;height:0;border-top:2px dashed;border-radius:0;vertical-align:.3em}
-.d0{color:var(--c0)}.d1{color:var(--c1)}.d2{color:var(--c2)}.d3{color:var(--c3)}.d4{color:var(--c4)}.d5{color:var(--c5)}.d6{color:var(--c6)}.d7{color:var(--c7)}
-.scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.88rem;margin:.8rem 0;font-variant-numeric:tabular-nums}
-th{font-weight:500;color:var(--dim)}td,th{padding:.28rem .7rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap;vertical-align:top}
+.legend .key{display:inline-block;width:2.1em;height:.9em;margin:0 .45em 0 0;vertical-align:-.1em}
+.p1{stroke-dasharray:9 4}.p2{stroke-dasharray:2 3}.p3{stroke-dasharray:9 3 2 3}.p4{stroke-dasharray:14 5}
+.p5{stroke-dasharray:5 3}.p6{stroke-dasharray:14 3 2 3 2 3}.p7{stroke-dasharray:3 6}
+.scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.85rem;margin:.8rem 0;font-variant-numeric:tabular-nums}
+th{font-weight:500;color:var(--dim)}td,th{padding:.28rem .45rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap;vertical-align:top}
 td.words,th.words{text-align:left}td:first-child,th:first-child{text-align:left;padding-left:0}
 .wide{white-space:normal!important;text-align:left!important;min-width:14rem}
 .l0{stroke:var(--c0)}.l1{stroke:var(--c1)}.l2{stroke:var(--c2)}.l3{stroke:var(--c3)}.l4{stroke:var(--c4)}.l5{stroke:var(--c5)}
@@ -42,6 +43,15 @@ td.words,th.words{text-align:left}td:first-child,th:first-child{text-align:left;
 dl{display:grid;grid-template-columns:minmax(7rem,auto) 1fr;gap:.2rem 1.2rem;font-size:.88rem;margin:.6rem 0}
 dt{color:var(--dim)}dd{margin:0;min-width:0;overflow-wrap:anywhere}
 code{font:.92em ui-monospace,monospace;overflow-wrap:anywhere}
+@page{margin:13mm}
+@media print{:root{color-scheme:light;--bg:#fff;--fg:#1c2024;--dim:#4c555d;--line:#cfd5da;--card:#f7f9fa;
+--good:#177245;--warn:#a05a00;--bad:#b3261e;
+--c0:#2f6fde;--c1:#e08a1e;--c2:#c2414b;--c3:#9aa5b1;--c4:#5d6975;--c5:#159a86;--c6:#8a5cd0;--c7:#b0892b}
+*{print-color-adjust:exact;-webkit-print-color-adjust:exact}
+body{max-width:none;padding:0;font-size:10pt}.scroll{overflow:visible}
+table{font-size:7.4pt;width:100%}td,th{padding:.14rem .28rem}th{white-space:normal}td.wide{min-width:0}
+thead{display:table-header-group}tr,.chart,.verdict,.facts div,dt,dd{break-inside:avoid}
+h1,h2,h3,.note{break-after:avoid}dl,.note,.legend{font-size:8pt}.facts b{font-size:13pt}}
 ";
 
 /// A page with this title around `body`.

@@ -90,7 +90,33 @@ impl Table {
 
     /// The table as lines without blanks at their ends; headings dim.
     pub(crate) fn render(&self, colour: bool) -> String {
-        let widths: Vec<usize> = (0..self.columns.len()).map(|i| self.width(i)).collect();
+        let all: Vec<usize> = (0..self.columns.len()).collect();
+        self.render_columns(&all, colour)
+    }
+
+    /// The same within `width` characters, as far as its cells go: columns that do not fit follow in
+    /// further tables, each behind the first column and after an empty line.
+    pub(crate) fn render_within(&self, width: usize, colour: bool) -> String {
+        let mut parts: Vec<Vec<usize>> = vec![vec![0]];
+        let first = self.width(0);
+        let mut taken = first;
+        for column in 1..self.columns.len() {
+            let more = 2 + self.width(column);
+            if taken + more > width && taken > first {
+                parts.push(vec![0]);
+                taken = first;
+            }
+            taken += more;
+            parts
+                .last_mut()
+                .into_iter()
+                .for_each(|part| part.push(column));
+        }
+        let parts = parts.iter().map(|part| self.render_columns(part, colour));
+        parts.collect::<Vec<_>>().join("\n")
+    }
+
+    fn render_columns(&self, columns: &[usize], colour: bool) -> String {
         let headings = self
             .columns
             .iter()
@@ -100,7 +126,9 @@ impl Table {
         for row in std::iter::once(&headings).chain(&self.rows) {
             let mut line = String::new();
             let mut pending = 0;
-            for ((cell, column), width) in row.iter().zip(&self.columns).zip(&widths) {
+            for &at in columns {
+                let Some(cell) = row.get(at) else { break };
+                let (column, width) = (&self.columns[at], self.width(at));
                 let blank = width - cell.text.chars().count();
                 let (before, after) = if column.right { (blank, 0) } else { (0, blank) };
                 let _ = write!(
@@ -148,6 +176,18 @@ mod tests {
         ]);
         table.row([Cell::new("eu10"), Cell::new(14)]);
         table
+    }
+
+    #[test]
+    fn columns_that_do_not_fit_follow_behind_the_first() {
+        let lines = |width| table().render_within(width, false);
+        assert_eq!(lines(80), table().render(false));
+        assert_eq!(
+            lines(12),
+            "lcore  CPU\nio0      3\neu10    14\n\nlcore  siblings\nio0    3,17\neu10\n"
+        );
+        // No narrower than a column beside the first.
+        assert_eq!(lines(0), lines(12));
     }
 
     #[test]

@@ -207,7 +207,7 @@ fn take_stale_away(path: &Path, elsewhere: &str) -> Result<(), Error> {
 }
 
 /// `process 4711 (linerate pktgen -p ring:a)`
-fn process(id: i32) -> String {
+pub(crate) fn process(id: i32) -> String {
     let words = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
     let words: Vec<String> = words
         .split(|&byte| byte == 0)

@@ -18,6 +18,7 @@ enum Step {
     Solicit { from: u8, mac: u8 },
     Pass(u16),
     Readdress(bool),
+    Link(bool),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -35,6 +36,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (host, mac).prop_map(|(from, mac)| Step::Solicit { from, mac }),
         4 => (1u16..20_000).prop_map(Step::Pass),
         1 => any::<bool>().prop_map(Step::Readdress),
+        2 => any::<bool>().prop_map(Step::Link),
     ]
 }
 
@@ -123,6 +125,8 @@ fn apply(world: &mut World, step: &Step) {
             let _ = world.hear(&ns(station(mac), &host6(from).to_string(), "2001:db8::1"));
         }
         Step::Pass(ms) => world.pass(ms.into()),
+        Step::Link(false) => world.table.link_down(0, world.now_ns),
+        Step::Link(true) => world.table.link_up(0, world.now_ns, &mut world.out),
         Step::Readdress(is_narrow) => {
             let mut interface = lan();
             if is_narrow {

@@ -313,6 +313,54 @@ fn rfc_6583_one_source_does_not_use_up_what_all_may_ask_for() {
     assert_eq!(ask(&mut world, 1, 302), 0);
 }
 
+/// Ten thousand hosts that exist are all met as fast as they answer, by one source; those that do
+/// not exist among them cost it no less than before.
+#[test]
+fn who_speaks_to_many_that_exist_is_not_held_up() {
+    let mut interface = lan();
+    interface.addresses[0] = (ip("10.0.0.1"), 8);
+    let config = Config {
+        total_pkts: 64,
+        ..Config::default()
+    };
+    let mut world = World::with(config, interface);
+    let mut ask = |n: u32, answers: bool| {
+        world.out.clear();
+        let mut packet = world.packet(0);
+        let mut frame = ethernet::header(US, HOST, EtherType::IPV4).to_vec();
+        let IpAddr::V4(dst) = nth(n) else {
+            unreachable!()
+        };
+        frame.extend(linerate_wire::ipv4::header(
+            0,
+            9,
+            17,
+            v4("203.0.113.1"),
+            dst,
+            0,
+        ));
+        assert!(packet.set_data(&frame));
+        world
+            .table
+            .resolve(0, dst.into(), Some(packet), world.now_ns, &mut world.out);
+        if answers {
+            assert_eq!(world.out.frames().count(), 1, "host {n} is asked for");
+            answer(&mut world, n).unwrap();
+            assert_eq!(world.released().len(), 1, "host {n}");
+        }
+        world
+            .dropped()
+            .iter()
+            .filter(|gone| gone.1 == DropReason::Limited)
+            .count()
+    };
+    // All at one moment.
+    let limited: usize = (0..10_000).map(|n| ask(n, true)).sum();
+    assert_eq!(limited, 0);
+    let limited: usize = (10_000..11_000).map(|n| ask(n, false)).sum();
+    assert_eq!(limited, 1000 - SOURCE_BURST as usize);
+}
+
 #[test]
 fn next_hops_of_routes_do_not_queue_behind_a_scan() {
     let config = Config {

@@ -295,7 +295,7 @@ fn metadata_is_the_first_fragments_less_what_its_checksum_was() {
         for (nth, index) in order.into_iter().enumerate() {
             let mut packet = rig.packet(&frames[index]);
             packet.set_user([index as u64, 5]);
-            packet.meta_mut().port = index as u16 + 3;
+            packet.set_port(index as u16 + 3);
             packet.meta_mut().offload = Offload::CSUM_VALID | Offload::VLAN;
             let outcome = rig.give(packet);
             let Outcome::Whole(packet) = outcome else {
@@ -303,7 +303,7 @@ fn metadata_is_the_first_fragments_less_what_its_checksum_was() {
                 continue;
             };
             assert_eq!(packet.user::<[u64; 2]>(), [0, 5]);
-            assert_eq!(packet.meta().port, 3);
+            assert_eq!(packet.port(), 3);
             assert_eq!(packet.meta().offload, Offload::VLAN);
             assert_eq!(packet.data(), V4::new(1).whole(&payload));
             rig.cache.free_one(packet);

@@ -66,6 +66,7 @@ impl Source {
                     first_time(packet);
                 }
                 let label = Label {
+                    session: 0,
                     stream: (number & mask) as u16,
                     sequence: number >> self.bits,
                     stamp: before - ((number * 37) & 1023),

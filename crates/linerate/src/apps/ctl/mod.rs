@@ -1,4 +1,4 @@
-//! `linerate ctl`: ask a running router, and have it reload, trace, drain or end.
+//! `linerate ctl`: ask a running router, clear its counters, and have it reload, trace, drain or end.
 
 mod show;
 
@@ -36,6 +36,11 @@ enum Command {
         #[arg(long, value_name = "N", default_value_t = 1000)]
         limit: u64,
     },
+    /// Show counters from 0 on; the metrics page goes on counting
+    Clear {
+        #[arg(value_enum)]
+        what: Clearable,
+    },
     /// Read the configuration file again and take it over: all of it, or nothing
     Reload,
     /// Show stage by stage what becomes of the next packets
@@ -57,9 +62,16 @@ enum Command {
     Stop,
 }
 
+/// What can be cleared.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Clearable {
+    Counters,
+}
+
 /// What can be shown.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum What {
+    Summary,
     Ports,
     Interfaces,
     Routes,
@@ -72,6 +84,7 @@ pub(crate) enum What {
 impl What {
     fn name(self) -> &'static str {
         match self {
+            Self::Summary => "summary",
             Self::Ports => "ports",
             Self::Interfaces => "interfaces",
             Self::Routes => "routes",
@@ -99,6 +112,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
                 true => report::print_json(&rows),
                 false => report::print(&show::text(*what, &rows, report::colour())),
             }
+        }
+        Command::Clear { what } => {
+            let Clearable::Counters = what;
+            let params = json!({ "what": "counters" });
+            let result = router.call("clear", params, nothing)?;
+            say(args.json, &result)
         }
         Command::Reload => {
             let result = router.call("reload", Value::Null, nothing)?;

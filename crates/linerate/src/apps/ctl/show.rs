@@ -10,6 +10,12 @@ use crate::report::{Cell, Column, Table, Tone};
 /// Key of a row, heading, and whether it is a number.
 type Shown = (&'static str, &'static str, bool);
 
+const SUMMARY: &[Shown] = &[
+    ("side", "side", false),
+    ("what", "what", false),
+    ("packets", "packets", true),
+    ("is", "is", false),
+];
 const PORTS: &[Shown] = &[
     ("port", "port", true),
     ("name", "name", false),
@@ -36,12 +42,15 @@ const INTERFACES: &[Shown] = &[
     ("twin", "twin", false),
     ("in_packets", "in packets", true),
     ("out_packets", "out packets", true),
+    ("to_host_packets", "to host", true),
+    ("from_host_packets", "from host", true),
 ];
 const ROUTES: &[Shown] = &[
     ("prefix", "prefix", false),
     ("vrf", "vrf", false),
     ("to", "to", false),
     ("source", "source", false),
+    ("protocol", "protocol", false),
     ("distance", "distance", true),
     ("state", "state", false),
 ];
@@ -77,6 +86,7 @@ const ACLS: &[Shown] = &[
 /// The rows of an answer as a table, and what was left out.
 pub(super) fn text(what: What, answer: &Value, colour: bool) -> String {
     let shown = match what {
+        What::Summary => SUMMARY,
         What::Ports => PORTS,
         What::Interfaces => INTERFACES,
         What::Routes => ROUTES,
@@ -169,15 +179,16 @@ mod tests {
             "rows": [
                 {"prefix": "10.0.0.0/8", "vrf": "default", "to": ["192.0.2.1 on wan", "x2"],
                  "source": "static", "distance": 1, "state": "active"},
-                {"prefix": "::/0", "vrf": "blue", "to": [], "source": "fpm", "distance": 20},
+                {"prefix": "::/0", "vrf": "blue", "to": [], "source": "fpm",
+                 "protocol": "bgp", "distance": 20},
             ],
             "more": 3,
         });
         assert_eq!(
             text(What::Routes, &answer, false),
-            "prefix      vrf      to                   source  distance  state\n\
-             10.0.0.0/8  default  192.0.2.1 on wan x2  static         1  active\n\
-             ::/0        blue                          fpm           20  -\n\
+            "prefix      vrf      to                   source  protocol  distance  state\n\
+             10.0.0.0/8  default  192.0.2.1 on wan x2  static  -                1  active\n\
+             ::/0        blue                          fpm     bgp             20  -\n\
              3 more; name what you look for, or raise --limit\n"
         );
     }

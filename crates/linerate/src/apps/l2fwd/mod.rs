@@ -152,7 +152,16 @@ impl Settings {
         let ports: Vec<PortStanza> = file.port.into_iter().chain(stated).collect();
         let stanza = file.l2fwd;
         let names = pairs::names(&ports)?;
-        let outs = pairs::outs(&names, args.pairs.as_deref().or(stanza.pairs.as_deref()))?;
+        let stated = args.pairs.as_deref().or(stanza.pairs.as_deref());
+        let outs = pairs::outs(&names, stated)?;
+        if let (None, Some(alone)) = (stated, pairs::odd_one(&names)) {
+            // As DPDK's l2fwd has it, and says it.
+            eprintln!(
+                "note: port {} ({alone}) is without another: what comes in there goes out there \
+                 again; name one more, or say by `--pairs` that it is meant so",
+                names.len() - 1
+            );
+        }
         Ok(Self {
             ports,
             outs,

@@ -57,6 +57,12 @@ pub(super) fn outs(names: &[String], pairs: Option<&str>) -> Result<Vec<u16>, Er
     Ok(outs.into_iter().flatten().collect())
 }
 
+/// The last of an odd number of ports, which without `pairs` has no neighbour.
+pub(super) fn odd_one(names: &[String]) -> Option<&str> {
+    let last = names.last().filter(|_| names.len() % 2 == 1);
+    last.map(String::as_str)
+}
+
 /// The two ports of `a:b`. Names hold colons themselves, so every colon is tried.
 fn halves(pair: &str, names: &[String]) -> Option<(usize, usize)> {
     let find = |text: &str| {

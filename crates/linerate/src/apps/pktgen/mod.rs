@@ -14,3 +14,6 @@ pub(crate) mod units;
 
 pub(crate) use control::*;
 pub(crate) use snapshot::*;
+
+#[cfg(any(test, fuzzing))]
+pub(crate) use control::fuzz;

@@ -51,11 +51,15 @@ pub(crate) struct Snapshot {
     pub(crate) clock_mhz: f64,
     /// Seed of everything random.
     pub(crate) seed: u64,
+    /// What signatures call this session.
+    pub(crate) session: u16,
     pub(crate) ports: Vec<PortView>,
     pub(crate) streams: Vec<StreamView>,
     pub(crate) lcores: Vec<LcoreView>,
     /// Whether any port has something left to send.
     pub(crate) sending: bool,
+    /// Whether all test frames have come or count as lost: none is under way any more.
+    pub(crate) settled: bool,
     /// Why the counts say nothing of the device under test (a port vanished, an lcore died); empty where
     /// they do.
     pub(crate) invalid: Vec<String>,
@@ -68,9 +72,12 @@ pub(crate) struct Snapshot {
 pub(crate) struct Traffic {
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
-    /// Now, and the most since `clear`.
+    /// Now, and the most since `clear`. What is sent is divided by the time of sending alone; what is
+    /// received, once nothing is sent any more, by the time up to the last test frame.
     pub(crate) pps: f64,
     pub(crate) max_pps: f64,
+    /// All since `clear`, divided by the time that it took, likewise: the achieved rate.
+    pub(crate) mean_pps: f64,
     pub(crate) l1_bps: f64,
     pub(crate) l2_bps: f64,
 }
@@ -137,7 +144,7 @@ pub(crate) struct PortView {
     pub(crate) rx_burst: u16,
     pub(crate) rx_queues: u16,
     pub(crate) tx_queues: u16,
-    /// Of the port's first stream.
+    /// Of the port's streams: the value of the first, and ` +2` where two others differ from it.
     pub(crate) template: TemplateView,
     /// Test frames of this session that came in here, summed over streams.
     pub(crate) tally: Tally,
@@ -196,7 +203,8 @@ pub(crate) struct Tally {
     pub(crate) sent: u64,
     /// All that came, duplicates too.
     pub(crate) received: u64,
-    /// While sending: numbers that later ones overtook. At the end: sent less those that came at least once.
+    /// While frames are under way: numbers that later ones overtook. Once the port has settled: sent less
+    /// those that came at least once.
     pub(crate) lost: u64,
     /// Came after one with a later number (RFC 4737, 3.3).
     pub(crate) reordered: u64,
@@ -254,8 +262,12 @@ pub(crate) struct StreamView {
     /// The stream in its one-line form.
     pub(crate) line: String,
     pub(crate) template: TemplateView,
+    /// Whether its frames carry signatures: of others nobody knows what became of them.
+    pub(crate) tested: bool,
     pub(crate) rate: String,
     pub(crate) tx_pps: f64,
+    /// All since `clear`, divided by the time of sending: the achieved rate.
+    pub(crate) mean_pps: f64,
     pub(crate) rx_pps: f64,
     pub(crate) unsent: u64,
     pub(crate) tally: Tally,

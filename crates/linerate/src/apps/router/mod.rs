@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`config`] | the file: read, checked as a whole, explained |
 //! | [`control`] | the control thread: start, reload, questions, metrics, captures |
+//! | [`machine`] | what a file takes of this machine, and whether that is there |
 //! | [`plane`] | what workers do with packets |
 //! | [`rib`] | routes of all sources, the best of them, and the tables that follow |
 //! | [`keeper`] | the process that keeps the privileges, and what it does for this one |
@@ -16,6 +17,7 @@ pub(crate) mod control;
 pub(crate) mod feed;
 pub(crate) mod fpm;
 pub(crate) mod keeper;
+pub(crate) mod machine;
 pub(crate) mod model;
 pub(crate) mod netlink;
 pub(crate) mod plane;
@@ -51,15 +53,32 @@ pub(crate) struct Args {
     /// Print a file that comes with the program, and do nothing else
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     print: Option<Supplement>,
-    /// Check the file and say what it means, without touching anything
-    #[arg(long)]
-    check: bool,
+    /// Check the file, and that this machine has what it takes, and say what it means, without
+    /// touching anything; =file: the file alone, which may be another machine's
+    #[arg(
+        long,
+        value_name = "WHAT",
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "machine"
+    )]
+    check: Option<Check>,
     /// Print JSON: a line when packets are forwarded, one each period, and one with totals
     #[arg(long)]
     json: bool,
     /// Seconds after which to end; default: on Ctrl-C, or when every input has ended
     #[arg(long, value_name = "SECONDS")]
     duration: Option<f64>,
+}
+
+/// What is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Check {
+    /// The file, and this machine
+    Machine,
+    /// The file alone
+    File,
 }
 
 /// What a router is run with.
@@ -93,13 +112,18 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let config = Config::read(path).map_err(wrong)?;
     let file = path.display().to_string();
     let plan = control::place(&config).map_err(wrong)?;
-    if args.check {
+    if let Some(check) = args.check {
         let explanation = config::explain(&config, &plan, &file);
-        return match args.json {
-            true => report::print_json(&explanation),
-            false => report::print(&explanation.text(&file, report::colour())),
+        match args.json {
+            true => report::print_json(&explanation)?,
+            false => report::print(&explanation.text(&file, report::colour()))?,
+        }
+        return match check {
+            Check::Machine => machine::check(path, &config),
+            Check::File => Ok(()),
         };
     }
+    machine::check_start(path, &config)?;
     for warning in &config.warnings {
         eprintln!("warning: {file}:{warning}");
     }

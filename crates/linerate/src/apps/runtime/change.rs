@@ -65,6 +65,7 @@ impl<S: Stage + 'static> Running<S> {
     ) -> Result<(), Error> {
         let specs = [(Some(name.to_string()), spec.to_string())];
         let mut rig = Rig::open_among(drivers, &specs, self.rig.clock)?;
+        rig.claim(&self.rig.ports)?;
         let info = &rig.ports[0].info;
         let shape = PortShape {
             rx_queues: options.queues.min(info.max_rx_queues),
@@ -113,7 +114,7 @@ impl<S: Stage + 'static> Running<S> {
             }
             for &(_, queue) in &share.sends {
                 if let Some(queue_of) = tx.get_mut(usize::from(queue)).and_then(Option::take) {
-                    self.set_way(index, number, Some(Way::Queue(queue_of)));
+                    self.set_way(index, (number, name), Way::Queue(queue_of));
                 }
             }
             for &(_, owner) in &share.hands {
@@ -123,7 +124,7 @@ impl<S: Stage + 'static> Running<S> {
                 let owner = &self.workers[owner].handle;
                 let doorbell = owner.doorbell().clone();
                 let _ = owner.call(move |worker| worker.add_inlet(inlet));
-                self.set_way(index, number, Some(Way::Ring(putter, doorbell)));
+                self.set_way(index, (number, name), Way::Ring(putter, doorbell));
             }
             let mine = &mut self.workers[index].share;
             mine.polls.extend(share.polls);
@@ -171,7 +172,7 @@ impl<S: Stage + 'static> Running<S> {
             let hands = self.workers[index].share.hands.iter();
             let owner = hands.clone().find(|way| way.0 == number).map(|way| way.1);
             let Some(owner) = owner else { continue };
-            if let Some(Way::Ring(ring, _)) = self.set_way(index, number, None) {
+            if let Some(Way::Ring(ring, _)) = self.take_way(index, number) {
                 while ring.meter().read().occupancy > 0 && Instant::now() < deadline {
                     std::thread::sleep(Duration::from_micros(50));
                 }
@@ -182,7 +183,7 @@ impl<S: Stage + 'static> Running<S> {
         }
         let mut ways = Vec::new();
         for index in 0..self.workers.len() {
-            ways.push(self.set_way(index, number, None));
+            ways.push(self.take_way(index, number));
             let share = &mut self.workers[index].share;
             share.polls.retain(|way| !is_of(way));
             share.sends.retain(|way| !is_of(way));
@@ -191,6 +192,7 @@ impl<S: Stage + 'static> Running<S> {
         // Before the port stops: a device does not outlive its queues.
         drop((queues, ways));
         let mut open = self.rig.ports.remove(place);
+        self.gone.merge(&open.port.stats());
         let stopped = open.port.stop();
         self.added.spare.extend(self.added.pools.remove(&number));
         stopped.err().map(Error::from)
@@ -217,11 +219,20 @@ impl<S: Stage + 'static> Running<S> {
         shares
     }
 
-    /// Sets a worker's way to a port, and returns the one before.
-    fn set_way(&self, index: usize, port: u16, way: Option<Way>) -> Option<Way> {
-        let set = move |worker: &mut Worker<S>| worker.set_outlet(port, way);
+    /// Gives a worker a way to a port, which goes by a name.
+    fn set_way(&self, index: usize, (port, name): (u16, &str), way: Way) {
+        let name = name.to_string();
         // One that has ended sends nothing.
-        self.workers[index].handle.call(set).ok().flatten()
+        let _ = self.workers[index].handle.call(move |worker| {
+            worker.set_outlet(port, Some(way));
+            worker.egress.name_outlet(port, &name);
+        });
+    }
+
+    /// Takes a worker's way to a port back.
+    fn take_way(&self, index: usize, port: u16) -> Option<Way> {
+        let take = move |worker: &mut Worker<S>| worker.set_outlet(port, None);
+        self.workers[index].handle.call(take).ok().flatten()
     }
 
     /// Has workers make room for the slots of these pools before a packet asks for it.

@@ -7,6 +7,7 @@
 
 mod args;
 mod change;
+pub(crate) mod claim;
 mod observe;
 mod show;
 mod signals;
@@ -20,12 +21,13 @@ use std::time::{Duration, Instant};
 
 use linerate_core::env::{Clock, Lcore, LcoreHandle, Placement};
 use linerate_core::packet::{Layout, Pool, PoolCache, PoolConfig, Pools, SlotClass};
-use linerate_core::port::{Port, PortConfig, PortInfo, Queues};
+use linerate_core::port::{Port, PortConfig, PortInfo, PortStats, Queues};
 use linerate_core::ring::spsc;
 use linerate_core::run::{Egress, Idle, Inlet, Stage, Way, Worker, WorkerHandle, WorkerStats};
 use linerate_drivers::Drivers;
 
 use crate::error::Error;
+use claim::Claim;
 use wiring::{PortShape, Share};
 
 pub(crate) use args::{PlanArgs, Run, RunArgs, RunKeys};
@@ -52,6 +54,23 @@ pub(crate) struct OpenPort {
     pub(crate) name: String,
     pub(crate) port: Box<dyn Port>,
     pub(crate) info: PortInfo,
+    /// The interface that it has for itself, and the claim to that while workers forward by it.
+    wants: Option<String>,
+    claim: Option<Arc<Claim>>,
+    /// Whether its [warning](Port::warning) has been told.
+    pub(crate) is_warned: bool,
+}
+
+impl OpenPort {
+    /// Tells what has gone wrong beside the packets, when it happens and once.
+    fn warn(&mut self) {
+        if !self.is_warned
+            && let Some(text) = self.port.warning()
+        {
+            self.is_warned = true;
+            eprintln!("warning: port {}: {text}; packets go on", self.name);
+        }
+    }
 }
 
 /// How workers are to run.
@@ -116,6 +135,9 @@ impl Rig {
                 name,
                 port,
                 info,
+                wants: claim::wanted(spec),
+                claim: None,
+                is_warned: false,
             });
         }
         Ok(Self {
@@ -166,6 +188,7 @@ impl Rig {
         mut stage: impl FnMut(usize, &mut Egress) -> S,
     ) -> Result<Running<S>, Error> {
         assert!(shares.len() <= lcores.len(), "an lcore for each share");
+        self.claim(&[])?;
         let polled = |share: &Share| share.polls.len() as u32;
         let pools = self.pools(shares.iter().map(polled).sum(), options.pool_slots)?;
         let configs: Vec<PortConfig> = (0..self.ports.len() as u16)
@@ -186,9 +209,15 @@ impl Rig {
             workers.push((worker, handle));
         }
         hand_out(&shares, &mut queues, &mut workers);
+        for (share, (worker, _)) in shares.iter().zip(&mut workers) {
+            for (number, name) in self.ways(share, lcores) {
+                worker.egress.name_outlet(number, name);
+            }
+        }
         let mut running = Running {
             rig: self,
             added: change::Added::default(),
+            gone: PortStats::default(),
             workers: Vec::with_capacity(shares.len()),
             memory: pools.iter().map(Pool::describe).collect(),
         };
@@ -203,6 +232,40 @@ impl Rig {
             });
         }
         Ok(running)
+    }
+
+    /// Takes the interfaces that these ports have for themselves, together with `others` of this
+    /// process: a port that is replaced by another one of its interface has it until that is there.
+    fn claim(&mut self, others: &[OpenPort]) -> Result<(), Error> {
+        for open in &mut self.ports {
+            let Some(interface) = &open.wants else {
+                continue;
+            };
+            let mut held = others.iter().filter_map(|other| other.claim.as_ref());
+            let held = held.find(|claim| claim.interface == *interface).cloned();
+            open.claim = Some(match held {
+                Some(held) => held,
+                None => Arc::new(Claim::take(interface, &open.info.name)?),
+            });
+        }
+        Ok(())
+    }
+
+    /// What the ways out of a share are called: by their ports, and rings by the lcores that they lead to.
+    fn ways<'a>(
+        &'a self,
+        share: &'a Share,
+        lcores: &'a [&Placement],
+    ) -> impl Iterator<Item = (u16, &'a str)> {
+        let sends = share.sends.iter().map(|&(port, _)| port);
+        let hands = share.hands.iter().map(|&(port, _)| port);
+        let named = |port: u16| {
+            let open = self.ports.get(usize::from(port))?;
+            Some((port, open.name.as_str()))
+        };
+        let rings = share.rings.iter();
+        let rings = rings.map(|&(number, to)| (number, lcores[to].name.as_str()));
+        sends.chain(hands).filter_map(named).chain(rings)
     }
 
     /// The pools that these ports want: one that they receive into, and one of 64 KiB slots
@@ -337,6 +400,8 @@ pub(crate) struct Running<S: Stage + 'static> {
     rig: Rig,
     workers: Vec<Member<S>>,
     added: change::Added,
+    /// What ports counted that have been taken away.
+    gone: PortStats,
     /// Sizes and pages of the pools, one line each.
     pub(crate) memory: Vec<String>,
 }
@@ -345,6 +410,35 @@ impl<S: Stage + 'static> Running<S> {
     /// All ports.
     pub(crate) fn ports(&self) -> &[OpenPort] {
         &self.rig.ports
+    }
+
+    /// Asks each port what it is now. Returns what was known of those of which the MAC address or
+    /// the longest frame is another, by number. Of a device that is gone what was known stays.
+    pub(crate) fn look_again(&mut self) -> Vec<(u16, PortInfo)> {
+        let mut changed = Vec::new();
+        for open in &mut self.rig.ports {
+            let now = open.port.info();
+            let is_gone = now.mac.is_none() && open.info.mac.is_some();
+            let facts = |info: &PortInfo| (info.mac, info.max_frame_bytes);
+            if !is_gone && facts(&now) != facts(&open.info) {
+                changed.push((open.number, std::mem::replace(&mut open.info, now)));
+            }
+        }
+        changed
+    }
+
+    /// Tells what has gone wrong with ports since somebody last looked, and packets do not show.
+    pub(crate) fn warn(&mut self) {
+        self.rig.ports.iter_mut().for_each(OpenPort::warn);
+    }
+
+    /// What all ports have counted, those too that have gone.
+    pub(crate) fn stats(&self) -> PortStats {
+        let mut all = self.gone.clone();
+        for open in &self.rig.ports {
+            all.merge(&open.port.stats());
+        }
+        all
     }
 
     /// The clock of all ticks.

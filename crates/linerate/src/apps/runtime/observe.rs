@@ -153,6 +153,8 @@ pub(crate) struct PortRow {
     tx_copied: u64,
     checksums_completed: u64,
     segmented: u64,
+    /// Frames that are missing in a capture or trace of the port.
+    capture_missed: u64,
     pub(crate) rx_drops: BTreeMap<&'static str, u64>,
     pub(crate) tx_drops: BTreeMap<&'static str, u64>,
     facts: BTreeMap<&'static str, String>,
@@ -182,6 +184,7 @@ impl PortRow {
             tx_copied: stats.tx_copied,
             checksums_completed: stats.checksums_completed,
             segmented: stats.segmented,
+            capture_missed: stats.capture_missed,
             rx_drops: stats.rx_drops.iter().copied().collect(),
             tx_drops: stats.tx_drops.iter().copied().collect(),
             facts: now.facts.iter().cloned().collect(),
@@ -189,13 +192,14 @@ impl PortRow {
     }
 }
 
-/// One lcore over the interval; drops since the start.
+/// One lcore. Packets, rounds and drops since the start, as of ports; all else of the interval. A sample
+/// at the start would come too late: workers are at work by then, and a short run may be over.
 #[derive(Debug, Serialize)]
 pub(crate) struct LcoreRow {
     #[serde(flatten)]
     pub(crate) load: LcoreReport,
     asleep_share: f64,
-    packets: u64,
+    pub(crate) packets: u64,
     rounds: u64,
     pub(crate) sleeps: u64,
     /// From the ring of a doorbell to the end of the nap.
@@ -227,8 +231,8 @@ impl LcoreRow {
                 busy_share: share(busy),
             },
             asleep_share: share(asleep),
-            packets: now.packets - before.packets,
-            rounds: now.rounds - before.rounds,
+            packets: now.packets,
+            rounds: now.rounds,
             sleeps: now.sleeps - before.sleeps,
             wake_up_p50_ns: wake_up.percentile(50.0),
             wake_up_p99_ns: wake_up.percentile(99.0),

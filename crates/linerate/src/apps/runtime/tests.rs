@@ -60,9 +60,22 @@ fn what_is_under_way_in_rings_between_pipelines_is_sent_before_all_ends() {
     while running.handles().nth(1).unwrap().stats().packets.read() == 0 {
         std::thread::sleep(Duration::from_millis(1));
     }
+    // Full ways are called as the user calls what they lead to.
+    for (worker, name) in [(0, lcores[1].name.as_str()), (1, "null")] {
+        let handle = running.handles().nth(worker).unwrap();
+        let counts = handle.call(|worker| worker.egress.drop_counts()).unwrap();
+        let full = format!("tx_full.{name}");
+        let counts = counts.lock().unwrap();
+        assert!(counts.iter().any(|(known, _)| *known == full), "{counts:?}");
+    }
+    let late = Sample::take(&running);
     let (last, errors) = running.stop();
     assert!(errors.is_empty(), "{errors:?}");
     let reading = last.since(&first);
+    // As with ports, packets are those since the start, however late somebody looked first.
+    let counted = |reading: &Reading| reading.lcores[0].packets;
+    assert_eq!(counted(&reading), reading.ports[0].rx_packets);
+    assert_eq!(counted(&last.since(&late)), reading.ports[0].rx_packets);
     let dropped: u64 = reading
         .lcores
         .iter()

@@ -56,7 +56,7 @@ fn seconds(key: &str, value: f64) -> Result<Duration, Error> {
 /// Runs until the end, then takes all down and prints the totals. `way` says what is done with the
 /// packets of each port, to be shown at the start.
 pub(crate) fn watch<S: Stage>(
-    running: Running<S>,
+    mut running: Running<S>,
     watch: &Watch,
     way: impl Fn(usize) -> String,
     machine: &MachineFacts,
@@ -75,6 +75,7 @@ pub(crate) fn watch<S: Stage>(
         if interrupts.wait_until(next) {
             break;
         }
+        running.warn();
         let now = Instant::now();
         let sample = Sample::take(&running);
         if let Some((due, period)) = table.zip(watch.period).filter(|(due, _)| now >= *due) {

@@ -21,6 +21,7 @@ fn base(settings: &Settings, wire: bool) -> Report {
             ..Load::default()
         };
         SelfTest {
+            stand_in: None,
             frame_bytes,
             max_pps: alone.line_pps(frame_bytes).unwrap_or(2.6e7).min(2.6e7),
             clock_error_ppm: 0.31,
@@ -69,6 +70,8 @@ fn base(settings: &Settings, wire: bool) -> Report {
             link_bps: wire.then_some(10e9),
             directions: 2,
         },
+        tester: Some("Example Labs, J. Doe".into()),
+        note: Some("Firmware 4.2, rack 7; prices are per device".into()),
         command: "linerate bench rfc2544 --quick --device l2fwd --html report.html".into(),
         seed: 42,
         ..Report::default()

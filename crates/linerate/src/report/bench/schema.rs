@@ -8,7 +8,7 @@ use crate::apps::pktgen::Latency;
 /// Version of the form; grows when a member changes its meaning or goes.
 pub(crate) const VERSION: u32 = 1;
 
-/// A whole report. One that was interrupted is as valid as far as it goes, and says so.
+/// A whole report. One that was interrupted holds what was measured until then, and says so.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) version: u32,
@@ -30,6 +30,11 @@ pub(crate) struct Report {
     /// Before the run: what was looked at, whether it was well, and what was seen.
     pub(crate) preflight: Vec<Check>,
     pub(crate) device: Device,
+    /// Who measured, and what else the user wants said.
+    #[serde(default)]
+    pub(crate) tester: Option<String>,
+    #[serde(default)]
+    pub(crate) note: Option<String>,
     pub(crate) command: String,
     pub(crate) seed: u64,
     /// Generator to generator, without the device, per frame size.
@@ -48,6 +53,27 @@ pub(crate) struct Report {
     pub(crate) scaling: Vec<Scaling>,
 }
 
+impl Report {
+    /// What the user has said of it: what, and the words.
+    pub(crate) fn notes(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let said = [("tester", &self.tester), ("note", &self.note)];
+        said.into_iter()
+            .filter_map(|(what, said)| Some((what, said.as_deref()?)))
+    }
+}
+
+impl SearchEnd {
+    /// For a table.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Bounds => "bounds",
+            Self::Most => "all went through",
+            Self::Limit => "time limit",
+            Self::Disturbed => "disturbance",
+        }
+    }
+}
+
 /// Whether to believe it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Verdict {
@@ -64,6 +90,7 @@ impl VerdictWord {
             Self::Noisy => 5,
             Self::GeneratorLimited => 6,
             Self::Failed => 7,
+            Self::Incomplete => 8,
         }
     }
 
@@ -74,6 +101,7 @@ impl VerdictWord {
             Self::SharedMachine => "shared-machine",
             Self::Noisy => "noisy",
             Self::GeneratorLimited => "generator-limited",
+            Self::Incomplete => "incomplete",
             Self::Failed => "failed",
         }
     }
@@ -92,6 +120,8 @@ pub(crate) enum VerdictWord {
     Noisy,
     /// The generator, not the device, was the limit: 6.
     GeneratorLimited,
+    /// A search or a soak ended before its time, so that its figures are no results yet: 8.
+    Incomplete,
     /// A port vanished or nothing came through at all: 7.
     Failed,
 }
@@ -132,6 +162,10 @@ pub(crate) struct Device {
 /// What the generator does without the device.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct SelfTest {
+    /// What it was measured on, where that is not the device's own path: nothing can be put down to the
+    /// device for what the generator does there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stand_in: Option<String>,
     pub(crate) frame_bytes: usize,
     pub(crate) max_pps: f64,
     pub(crate) clock_error_ppm: f64,
@@ -152,6 +186,21 @@ pub(crate) struct SearchGoal {
     pub(crate) width: f64,
 }
 
+/// What ended a search.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum SearchEnd {
+    /// Its bounds are as close as they were to be.
+    #[default]
+    Bounds,
+    /// The most that was to be offered went through.
+    Most,
+    /// The time for its frame size was up, or it had all the trials that it may have.
+    Limit,
+    /// Trials stayed disturbed and decided nothing.
+    Disturbed,
+}
+
 /// The result for one frame size.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Throughput {
@@ -169,6 +218,9 @@ pub(crate) struct Throughput {
     pub(crate) lower_pps: f64,
     /// None where even the most that could be offered went through.
     pub(crate) upper_pps: Option<f64>,
+    /// What ended the search that is quoted.
+    #[serde(default)]
+    pub(crate) end: SearchEnd,
     /// MLRsearch: whether both bounds are as close as the goal wants them (RFC 9971: regular).
     pub(crate) regular: bool,
     /// MLRsearch: forwarding rate of the trials at the lower bound.
@@ -198,6 +250,10 @@ pub(crate) struct Trial {
     /// Intended less received once: what was not sent in time counts as lost.
     pub(crate) lost: u64,
     pub(crate) unsent: u64,
+    /// Frames that the generator's own receivers dropped, because nobody polled in time or no slot was free:
+    /// what they were is not known, so as many of the lost ones may have come through the device.
+    #[serde(default)]
+    pub(crate) missed: u64,
     pub(crate) reordered: u64,
     pub(crate) duplicates: u64,
     pub(crate) seconds: f64,
@@ -261,6 +317,9 @@ pub(crate) struct BackToBack {
     pub(crate) frame_bytes: usize,
     /// Frames of the longest bursts without loss.
     pub(crate) bursts: Vec<u64>,
+    /// The shortest burst of each search that did not come through whole.
+    #[serde(default)]
+    pub(crate) limits: Vec<Trial>,
     pub(crate) mean: f64,
     pub(crate) min: u64,
     pub(crate) max: u64,
@@ -280,7 +339,10 @@ pub(crate) struct Recovery {
     /// unseen (refused frames leave no gap). And how finely that was seen.
     pub(crate) recovery_ns: Option<f64>,
     pub(crate) resolution_ns: f64,
-    /// While overloaded, and after.
+    /// Of each repeat that showed one; `recovery_ns` is their mean.
+    #[serde(default)]
+    pub(crate) repeats_ns: Vec<f64>,
+    /// While overloaded, and after; of all repeats.
     pub(crate) over: Trial,
     pub(crate) then: Trial,
 }
@@ -290,6 +352,9 @@ pub(crate) struct Recovery {
 pub(crate) struct Soak {
     pub(crate) frame_bytes: usize,
     pub(crate) pps: f64,
+    /// How long it was to last.
+    #[serde(default)]
+    pub(crate) asked_seconds: f64,
     pub(crate) trial: Trial,
     pub(crate) latency: Latency,
     /// Seconds from the start, frames lost since the point before, frames received since then.

@@ -32,6 +32,17 @@ pub(crate) struct Ratio {
     pub(crate) coverage: f64,
 }
 
+/// An interval that holds the true ratio less often is none.
+const COVERAGE: f64 = 0.8;
+
+impl Ratio {
+    /// From where to where the true ratio is, and how often such an interval holds it; none of so few values
+    /// that it would say nothing: of one pair it would be a point.
+    pub(crate) fn interval(&self) -> Option<(f64, f64, f64)> {
+        (self.coverage >= COVERAGE - 1e-9).then_some((self.low, self.high, self.coverage))
+    }
+}
+
 /// How much larger `after` is than `before`: the median of all ratios of one to the other
 /// (Hodges and Lehmann), with the rank-based interval that holds 95 % or, where so few values cannot,
 /// the widest there is and what it holds. None where either is empty or not above zero.
@@ -148,5 +159,15 @@ mod tests {
         assert_eq!(ratio(&[0.0], &[1.0]), None);
         let one = ratio(&[2.0], &[3.0]).unwrap();
         assert_eq!((one.ratio, one.coverage), (1.5, 0.0));
+        assert_eq!(one.interval(), None);
+        let two = ratio(&[2.0, 2.2], &[3.0, 3.1]).unwrap();
+        assert_eq!(
+            two.interval(),
+            None,
+            "it would hold the ratio two times in three"
+        );
+        let three = ratio(&[2.0, 2.1, 2.2], &[3.0, 3.1, 3.2]).unwrap();
+        let (low, high, coverage) = three.interval().unwrap();
+        assert!(low < 1.5 && high > 1.4 && (coverage - 0.9).abs() < 1e-9);
     }
 }

@@ -174,14 +174,28 @@ fn pages_are_whole_and_need_nothing_else() {
             );
         }
     }
-    let page = html(&example::rfc2544(7));
+    let mut report = example::rfc2544(7);
+    report.tester = Some("Jo Tester".into());
+    report.note = Some("order <7>".into());
+    let page = html(&report);
+    assert!(text(&report, false).contains("tester: Jo Tester\n  note: order <7>\n"));
+    // More columns do not fit a page.
+    for table in page.split("<thead>").skip(1) {
+        let head = table.split("</thead>").next().unwrap_or_default();
+        assert!(head.matches("<th").count() <= 14, "{head}");
+    }
+    // Of no use to who has bought the device.
+    assert!(!page.contains("ticks of a clock"));
     for part in [
         "Throughput by frame size",
         "Per port",
         "All ports (2)",
         "From run to run",
         "by load",
-        "In ticks",
+        "Latency by frame size",
+        "@media print",
+        "Jo Tester",
+        "order &lt;7&gt;",
         "Loss against",
         "Back-to-back",
         "Recovery",
@@ -215,13 +229,29 @@ fn exit_codes_tell_verdicts_apart() {
         VerdictWord::SharedMachine,
         VerdictWord::Noisy,
         VerdictWord::GeneratorLimited,
+        VerdictWord::Incomplete,
         VerdictWord::Failed,
     ];
-    assert_eq!(words.map(VerdictWord::exit_code), [0, 4, 5, 6, 7]);
+    assert_eq!(words.map(VerdictWord::exit_code), [0, 4, 5, 6, 8, 7]);
     for word in words {
         let said = serde_json::to_value(word).unwrap();
         assert_eq!(said, word.name());
     }
+}
+
+/// Of the reports in the documents.
+fn kept() -> Report {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reports");
+    let path = std::path::Path::new(root).join("throughput-l2fwd-2mpps.json");
+    read(&path).unwrap()
+}
+
+#[test]
+fn a_report_without_the_newer_members_is_read_and_shown() {
+    let report = kept();
+    assert_eq!(report.throughput.len(), 7);
+    assert!(report.throughput.iter().all(|row| row.quoted.missed == 0));
+    assert!(html(&report).contains("valid"));
 }
 
 /// Writes the pages to look at: `LINERATE_PAGES=/tmp/pages cargo test -- --ignored pages_to_look_at`.
@@ -231,8 +261,10 @@ fn pages_to_look_at() {
     let Some(folder) = std::env::var_os("LINERATE_PAGES") else {
         return;
     };
+    let folder = std::path::Path::new(&folder);
+    std::fs::write(folder.join("kept.html"), html(&kept())).unwrap();
     for report in all() {
-        let path = std::path::Path::new(&folder).join(format!("{}.html", report.kind));
+        let path = folder.join(format!("{}.html", report.kind));
         std::fs::write(&path, html(&report)).unwrap();
         std::fs::write(path.with_extension("txt"), text(&report, false)).unwrap();
     }

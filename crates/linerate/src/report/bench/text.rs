@@ -80,6 +80,9 @@ fn head(out: &mut String, report: &Report, colour: bool) {
         },
         report.compliance.label
     );
+    for (what, said) in report.notes() {
+        let _ = writeln!(out, "  {what}: {said}");
+    }
     for reason in reasons {
         let _ = writeln!(out, "  {reason}");
     }
@@ -176,6 +179,7 @@ fn searches(report: &Report, rows: &[Throughput]) -> Option<Table> {
         ("size", false),
         ("lower", true),
         ("upper", true),
+        ("ended by", false),
         ("conditional", true),
         ("trials", true),
         ("trial s", true),
@@ -194,6 +198,7 @@ fn searches(report: &Report, rows: &[Throughput]) -> Option<Table> {
             name(row, goals(rows)),
             grouped(row.lower_pps),
             may(row.upper_pps, grouped),
+            row.end.text().into(),
             grouped(row.conditional_pps),
             row.trials.len().to_string(),
             plain((row.quoted.seconds * 1e3).round() / 1e3),
@@ -236,9 +241,11 @@ fn beside(report: &Report, rows: &[Throughput]) -> Option<Table> {
             may(found.map(|found| found.ratio), |ratio| {
                 format!("{ratio:.2}x")
             }),
-            found.map_or(NONE.into(), |found| {
-                format!("{:.2}-{:.2}", found.low, found.high)
-            }),
+            found
+                .and_then(|found| found.interval())
+                .map_or(NONE.into(), |(low, high, share)| {
+                    format!("{low:.2}-{high:.2} ({:.0} %)", share * 100.0)
+                }),
         ]
     })
 }
@@ -330,6 +337,7 @@ fn recoveries(report: &Report) -> Option<Table> {
         ("overload", true),
         ("then", true),
         ("lost meanwhile", true),
+        ("repeats", true),
         ("recovery", true),
         ("to within", true),
     ];
@@ -339,6 +347,7 @@ fn recoveries(report: &Report) -> Option<Table> {
             grouped(row.overload_pps),
             grouped(row.then_pps),
             grouped(row.over.lost as f64),
+            row.repeats_ns.len().to_string(),
             may(row.recovery_ns, duration),
             duration(row.resolution_ns),
         ]

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::{Axis, both, legend, plain, short};
+use super::{Axis, Key, Style, both, legend, plain, short};
 
 /// Values of one box.
 pub(crate) struct Spread {
@@ -35,11 +35,11 @@ impl Spread {
 }
 
 /// Boxes by name; `colours` says what each colour is.
-pub(crate) fn boxes(
+pub(crate) fn boxes<'a>(
     unit: &str,
     below: &str,
     spreads: &[Spread],
-    colours: &[(&str, usize)],
+    colours: &[(&'a str, usize)],
 ) -> String {
     let names: Vec<String> = spreads.iter().map(|spread| spread.name.clone()).collect();
     let x = Axis::categories(&names);
@@ -47,13 +47,22 @@ pub(crate) fn boxes(
         spreads
             .iter()
             .flat_map(|spread| spread.values.iter().copied()),
-        plain,
+        |percent| format!("{} %", plain(percent)),
     );
-    let colours: Vec<_> = colours
-        .iter()
-        .map(|(name, colour)| (*name, *colour, false))
-        .collect();
-    both(unit, &legend(&colours), |canvas| {
+    let key = |(number, (name, colour)): (usize, &(&'a str, usize))| Key {
+        name,
+        colour: *colour,
+        style: Some(Style::Number(number)),
+        is_line: false,
+    };
+    let keys: Vec<Key> = colours.iter().enumerate().map(key).collect();
+    let style = |spread: &Spread| {
+        let number = colours
+            .iter()
+            .position(|(_, colour)| *colour == spread.colour);
+        Style::Number(number.unwrap_or(0))
+    };
+    both(unit, &legend(&keys), |canvas| {
         canvas.axes(unit, below, &x, &y);
         let slot = canvas.x(1.0 / names.len().max(1) as f64) - canvas.x(0.0);
         let half = (slot * 0.3).min(26.0);
@@ -78,7 +87,8 @@ pub(crate) fn boxes(
             );
             for value in &spread.values {
                 let title = format!("{}: {}", spread.name, short(*value));
-                canvas.dot(colour, middle, canvas.y(y.place(*value)), 2.5, &title);
+                let at = (middle, canvas.y(y.place(*value)));
+                canvas.mark(colour, style(spread), at, 2.5, &title);
             }
         }
     })

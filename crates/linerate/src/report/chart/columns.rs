@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Axis, Canvas, both, duration, escape, legend, plain, short};
+use super::{Axis, Canvas, Key, Style, both, duration, escape, legend, plain, short};
 
 /// Values of one colour: one for each category.
 pub(crate) struct Series<'a> {
@@ -12,11 +12,15 @@ pub(crate) struct Series<'a> {
     pub(crate) values: Vec<f64>,
 }
 
-fn names<'a>(series: &[Series<'a>]) -> Vec<(&'a str, usize, bool)> {
-    series
-        .iter()
-        .map(|one| (one.name, one.colour, false))
-        .collect()
+/// What a legend says of areas, or of marks.
+fn keys<'a>(series: &[Series<'a>], marks: bool) -> Vec<Key<'a>> {
+    let key = |(number, one): (usize, &Series<'a>)| Key {
+        name: one.name,
+        colour: one.colour,
+        style: marks.then_some(Style::Number(number)),
+        is_line: false,
+    };
+    series.iter().enumerate().map(key).collect()
 }
 
 /// Columns by category, each with its value on top; the scale begins at 0.
@@ -35,8 +39,13 @@ pub(crate) fn columns_below(
     let all = series.iter().chain(limit).flat_map(|one| &one.values);
     let y = Axis::linear(all.copied(), plain);
     let x = Axis::categories(categories);
-    let mut named = names(series);
-    named.extend(limit.map(|limit| (limit.name, limit.colour, true)));
+    let mut named = keys(series, false);
+    named.extend(limit.map(|limit| Key {
+        name: limit.name,
+        colour: limit.colour,
+        style: Some(Style::Limit),
+        is_line: true,
+    }));
     both(unit, &legend(&named), |canvas| {
         canvas.axes(unit, below, &x, &y);
         let slot = canvas.x(1.0 / categories.len().max(1) as f64) - canvas.x(0.0);
@@ -56,7 +65,7 @@ pub(crate) fn columns_below(
             let left = canvas.x(0.0) + slot * (index as f64 + 0.06);
             let at = canvas.y(y.place(value));
             let points = [(left, at), (left + slot * 0.88, at)];
-            canvas.line(limit.map_or(0, |limit| limit.colour), true, &points);
+            canvas.line(limit.map_or(0, |limit| limit.colour), Style::Limit, &points);
         }
     })
 }
@@ -88,35 +97,24 @@ fn column(
 
 /// Times by category on a logarithmic scale, joined within a category from least to most.
 pub(crate) fn dots(unit: &str, below: &str, categories: &[String], series: &[Series]) -> String {
-    dots_of(unit, below, categories, series, |ns| {
-        duration(ns).replace(".0", "")
-    })
-}
-
-/// Dots of anything of 1 and more.
-pub(crate) fn dots_of(
-    unit: &str,
-    below: &str,
-    categories: &[String],
-    series: &[Series],
-    spell: impl Fn(f64) -> String,
-) -> String {
+    let spell = |ns: f64| duration(ns).replace(".0", "");
     let all = series
         .iter()
         .flat_map(|one| one.values.iter().map(|value| value.max(1.0)));
-    let y = Axis::log(all, &spell);
+    let y = Axis::log(all, spell);
     let x = Axis::categories(categories);
-    both(unit, &legend(&names(series)), |canvas| {
+    both(unit, &legend(&keys(series, true)), |canvas| {
         canvas.axes(unit, below, &x, &y);
         for (index, category) in categories.iter().enumerate() {
             let at = canvas.x(x.place(index as f64 + 0.5));
             let here = || {
                 let values = series
                     .iter()
-                    .filter_map(|one| Some((one, *one.values.get(index)?)));
-                values.filter(|(_, value)| *value > 0.0)
+                    .enumerate()
+                    .filter_map(|(number, one)| Some((number, one, *one.values.get(index)?)));
+                values.filter(|(_, _, value)| *value > 0.0)
             };
-            let ends = here().fold((f64::MAX, 0.0_f64), |(a, b), (_, value)| {
+            let ends = here().fold((f64::MAX, 0.0_f64), |(a, b), (_, _, value)| {
                 (a.min(value), b.max(value))
             });
             if ends.0 > ends.1 {
@@ -129,10 +127,10 @@ pub(crate) fn dots_of(
                 canvas.y(y.place(ends.1))
             );
             let mut last = f64::MAX;
-            for (one, value) in here() {
+            for (number, one, value) in here() {
                 let up = canvas.y(y.place(value));
                 let title = format!("{}, {category}: {}", one.name, spell(value));
-                canvas.dot(one.colour, at, up, 5.0, &title);
+                canvas.mark(one.colour, Style::Number(number), (at, up), 5.0, &title);
                 // Labels that would overlap are in the table.
                 if last - up > 13.0 && !canvas.narrow() {
                     let _ = write!(

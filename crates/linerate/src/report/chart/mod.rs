@@ -14,12 +14,12 @@ use std::fmt::Write;
 
 pub(crate) use axis::Axis;
 pub(crate) use boxes::{Spread, boxes};
-pub(crate) use columns::{Series, columns, columns_below, dots, dots_of};
+pub(crate) use columns::{Series, columns, columns_below, dots};
 pub(crate) use plot::{Curve, curves, plot};
 
 /// Room around a chart's field.
 const LEFT: f64 = 58.0;
-const RIGHT: f64 = 14.0;
+const RIGHT: f64 = 20.0;
 const TOP: f64 = 28.0;
 const BOTTOM: f64 = 46.0;
 
@@ -91,26 +91,24 @@ impl Canvas {
         self.label(middle, bottom, below);
     }
 
-    /// A curve, interrupted where a value is none.
-    fn line(&mut self, colour: usize, dashed: bool, points: &[(f64, f64)]) {
-        let dashed = if dashed { " dashed" } else { "" };
+    /// A line through points, in the pattern of its style.
+    fn line(&mut self, colour: usize, style: Style, points: &[(f64, f64)]) {
+        let dashed = style.class();
         let path: Vec<String> = points
             .iter()
             .map(|(x, y)| format!("{x:.1},{y:.1}"))
             .collect();
         let _ = write!(
             self.svg,
-            "<polyline class=\"curve l{colour}{dashed}\" points=\"{}\"/>",
+            "<polyline class=\"curve l{colour} {dashed}\" points=\"{}\"/>",
             path.join(" ")
         );
     }
 
-    fn dot(&mut self, colour: usize, x: f64, y: f64, radius: f64, title: &str) {
-        let _ = write!(
-            self.svg,
-            "<circle class=\"s{colour}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\"><title>{}</title></circle>",
-            escape(title)
-        );
+    /// A mark in the form of its style.
+    fn mark(&mut self, colour: usize, style: Style, (x, y): (f64, f64), radius: f64, title: &str) {
+        let title = format!("<title>{}</title>", escape(title));
+        self.svg += &style.mark(colour, (x, y), radius, &title);
     }
 }
 
@@ -133,19 +131,107 @@ fn both(name: &str, legend: &str, draw: impl Fn(&mut Canvas)) -> String {
     html + legend + "</div>"
 }
 
-/// Names with their colours and whether their lines are dashed; one alone needs none.
-fn legend(series: &[(&str, usize, bool)]) -> String {
-    if series.len() < 2 {
+/// How a series is told from others without its colour: by the pattern of its line and the form of its
+/// marks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Style {
+    /// The n-th of a chart.
+    Number(usize),
+    /// A limit or an ideal.
+    Limit,
+}
+
+impl Style {
+    const COUNT: usize = 8;
+
+    /// The pattern's class.
+    fn class(self) -> String {
+        match self {
+            Self::Number(number) => format!("p{}", number % Self::COUNT),
+            Self::Limit => "dashed".into(),
+        }
+    }
+
+    fn mark(self, colour: usize, (x, y): (f64, f64), radius: f64, inside: &str) -> String {
+        let Self::Number(number) = self else {
+            return String::new();
+        };
+        // Corners as parts of the radius: a square, triangles, a diamond, a cross, a plus, a star of three.
+        let corners: &[(f64, f64)] = match number % Self::COUNT {
+            0 => {
+                return format!(
+                    "<circle class=\"s{colour}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\">{inside}</circle>"
+                );
+            }
+            1 => &[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)],
+            2 => &[(0.0, -1.2), (1.1, 0.9), (-1.1, 0.9)],
+            3 => &[(0.0, -1.3), (1.3, 0.0), (0.0, 1.3), (-1.3, 0.0)],
+            4 => &[(0.0, 1.2), (1.1, -0.9), (-1.1, -0.9)],
+            5 => &[
+                (-0.4, -1.2),
+                (0.4, -1.2),
+                (0.4, -0.4),
+                (1.2, -0.4),
+                (1.2, 0.4),
+                (0.4, 0.4),
+                (0.4, 1.2),
+                (-0.4, 1.2),
+                (-0.4, 0.4),
+                (-1.2, 0.4),
+                (-1.2, -0.4),
+                (-0.4, -0.4),
+            ],
+            6 => &[(-1.2, -0.5), (1.2, -0.5), (1.2, 0.5), (-1.2, 0.5)],
+            _ => &[(-0.5, -1.3), (0.5, -1.3), (0.5, 1.3), (-0.5, 1.3)],
+        };
+        let points: Vec<String> = corners
+            .iter()
+            .map(|(a, b)| format!("{:.1},{:.1}", x + a * radius, y + b * radius))
+            .collect();
+        format!(
+            "<polygon class=\"s{colour}\" points=\"{}\">{inside}</polygon>",
+            points.join(" ")
+        )
+    }
+}
+
+/// What a legend says of a series.
+struct Key<'a> {
+    name: &'a str,
+    colour: usize,
+    /// Of its line and marks; none for an area.
+    style: Option<Style>,
+    /// Whether there is a line.
+    is_line: bool,
+}
+
+/// Names with their colours, patterns and marks; one alone needs none.
+fn legend(keys: &[Key]) -> String {
+    if keys.len() < 2 {
         return String::new();
     }
-    let one = |(name, colour, dashed): &(&str, usize, bool)| {
-        let class = match dashed {
-            true => format!("dash d{colour}"),
-            false => format!("s{colour}"),
+    let one = |key: &Key| {
+        let colour = key.colour;
+        let Some(style) = key.style else {
+            return format!(
+                "<span><i class=\"s{colour}\"></i>{}</span>",
+                escape(key.name)
+            );
         };
-        format!("<span><i class=\"{class}\"></i>{}</span>", escape(name))
+        let line = match key.is_line {
+            true => format!(
+                "<line class=\"curve l{colour} {}\" x1=\"0\" x2=\"34\" y1=\"7\" y2=\"7\"/>",
+                style.class()
+            ),
+            false => String::new(),
+        };
+        format!(
+            "<span><svg class=\"key\" viewBox=\"0 0 34 14\">{line}{}</svg>{}</span>",
+            style.mark(colour, (17.0, 7.0), 4.0, ""),
+            escape(key.name)
+        )
     };
-    let names: String = series.iter().map(one).collect();
+    let names: String = keys.iter().map(one).collect();
     format!("<p class=\"legend\">{names}</p>")
 }
 
@@ -250,6 +336,27 @@ mod tests {
             plain,
         );
         assert_eq!(svg.matches("<polyline").count(), 2 * 2);
+        // Told apart without colours, too: each has a pattern, a form, and both in the legend.
+        let curve = |name| Curve {
+            name,
+            ..curve(false)
+        };
+        let (x, y) = (Axis::log(points(), count), Axis::linear(points(), plain));
+        let svg = plot("%", "x", &x, &y, &[curve("a"), curve("b")], plain);
+        assert_eq!(svg.matches("l0 p1").count(), 3);
+        assert_eq!(
+            (
+                svg.matches("<circle").count(),
+                svg.matches("<polygon").count()
+            ),
+            (5, 5)
+        );
+        let marks = (0..Style::COUNT).map(|n| Style::Number(n).mark(0, (0.0, 0.0), 1.0, ""));
+        let mut marks: Vec<String> = marks.collect();
+        marks.sort();
+        marks.dedup();
+        assert_eq!(marks.len(), Style::COUNT);
+
         let spread = Spread::of("64", 0, vec![1.0, 2.0, 4.0]);
         let svg = boxes("%", "size", &[spread], &[]);
         assert_eq!(svg.matches("<circle").count(), 2 * 3);

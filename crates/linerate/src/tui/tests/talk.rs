@@ -23,6 +23,7 @@ fn traffic(packets: u64, pps: u64, max_pps: u64) -> Traffic {
         packets,
         bytes: packets * FRAME,
         pps: pps as f64,
+        mean_pps: pps as f64,
         max_pps: max_pps as f64,
         l1_bps: (pps * (FRAME + 20) * 8) as f64,
         l2_bps: (pps * FRAME * 8) as f64,
@@ -202,8 +203,10 @@ pub(in crate::tui) fn stream(id: u16) -> StreamView {
             id % 8
         ),
         template: port(id % 8).template,
+        tested: true,
         rate: "99%".into(),
         tx_pps: 1_626_661.4,
+        mean_pps: 1_626_661.4,
         rx_pps: 1_626_475.4,
         unsent: 0,
         tally: Tally {

@@ -3,11 +3,12 @@
 //! [`Setup::make`] builds one and the wires to it, and takes all of it down when it is dropped; since
 //! interfaces live in name spaces without names, and programs end with their standard input, nothing is
 //! left behind however this process ends. [`app`] is linerate itself, [`linux`] the kernel, [`dpdk`] DPDK's
-//! programs, [`wire`] the pairs of ports in between.
+//! programs, [`wire`] the pairs of ports in between, [`named`] ports that the user names.
 
 mod app;
 mod dpdk;
 mod linux;
+mod named;
 mod program;
 mod stolen;
 #[cfg(test)]
@@ -15,15 +16,19 @@ mod stolen;
 mod tests;
 mod wire;
 
+use std::net::IpAddr;
+
 use linerate_core::env::Clock;
 use linerate_drivers::Drivers;
 use linerate_wire::ethernet::MacAddr;
 
 use crate::apps::netns::{self, Space};
+use crate::apps::pktgen::engine::PortAddr;
 use crate::error::Error;
 use crate::report::bench::Device;
 
-pub(crate) use stolen::{Stolen, Watch};
+pub(crate) use named::{NamedPort, check as check_ports};
+pub(crate) use stolen::{Involved, Stolen, Watch, softirq_threads};
 pub(crate) use wire::Wire;
 
 /// A kind of device.
@@ -75,7 +80,7 @@ impl Kind {
     }
 
     /// Whether it is the kernel or another program, and so needs interfaces rather than rings.
-    fn needs_interfaces(self) -> bool {
+    pub(crate) fn needs_interfaces(self) -> bool {
         !matches!(self, Self::None | Self::L2fwd | Self::External)
     }
 }
@@ -106,7 +111,9 @@ pub(crate) struct Asked {
     /// The generator's kind of port; for a device of ours also the device's.
     pub(crate) wire: Wire,
     /// The generator's ports, where the user names them ([`Kind::External`]).
-    pub(crate) ports: Vec<String>,
+    pub(crate) ports: Vec<NamedPort>,
+    /// What the user calls it.
+    pub(crate) name: Option<String>,
     /// Where streams of each port are sent; what suits the device where absent.
     pub(crate) dst_macs: Vec<MacAddr>,
     /// Worker cores of the device.
@@ -154,6 +161,11 @@ pub(crate) trait UnderTest {
         Vec::new()
     }
 
+    /// Other processes that it runs in.
+    fn processes(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
     /// Ticks that its lcores have spent on packets.
     fn busy_ticks(&self) -> Option<u64> {
         None
@@ -183,8 +195,27 @@ impl UnderTest for Opaque {}
 pub(crate) struct Side {
     /// `KIND:TARGET[,key=value...]`
     pub(crate) spec: String,
-    /// The address that its streams are sent to; none where nobody looks.
+    /// The address that its streams are sent to; none where nobody looks, or a gateway is asked for it.
     pub(crate) dst_mac: Option<MacAddr>,
+    /// As the user named it.
+    pub(crate) named: Option<NamedPort>,
+}
+
+impl Side {
+    fn new(spec: String, dst_mac: Option<MacAddr>) -> Self {
+        Self {
+            spec,
+            dst_mac,
+            named: None,
+        }
+    }
+
+    /// The address of its own in the family of `like`, or its first.
+    pub(crate) fn addr(&self, like: Option<IpAddr>) -> Option<PortAddr> {
+        let addrs = self.named.iter().flat_map(|named| &named.asked.addrs);
+        let same = |addr: &&PortAddr| like.is_none_or(|like| like.is_ipv4() == addr.ip.is_ipv4());
+        addrs.copied().find(|addr| same(&addr))
+    }
 }
 
 /// A device at work, and the ports for the generator around it.
@@ -242,7 +273,7 @@ impl Setup {
                 .collect(),
             drivers: Drivers::new(),
             device: Device {
-                name,
+                name: asked.name.clone().unwrap_or(name),
                 cores: cpus.device.len() as u32,
                 link_bps: asked.speed_bps,
                 ..Device::default()
@@ -294,9 +325,9 @@ fn external(asked: &Asked, cpus: Cpus) -> Result<Setup, Error> {
             fix: "name them in pairs, such as `--port af_xdp:veth0 --port af_xdp:veth1`: what is sent into one comes out of the other".into(),
         });
     }
-    let side = |spec: &String| Side {
-        spec: spec.clone(),
-        dst_mac: None,
+    let side = |named: &NamedPort| Side {
+        named: Some(named.clone()),
+        ..Side::new(named.asked.spec.clone(), None)
     };
     let sides = asked.ports.iter().map(side).collect();
     // Nothing is known about the device's CPUs, so the generator may have them all.
@@ -311,7 +342,9 @@ fn external(asked: &Asked, cpus: Cpus) -> Result<Setup, Error> {
         device: Vec::new(),
     };
     let mut setup = Setup::new(asked, cpus, "external device".into(), sides);
-    setup.fact("generator's ports", asked.ports.join(" "));
+    for (number, named) in asked.ports.iter().enumerate() {
+        setup.fact(&format!("generator port {number}"), named);
+    }
     Ok(setup)
 }
 

@@ -100,6 +100,10 @@ impl Program {
 }
 
 impl UnderTest for Program {
+    fn processes(&self) -> Vec<u32> {
+        super::stolen::children(self.keeper.id())
+    }
+
     fn check(&mut self) -> Result<(), Error> {
         match self.keeper.try_wait()? {
             None => Ok(()),

@@ -33,42 +33,52 @@ impl Stolen {
     }
 }
 
+/// The threads whose time on a CPU is nobody's theft: the generator's and the device's.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Involved {
+    /// Names of threads of this process: the lcores, which must have their CPUs.
+    pub(crate) lcores: Vec<String>,
+    /// Processes, and threads of the kernel, that do the device's work. They may wait for their CPU.
+    pub(crate) others: Vec<u32>,
+}
+
+/// What the scheduler's books say of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Books {
+    is_lcore: bool,
+    /// Where it ran last.
+    cpu: u32,
+    ran_ns: u64,
+    /// It was ready to run, and did not.
+    waited_ns: u64,
+}
+
 /// Readings at the beginning of a trial.
 pub(crate) struct Watch {
-    /// Names of the threads that matter.
-    lcores: Vec<String>,
-    waited_ns: HashMap<String, u64>,
+    involved: Involved,
+    books: HashMap<u32, Books>,
     gaps: Vec<HistogramSnapshot>,
     steal_ticks: u64,
-    in_kernel: bool,
+    by_books: bool,
 }
 
 impl Watch {
-    /// Begins to watch. `gaps` are the device's; `in_kernel` says that lcores spend long in system calls,
-    /// so that long rounds say nothing and the scheduler's books are read instead.
-    pub(crate) fn begin(
-        lcores: Vec<String>,
-        gaps: Vec<HistogramSnapshot>,
-        in_kernel: bool,
-    ) -> Self {
+    /// Begins to watch. `gaps` are the device's. Where lcores spend long in system calls, or share a CPU,
+    /// long rounds say nothing: `by_books` has the scheduler's books read instead.
+    pub(crate) fn begin(involved: Involved, gaps: Vec<HistogramSnapshot>, by_books: bool) -> Self {
         Self {
-            waited_ns: waited(&lcores),
-            lcores,
+            books: read(&involved),
+            involved,
             gaps,
             steal_ticks: steal_ticks(),
-            in_kernel,
+            by_books,
         }
     }
 
     /// What was taken since then. `own` is the generator's: the sum and the longest of its gaps in ns.
     pub(crate) fn end(&self, gaps: &[HistogramSnapshot], own: (u64, u64), clock: Clock) -> Stolen {
-        if self.in_kernel {
-            let before = |name: &String| self.waited_ns.get(name).copied().unwrap_or(0);
-            let waited = waited(&self.lcores);
-            let waited: u64 = waited
-                .iter()
-                .map(|(name, ns)| ns.saturating_sub(before(name)))
-                .sum();
+        if self.by_books {
+            let waited = taken(&self.books, &read(&self.involved));
             // USER_HZ is 100 on every machine that this runs on.
             let steal = (steal_ticks().saturating_sub(self.steal_ticks)) * 10_000_000;
             return Stolen {
@@ -87,31 +97,104 @@ impl Watch {
     }
 }
 
-/// Nanoseconds that each named thread of this process was ready to run and did not (second field of
-/// schedstat, Documentation/scheduler/sched-stats.rst). Threads of one name are added up.
-fn waited(names: &[String]) -> HashMap<String, u64> {
-    let mut waited = HashMap::new();
-    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten();
-    for task in tasks.flatten() {
-        let read = |file: &str| fs::read_to_string(task.path().join(file)).unwrap_or_default();
-        let comm = read("comm");
-        // The kernel keeps 15 bytes of a name.
-        let named = |name: &&String| {
-            name.as_bytes()
-                .iter()
-                .take(15)
-                .eq(comm.trim_end().as_bytes())
-        };
-        let Some(name) = names.iter().find(named) else {
-            continue;
-        };
-        let ns = read("schedstat")
-            .split_whitespace()
-            .nth(1)
-            .and_then(|field| field.parse().ok());
-        *waited.entry(name.clone()).or_default() += ns.unwrap_or(0u64);
+/// Nanoseconds that others took of the lcores' CPUs. While one lcore waits, another thread that is involved
+/// may run, and that is no theft: on each CPU, what some lcore waited longer than all others ran there was
+/// taken for certain.
+fn taken(before: &HashMap<u32, Books>, after: &HashMap<u32, Books>) -> u64 {
+    let since = |(thread, now): (&u32, &Books)| {
+        let then = before.get(thread);
+        Books {
+            ran_ns: now
+                .ran_ns
+                .saturating_sub(then.map_or(0, |then| then.ran_ns)),
+            waited_ns: now
+                .waited_ns
+                .saturating_sub(then.map_or(0, |then| then.waited_ns)),
+            ..*now
+        }
+    };
+    let threads: Vec<Books> = after.iter().map(since).collect();
+    let mut by_cpu: HashMap<u32, u64> = HashMap::new();
+    for lcore in threads.iter().filter(|thread| thread.is_lcore) {
+        let there = threads.iter().filter(|thread| thread.cpu == lcore.cpu);
+        let ran: u64 = there.map(|thread| thread.ran_ns).sum();
+        let taken = lcore.waited_ns.saturating_sub(ran - lcore.ran_ns);
+        let most = by_cpu.entry(lcore.cpu).or_default();
+        *most = taken.max(*most);
     }
-    waited
+    by_cpu.values().sum()
+}
+
+/// The books of all threads involved, by number.
+fn read(involved: &Involved) -> HashMap<u32, Books> {
+    let mut books = HashMap::new();
+    let mut tasks = |process: &str, is_lcore: fn(&Involved, &str) -> bool, all: bool| {
+        let tasks = fs::read_dir(format!("/proc/{process}/task"));
+        for task in tasks.into_iter().flatten().flatten() {
+            let read = |file: &str| fs::read_to_string(task.path().join(file)).unwrap_or_default();
+            let is_lcore = is_lcore(involved, read("comm").trim_end());
+            let number = task.file_name().to_str().and_then(|name| name.parse().ok());
+            if let Some(number) = number.filter(|_| is_lcore || all) {
+                // schedstat: time on the CPU, and time in its queue (sched-stats.rst of the kernel).
+                let mut times = [0; 2];
+                let words = read("schedstat");
+                for (time, word) in times.iter_mut().zip(words.split_whitespace()) {
+                    *time = word.parse().unwrap_or(0);
+                }
+                books.insert(
+                    number,
+                    Books {
+                        is_lcore,
+                        cpu: last_cpu(&read("stat")),
+                        ran_ns: times[0],
+                        waited_ns: times[1],
+                    },
+                );
+            }
+        }
+    };
+    // The kernel keeps 15 bytes of a name.
+    let named = |involved: &Involved, comm: &str| {
+        let is = |name: &String| name.as_bytes().iter().take(15).eq(comm.as_bytes());
+        involved.lcores.iter().any(is)
+    };
+    tasks("self", named, false);
+    for process in &involved.others {
+        tasks(&process.to_string(), |_, _| false, true);
+    }
+    books
+}
+
+/// proc_pid_stat(5): field 39; a name with blanks, the second, is in brackets.
+fn last_cpu(stat: &str) -> u32 {
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let field = fields.split_whitespace().nth(36);
+    field.and_then(|cpu| cpu.parse().ok()).unwrap_or(0)
+}
+
+/// The kernel's threads that do on these CPUs what interrupts left over, such as forwarding.
+pub(crate) fn softirq_threads(cpus: &[u32]) -> Vec<u32> {
+    let names: Vec<String> = cpus.iter().map(|cpu| format!("ksoftirqd/{cpu}")).collect();
+    processes(|_, comm| names.iter().any(|name| name == comm))
+}
+
+/// The children of a process.
+pub(crate) fn children(parent: u32) -> Vec<u32> {
+    processes(|stat, _| {
+        let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+        fields.split_whitespace().nth(1) == Some(&parent.to_string())
+    })
+}
+
+/// Processes by what `is` says of their `stat` and their name.
+fn processes(is: impl Fn(&str, &str) -> bool) -> Vec<u32> {
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let found = all.filter_map(|entry| {
+        let number = entry.file_name().to_str()?.parse().ok()?;
+        let read = |file: &str| fs::read_to_string(entry.path().join(file)).ok();
+        is(&read("stat")?, read("comm")?.trim_end()).then_some(number)
+    });
+    found.collect()
 }
 
 /// Time that the hypervisor gave to others, over all CPUs (proc_stat(5), the eighth field).
@@ -154,6 +237,47 @@ mod tests {
         assert_eq!(little.explains(50, 1e6), None);
     }
 
+    fn books(is_lcore: bool, cpu: u32, ran_ms: u64, waited_ms: u64) -> Books {
+        Books {
+            is_lcore,
+            cpu,
+            ran_ns: ran_ms * 1_000_000,
+            waited_ns: waited_ms * 1_000_000,
+        }
+    }
+
+    #[test]
+    fn what_generator_and_device_take_of_each_other_is_no_theft() {
+        let none = HashMap::new();
+        let of = |threads: &[Books]| {
+            let after = (0..).zip(threads.iter().copied()).collect();
+            taken(&none, &after) / 1_000_000
+        };
+        // Each had its CPU, and one was kept waiting.
+        assert_eq!(of(&[books(true, 0, 97, 3), books(true, 1, 100, 0)]), 3);
+        // Both want the same CPU, and nobody else does.
+        assert_eq!(of(&[books(true, 0, 50, 50), books(true, 0, 50, 50)]), 0);
+        // A third has a third of it.
+        assert_eq!(of(&[books(true, 0, 34, 66), books(true, 0, 33, 67)]), 33);
+        // The device is the kernel, which runs where the generator does; its own waiting is the device's.
+        assert_eq!(of(&[books(true, 0, 60, 40), books(false, 0, 40, 60)]), 0);
+        assert_eq!(of(&[books(true, 0, 40, 60), books(false, 0, 20, 80)]), 40);
+    }
+
+    #[test]
+    fn a_thread_is_found_with_its_cpu_whatever_it_is_called() {
+        // Fields 3 to 38, and the one that counts.
+        let stat = format!("7 (a ) b) S {} 17 5 0", ["1"; 35].join(" "));
+        assert_eq!(last_cpu(&stat), 17);
+        let child = std::process::Command::new("sleep").arg("30").spawn();
+        let mut child = child.expect("sleep is there");
+        assert!(children(std::process::id()).contains(&child.id()));
+        child
+            .kill()
+            .and_then(|()| child.wait().map(drop))
+            .expect("it ends");
+    }
+
     #[test]
     fn the_time_that_a_thread_waited_for_its_cpu_is_found_by_its_name() {
         // Two threads that want the same CPU at the same time cannot both have it.
@@ -161,7 +285,14 @@ mod tests {
             .expect("the mask is readable")
             .as_slice()[0];
         let name = "stolen-test".to_string();
-        let watch = Watch::begin(vec![name.clone()], Vec::new(), true);
+        let watch = Watch::begin(
+            Involved {
+                lcores: vec![name.clone()],
+                others: Vec::new(),
+            },
+            Vec::new(),
+            true,
+        );
         let (done, over) = (Arc::new(AtomicBool::new(false)), Duration::from_secs(10));
         let rivals_until = done.clone();
         let rival = Lcore::spawn("rival", Some(cpu), move || {

@@ -39,6 +39,7 @@ fn asked(kind: Kind, wire: &str) -> Asked {
         kind,
         wire: wire.parse().unwrap(),
         ports: Vec::new(),
+        name: None,
         dst_macs: Vec::new(),
         cores: 1,
         rules: 3,

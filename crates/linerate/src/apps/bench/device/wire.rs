@@ -50,6 +50,18 @@ impl Wire {
         }
     }
 
+    /// One like the wire of a port that is there: its kind and its options; none where such ports cannot be
+    /// made.
+    pub(crate) fn like(spec: &str) -> Option<Self> {
+        let (kind, rest) = spec.split_once(':')?;
+        let options = rest.split_once(',').map_or("", |(_, options)| options);
+        let text = match options {
+            "" => kind.to_string(),
+            options => format!("{kind},{options}"),
+        };
+        (kind != "ring").then(|| text.parse().ok()).flatten()
+    }
+
     /// Whether it is memory of this process.
     pub(crate) fn is_ring(&self) -> bool {
         self.kind == "ring"
@@ -68,7 +80,7 @@ impl Wire {
     }
 
     /// The generator's port on `target`, its ring as large as `inner` says where that is there first.
-    fn outer(&self, target: &str) -> String {
+    pub(crate) fn outer(&self, target: &str) -> String {
         let mut spec = format!("{}:{target}", self.kind);
         for option in self.options.split(',').filter(|option| !option.is_empty()) {
             if !self.is_ring() || !option.starts_with("size=") {
@@ -130,9 +142,9 @@ impl Wires {
                 Some((outer, inner))
             }
         };
-        let side = |pair: usize| Side {
-            spec: wire.outer(&format!("g{pair}")),
-            dst_mac: Some(inner_mac(pair)),
+        let side = |pair: usize| {
+            let spec = wire.outer(&format!("g{pair}"));
+            Side::new(spec, Some(inner_mac(pair)))
         };
         // The other end of a ring has its name.
         let target = |pair: usize| match wire.is_ring() {
@@ -177,10 +189,7 @@ pub(super) fn loopback(asked: &Asked, cpus: Cpus) -> Result<Setup, Error> {
         true => format!("{},size={}", asked.wire.outer("x"), asked.wire.ring()),
         false => asked.wire.outer(&format!("g{pair}")),
     };
-    let sides = (0..2).map(|pair| Side {
-        spec: spec(pair),
-        dst_mac: Some(outer_mac(1 - pair)),
-    });
+    let sides = (0..2).map(|pair| Side::new(spec(pair), Some(outer_mac(1 - pair))));
     let mut setup = Setup::new(asked, cpus, name.into(), sides.collect());
     setup.device.cores = 0;
     if !asked.wire.is_ring() {
@@ -214,6 +223,11 @@ mod tests {
         let wire: Wire = "af_xdp,ring=512".parse().unwrap();
         assert_eq!(wire.outer("g0"), "af_xdp:g0,ring=512");
         assert_eq!(wire.inner("d0"), "af_xdp:d0");
+        let like = |spec| Wire::like(spec).map(|wire| wire.outer("g0"));
+        let spec = "af_xdp:eth0,ring=512,mode=copy";
+        assert_eq!(like(spec).as_deref(), Some("af_xdp:g0,ring=512,mode=copy"));
+        assert_eq!(like("af_packet:eth0").as_deref(), Some("af_packet:g0"));
+        assert_eq!((like("pci:0000:01:00.0"), like("ring:a")), (None, None));
         assert!("pci".parse::<Wire>().unwrap_err().contains("--port"));
     }
 }

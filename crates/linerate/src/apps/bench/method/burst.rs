@@ -7,7 +7,7 @@ use super::runner::{Runner, lost};
 use super::settings::{Settings, Waits};
 use super::{Load, Tester};
 use crate::error::Error;
-use crate::report::bench::BackToBack;
+use crate::report::bench::{BackToBack, Trial};
 
 /// Bursts end this close to each other, relative to the longer one: they are whole frames, and buffers
 /// are not that stable.
@@ -36,12 +36,15 @@ pub(super) fn bursts(
         return Ok(None);
     }
     let mut bursts = Vec::new();
+    let mut limits = Vec::new();
     for number in 0..run.settings.burst_repeats.max(1) {
         if number > 0 && run.is_late() {
             break;
         }
         let near = bursts.last().copied();
-        bursts.push(longest(run, tester, size, pps, most, near)?);
+        let (burst, limit) = longest(run, tester, size, pps, most, near)?;
+        bursts.push(burst);
+        limits.extend(limit);
     }
     let count = bursts.len() as f64;
     let mean = bursts.iter().sum::<u64>() as f64 / count;
@@ -61,11 +64,12 @@ pub(super) fn bursts(
         // While the burst comes in, frames go out at the throughput (RFC 9004 section 5.4).
         corrected_buffer_s: implied_buffer_s * (1.0 - throughput_pps / pps),
         bursts,
+        limits,
     }))
 }
 
-/// The longest burst that comes through whole, up to `most`; 0 for none. Looked for by doubling or
-/// halving from `near`, and then between.
+/// The longest burst that comes through whole, up to `most`; 0 for none; and the shortest that did not, where
+/// one did not. Looked for by doubling or halving from `near`, and then between.
 fn longest(
     run: &mut Runner,
     tester: &mut dyn Tester,
@@ -73,7 +77,8 @@ fn longest(
     pps: f64,
     most: u64,
     near: Option<u64>,
-) -> Result<u64, Error> {
+) -> Result<(u64, Option<Trial>), Error> {
+    let mut limit = None;
     let mut whole = |run: &mut Runner, count: u64| -> Result<bool, Error> {
         let load = Load {
             frame_bytes: size,
@@ -83,7 +88,12 @@ fn longest(
             waits: waits(run.settings),
         };
         let trial = run.trial(tester, &load, &mut Vec::new())?.trial;
-        Ok(lost(&trial) == 0 && trial.received >= count)
+        let whole = lost(&trial) == 0 && trial.received >= count;
+        if !whole {
+            // Each that fails is shorter than those before.
+            limit = Some(trial);
+        }
+        Ok(whole)
     };
     let (mut lower, mut upper) = (0, most + 1);
     let mut next = near.filter(|near| *near > 0).unwrap_or(1024).min(most);
@@ -100,7 +110,7 @@ fn longest(
         }
         let enough = 1.max((upper as f64 * WIDTH) as u64);
         if lower >= most || upper - lower <= enough {
-            return Ok(lower);
+            return Ok((lower, limit));
         }
         next = if upper > most {
             ((lower as f64 * factor) as u64).clamp(lower + 1, most)

@@ -150,6 +150,11 @@ fn departures(kind: Kind, settings: &Settings, report: &Report) -> Vec<String> {
                 seconds(settings.recovery_trial)
             ),
         );
+        say(
+            !report.recovery.is_empty() && settings.recovery_repeats < 2,
+            "Recovery is from one overload, not the mean of a number of them (RFC 2544 26.5)."
+                .into(),
+        );
         say(true, "Resets were not measured (RFC 2544 26.6).".into());
     }
     let is_bounded = report.throughput.iter().any(|row| row.upper_pps.is_none());

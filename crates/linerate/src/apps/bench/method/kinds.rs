@@ -10,7 +10,9 @@ use super::throughput::{Found, generator_pps, middle, warm_up};
 use super::{Subjects, Tester};
 use super::{burst, compliance, latency, loss, mlr, recovery, soak, throughput, verdict};
 use crate::error::Error;
-use crate::report::bench::{Baseline, Report, SearchGoal, Soak, Throughput, Trial, VERSION};
+use crate::report::bench::{
+    Baseline, Report, SearchEnd, SearchGoal, Soak, Throughput, Trial, VERSION,
+};
 
 /// Runs the benchmark. `report` comes with all that is known beforehand (machine, path, device,
 /// self-test), and is returned with results, label and verdict.
@@ -66,7 +68,8 @@ fn rfc2544(
         if matches!(kind, Kind::Latency | Kind::Rfc2544) && whole > 0.0 {
             run.enter(phase::of("latency", size));
             latencies(run, device, size, whole, "throughput", report)?;
-            let row = latency::at(run, device, size, "throughput".into(), whole)?;
+            let at = ("throughput".into(), whole);
+            let row = latency::at(run, device, size, at, run.settings.latency_repeats)?;
             report.latency.push(row);
         }
         if matches!(kind, Kind::Loss | Kind::Rfc2544) {
@@ -110,7 +113,10 @@ impl Searches {
         }
         let near = self.found.last().map(|found| found.lower);
         let found = throughput::search(run, tester, size, self.most, near, &mut self.trials)?;
-        self.found.push(found);
+        // A repeat that was cut short is no result to hold against the others.
+        if self.found.is_empty() || found.end != SearchEnd::Limit {
+            self.found.push(found);
+        }
         Ok(())
     }
 
@@ -188,7 +194,8 @@ fn latencies(
 ) -> Result<(), Error> {
     for share in &run.settings.latency_shares {
         let load = format!("{}% of {of}", (share * 1000.0).round() / 10.0);
-        let row = latency::at(run, tester, size, load, pps * share)?;
+        // Other loads than the throughput are not RFC 2544's: each is measured once.
+        let row = latency::at(run, tester, size, (load, pps * share), 1)?;
         report.latency.push(row);
     }
     Ok(())
@@ -223,7 +230,12 @@ fn ndr(run: &mut Runner, device: &mut dyn Tester, report: &mut Report) -> Result
             if number == 0 {
                 most = warm_up(run, device, size, generator_pps(report, size))?;
             }
-            searches.push(mlr::search(run, device, size, most, goals, &mut trials)?);
+            let found = mlr::search(run, device, size, most, goals, &mut trials)?;
+            let is_cut = found.iter().any(|found| found.end == SearchEnd::Limit);
+            // A repeat that was cut short is no result to hold against the others.
+            if searches.is_empty() || !is_cut {
+                searches.push(found);
+            }
             Ok(())
         };
         let end: Result<(), Error> = (0..turns).try_for_each(&mut turn);
@@ -239,6 +251,7 @@ fn ndr(run: &mut Runner, device: &mut dyn Tester, report: &mut Report) -> Result
             let as_one = Found {
                 lower: middle.lower,
                 upper: middle.upper,
+                end: middle.end,
                 quoted: middle.quoted.clone(),
             };
             let row = throughput::row(report, size, device.line_pps(size), most, &as_one);

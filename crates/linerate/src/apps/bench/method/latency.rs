@@ -7,13 +7,13 @@ use crate::apps::pktgen::Latency;
 use crate::error::Error;
 use crate::report::bench::{LatencyRow, Trial};
 
-/// Measures at `pps`, which `load` describes.
+/// Measures at `pps`, which `load` describes, so many times.
 pub(super) fn at(
     run: &mut Runner,
     tester: &mut dyn Tester,
     size: usize,
-    load: String,
-    pps: f64,
+    (load, pps): (String, f64),
+    repeats: usize,
 ) -> Result<LatencyRow, Error> {
     let mut row = LatencyRow {
         frame_bytes: size,
@@ -21,7 +21,7 @@ pub(super) fn at(
         pps,
         ..LatencyRow::default()
     };
-    for _ in 0..run.settings.latency_repeats.max(1) {
+    for _ in 0..repeats.max(1) {
         let load = run.load(size, Some(pps), run.settings.latency_trial);
         let outcome = run.trial(tester, &load, &mut Vec::new())?;
         if outcome.latency.samples > 0 {
@@ -92,6 +92,7 @@ pub(super) fn sum(a: &Trial, b: &Trial) -> Trial {
         received: a.received + b.received,
         lost: a.lost + b.lost,
         unsent: a.unsent + b.unsent,
+        missed: a.missed + b.missed,
         reordered: a.reordered + b.reordered,
         duplicates: a.duplicates + b.duplicates,
         seconds: a.seconds + b.seconds,

@@ -16,7 +16,7 @@ use super::runner::{Runner, forwarded_pps, loss_ratio};
 use super::settings::Goal;
 use super::{Outcome, Tester};
 use crate::error::Error;
-use crate::report::bench::Trial;
+use crate::report::bench::{SearchEnd, Trial};
 
 /// Coarser targets before a goal.
 const COARSER: u32 = 2;
@@ -173,6 +173,7 @@ pub(super) struct Found {
     pub(super) conditional_pps: f64,
     /// Whether both bounds are there, as close as the goal wants them.
     pub(super) regular: bool,
+    pub(super) end: SearchEnd,
     /// A full-length trial at the relevant lower bound: of those that the goal allows, the worst.
     pub(super) quoted: Outcome,
 }
@@ -181,6 +182,7 @@ pub(super) struct Found {
 struct Stand {
     lower: Option<u64>,
     upper: Option<u64>,
+    end: SearchEnd,
 }
 
 /// Searches for all goals, `most` being the largest load. The first trial, a warm-up, is the caller's.
@@ -211,10 +213,15 @@ pub(super) fn search(
     }
     let book = search.book;
     // A later goal's trials may have moved an earlier goal's bounds: classified once more, at the end.
-    Ok(goals.iter().map(|goal| found(&book, goal, most)).collect())
+    let ends = stands
+        .iter()
+        .map(|stand| stand.as_ref().map(|stand| stand.end));
+    let found =
+        |(goal, end): (&Goal, Option<SearchEnd>)| found(&book, goal, most, end.unwrap_or_default());
+    Ok(goals.iter().zip(ends).map(found).collect())
 }
 
-fn found(book: &Book, goal: &Goal, most: f64) -> Found {
+fn found(book: &Book, goal: &Goal, most: f64, end: SearchEnd) -> Found {
     let target = Target::of(goal);
     let upper = book.upper(&target);
     let lower = book.lower(&target, upper);
@@ -226,6 +233,10 @@ fn found(book: &Book, goal: &Goal, most: f64) -> Found {
     full.sort_by(|a, b| loss_ratio(&a.trial).total_cmp(&loss_ratio(&b.trial)));
     let well = full.partition_point(|outcome| loss_ratio(&outcome.trial) <= goal.loss_ratio);
     let quoted = full.get(well.saturating_sub(1)).copied();
+    let regular = match (lower, upper) {
+        (Some(lower), Some(upper)) => close(lower, upper, target.width),
+        _ => false,
+    };
     Found {
         lower: if upper.is_none() {
             lower_pps.min(most)
@@ -234,10 +245,8 @@ fn found(book: &Book, goal: &Goal, most: f64) -> Found {
         },
         upper: upper.map(|upper| upper as f64),
         conditional_pps: trials.map_or(0.0, |trials| target.conditional(lower_pps, trials)),
-        regular: match (lower, upper) {
-            (Some(lower), Some(upper)) => close(lower, upper, target.width),
-            _ => false,
-        },
+        regular,
+        end: if regular { SearchEnd::Bounds } else { end },
         quoted: quoted.cloned().unwrap_or_default(),
     }
 }
@@ -267,6 +276,7 @@ impl Search<'_, '_> {
         let hint = coarser.unwrap_or(Stand {
             lower: None,
             upper: None,
+            end: SearchEnd::default(),
         });
         // Steps outward double: the first is as wide as the target.
         let mut step = target.width;
@@ -280,39 +290,44 @@ impl Search<'_, '_> {
             // Where to search below: a bound, or a load that could not be decided.
             let above = lower.map_or(0, |lower| lower + 1);
             let unclear = self.book.unclear.range(above..).next().copied();
+            let decided = upper;
             let upper = upper.into_iter().chain(unclear).min();
+            let bounds = match upper == decided {
+                true => SearchEnd::Bounds,
+                false => SearchEnd::Disturbed,
+            };
             let inside = |load: &u64| {
                 upper.is_none_or(|upper| *load < upper) && lower.is_none_or(|lower| *load > lower)
             };
             let outward = |factor: f64, load: u64| (load as f64 * factor).round() as u64;
             let next = match (lower, upper) {
-                _ if self.left == 0 => None,
-                (Some(_), _) if self.run.is_late() => None,
-                (Some(lower), Some(upper)) if close(lower, upper, target.width) => None,
-                (Some(lower), None) if lower >= self.most => None,
-                (None, Some(upper)) if upper <= least => None,
-                (lower, upper) => hints.find(inside).or_else(|| match (lower, upper) {
-                    (None, None) => Some(self.most),
+                (Some(lower), Some(upper)) if close(lower, upper, target.width) => Err(bounds),
+                (Some(lower), None) if lower >= self.most => Err(SearchEnd::Most),
+                (None, Some(upper)) if upper <= least => Err(bounds),
+                _ if self.left == 0 => Err(SearchEnd::Limit),
+                (Some(_), _) if self.run.is_late() => Err(SearchEnd::Limit),
+                (lower, upper) => Ok(hints.find(inside).unwrap_or_else(|| match (lower, upper) {
+                    (None, None) => self.most,
                     (Some(lower), None) => {
                         step *= 2.0;
-                        Some(outward(1.0 + step, lower).clamp(lower + 1, self.most))
+                        outward(1.0 + step, lower).clamp(lower + 1, self.most)
                     }
                     (None, Some(upper)) => {
                         step *= 2.0;
                         let forwarded = self.forwarded.take().map(|pps| pps as u64);
                         let guess = forwarded.filter(|guess| (least..upper).contains(guess));
                         let lowered = outward(1.0 - step.min(0.5), upper);
-                        Some(guess.unwrap_or(lowered).clamp(least, upper - 1))
+                        guess.unwrap_or(lowered).clamp(least, upper - 1)
                     }
                     (Some(lower), Some(upper)) => {
                         let middle = (lower as f64 * upper as f64).sqrt() as u64;
-                        Some(middle.clamp(lower + 1, upper - 1))
+                        middle.clamp(lower + 1, upper - 1)
                     }
-                }),
+                })),
             };
             match next {
-                Some(load) => self.decide(target, load)?,
-                None => return Ok(Stand { lower, upper }),
+                Ok(load) => self.decide(target, load)?,
+                Err(end) => return Ok(Stand { lower, upper, end }),
             }
         }
     }

@@ -22,8 +22,12 @@ pub(crate) struct Model {
     pub(crate) stolen_chance: f64,
     pub(crate) stolen_s: f64,
     pub(crate) marked: bool,
+    /// Trials in which others take it: all, bursts alone, the loss curve's alone.
+    pub(crate) stolen_in: fn(&Load) -> bool,
     /// The generator's own most, at any size.
     pub(crate) generator_pps: f64,
+    /// What its receiver takes at most; it misses the rest.
+    pub(crate) receiver_pps: f64,
     /// What it cannot send it does not count as unsent.
     pub(crate) silent: bool,
     /// The device collapses to this share of its rate when it is offered more.
@@ -49,7 +53,9 @@ impl Default for Model {
             stolen_chance: 0.0,
             stolen_s: 0.0,
             marked: true,
+            stolen_in: |_| true,
             generator_pps: 1e9,
+            receiver_pps: 1e9,
             silent: false,
             collapse: 1.0,
             fails: None,
@@ -151,14 +157,16 @@ impl Tester for Model {
         if rate > service {
             service *= self.collapse;
         }
-        let stolen_s = match self.random() < self.stolen_chance {
+        let stolen_s = match self.random() < self.stolen_chance && (self.stolen_in)(load) {
             true => self.stolen_s.min(seconds),
             false => 0.0,
         };
         let served = service * (seconds - stolen_s);
         let piled = (sent - served).max(rate * stolen_s);
         let overflow = (piled - self.buffer).max(0.0).ceil();
-        let received = (sent - overflow).max(0.0);
+        let came = (sent - overflow).max(0.0);
+        let received = came.min((self.receiver_pps * seconds).round());
+        let missed = came - received;
         let latency = self.times(rate / service, received as u64, service);
         let trial = Trial {
             asked_pps: load.pps.unwrap_or(0.0),
@@ -169,7 +177,8 @@ impl Tester for Model {
             },
             sent: sent as u64,
             received: received as u64,
-            lost: overflow as u64,
+            lost: (overflow + missed) as u64,
+            missed: missed as u64,
             unsent: if self.silent {
                 0
             } else {

@@ -128,9 +128,12 @@ impl Plan {
                 }
             }
             if matches!(kind, Kind::Latency | Kind::Rfc2544 | Kind::Ndr) {
-                let loads = settings.latency_shares.len() + usize::from(kind != Kind::Ndr);
+                let at_throughput = match kind {
+                    Kind::Ndr => 0,
+                    _ => settings.latency_repeats.max(1),
+                };
                 let each = seconds(settings.latency_trial, settings.waits);
-                let trials = loads * settings.latency_repeats.max(1);
+                let trials = settings.latency_shares.len() + at_throughput;
                 add(phase::of("latency", size), Estimate::times(trials, each));
             }
             if matches!(kind, Kind::Loss | Kind::Rfc2544) {
@@ -143,7 +146,8 @@ impl Plan {
             }
             if kind == Kind::Rfc2544 {
                 let each = 2.0 * seconds(settings.recovery_trial, settings.waits);
-                add(phase::of("recovery", size), Estimate::times(1, each));
+                let repeats = settings.recovery_repeats.max(1);
+                add(phase::of("recovery", size), Estimate::times(repeats, each));
             }
             if kind == Kind::Soak {
                 let each = seconds(settings.soak_slice, Waits::default());

@@ -64,8 +64,9 @@ pub(super) struct Runner<'a> {
     plan: Plan,
     /// What trials of the present size took up to now.
     size_seconds: f64,
-    /// How often the searches of a size are done: for the device and each baseline.
-    subjects: u32,
+    /// How many searches of a size share its time limit: for the device and each baseline, and for each goal
+    /// of MLRsearch.
+    searches: u32,
     /// Sizes that took longer than they may.
     late_sizes: u32,
 }
@@ -82,7 +83,10 @@ impl<'a> Runner<'a> {
             progress,
             plan: Plan::of(kind, settings, baselines),
             size_seconds: 0.0,
-            subjects: 1 + baselines as u32,
+            searches: match kind {
+                Kind::Ndr => settings.goals.len().max(1) as u32,
+                _ => 1 + baselines as u32,
+            },
             late_sizes: 0,
         }
     }
@@ -102,7 +106,7 @@ impl<'a> Runner<'a> {
     /// Seconds for a size.
     fn limit(&self) -> Option<f64> {
         let limit = self.settings.size_limit?;
-        Some(limit.as_secs_f64() * f64::from(self.subjects))
+        Some(limit.as_secs_f64() * f64::from(self.searches))
     }
 
     /// What is not as asked for because the time was up.

@@ -152,7 +152,8 @@ pub(crate) struct Settings {
     pub(crate) waits: Waits,
     /// Never to be exceeded; none for the line's rate or the generator's most.
     pub(crate) max_pps: Option<f64>,
-    /// Length of a latency trial, and how many (RFC 2544 26.2: 120 s, 20).
+    /// Length of a latency trial, and how many at the throughput (RFC 2544 26.2: 120 s, 20); at other loads
+    /// there is one.
     pub(crate) latency_trial: Duration,
     pub(crate) latency_repeats: usize,
     /// Loads at which latency is measured besides the throughput: shares of PDR, or of the throughput where
@@ -170,13 +171,16 @@ pub(crate) struct Settings {
     pub(crate) ndr_repeats: usize,
     /// Length of each half of a recovery trial (RFC 2544 26.5: 60 s).
     pub(crate) recovery_trial: Duration,
+    /// How often ("a number of times", RFC 2544 26.5).
+    pub(crate) recovery_repeats: usize,
     pub(crate) goals: Vec<Goal>,
     pub(crate) soak: Duration,
     /// A soak is cut into trials of this length, so that it can end early and show its course.
     pub(crate) soak_slice: Duration,
     /// Frames a second of a soak; none for 90 % of the throughput.
     pub(crate) soak_pps: Option<f64>,
-    /// Trials of one size take about so long at most: then searches and repeats end with what they know.
+    /// Trials of one size, and of each goal and baseline, take about so long at most: then searches and repeats
+    /// end with what they know.
     pub(crate) size_limit: Option<Duration>,
     /// How often a disturbed trial is run at most.
     pub(crate) attempts: usize,
@@ -211,6 +215,7 @@ impl Settings {
             burst_wait: Duration::from_secs(2),
             ndr_repeats: 1,
             recovery_trial: Duration::from_secs(60),
+            recovery_repeats: 3,
             goals: vec![
                 Goal::csit("NDR", 0.0),
                 Goal::csit("PDR", 0.005),
@@ -246,10 +251,11 @@ impl Settings {
             burst_repeats: 3,
             burst_wait: Duration::ZERO,
             recovery_trial: Duration::from_millis(500),
+            recovery_repeats: 1,
             goals: vec![quick("NDR", 0.0), quick("PDR", 0.005)],
             soak: Duration::from_secs(30),
             soak_slice: Duration::from_secs(1),
-            size_limit: Some(Duration::from_secs(14)),
+            size_limit: Some(Duration::from_secs(16)),
             ..Self::full()
         }
     }

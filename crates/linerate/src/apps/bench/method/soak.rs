@@ -16,6 +16,7 @@ pub(super) fn soak(
     soak: &mut Soak,
 ) -> Result<(), Error> {
     let mut left = run.settings.soak;
+    soak.asked_seconds = left.as_secs_f64();
     while left > Duration::ZERO {
         let load = Load {
             frame_bytes: soak.frame_bytes,

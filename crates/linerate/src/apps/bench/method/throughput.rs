@@ -11,7 +11,7 @@ use super::runner::{Runner, forwarded_pps, lost, sent_pps};
 use super::{Outcome, Tester};
 use crate::apps::pktgen::units;
 use crate::error::Error;
-use crate::report::bench::{Report, Throughput, Trial};
+use crate::report::bench::{Report, SearchEnd, Throughput, Trial};
 
 /// Rates below this share of the most are not looked at.
 const LEAST_SHARE: f64 = 1e-4;
@@ -85,6 +85,15 @@ impl Bounds {
         self.up = 0;
     }
 
+    /// What a search was ended by that finds nothing more to try.
+    fn end(&self) -> SearchEnd {
+        match self.upper {
+            upper if self.unclear < upper.unwrap_or(f64::MAX) => SearchEnd::Disturbed,
+            None => SearchEnd::Most,
+            Some(_) => SearchEnd::Bounds,
+        }
+    }
+
     /// Neither passed nor failed for sure.
     fn undecided(&mut self, pps: f64) {
         self.unclear = self.unclear.min(pps);
@@ -99,6 +108,7 @@ pub(super) struct Found {
     /// 0 where no rate went through whole.
     pub(super) lower: f64,
     pub(super) upper: Option<f64>,
+    pub(super) end: SearchEnd,
     /// At `lower`; where that is 0, the last that was tried.
     pub(super) quoted: Outcome,
 }
@@ -113,8 +123,10 @@ fn bracket(
     log: &mut Vec<Trial>,
 ) -> Result<Found, Error> {
     let mut quoted = Outcome::default();
+    let mut end = None;
     while let Some(pps) = bounds.next() {
         if bounds.lower > 0.0 && run.is_late() {
+            end = Some(SearchEnd::Limit);
             break;
         }
         let load = run.load(size, Some(pps), duration);
@@ -132,6 +144,7 @@ fn bracket(
     Ok(Found {
         lower: bounds.lower,
         upper: bounds.upper,
+        end: end.unwrap_or_else(|| bounds.end()),
         quoted,
     })
 }
@@ -174,12 +187,10 @@ pub(super) fn warm_up(
     Ok(run.settings.max_pps.map_or(most, |limit| most.min(limit)))
 }
 
-/// The generator's own most at this size, if it was tested.
+/// The generator's own most at this size, if it was tested on the device's kind of path.
 pub(super) fn generator_pps(report: &Report, size: usize) -> Option<f64> {
-    let found = report
-        .self_test
-        .iter()
-        .find(|test| test.frame_bytes == size);
+    let mut tests = report.self_test.iter();
+    let found = tests.find(|test| test.frame_bytes == size && test.stand_in.is_none());
     found.map(|test| test.max_pps).filter(|pps| *pps > 0.0)
 }
 
@@ -210,7 +221,8 @@ pub(super) fn row(
         pps,
         lower_pps: found.lower,
         upper_pps: found.upper,
-        regular: found.upper.is_some() && pps > 0.0,
+        end: found.end,
+        regular: found.end == SearchEnd::Bounds && pps > 0.0,
         conditional_pps: pps,
         l2_bps: units::l2_bps(pps, size as f64),
         l1_bps: units::l1_bps(pps, size as f64),

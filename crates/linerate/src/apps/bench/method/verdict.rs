@@ -2,15 +2,20 @@
 //!
 //! The worst finding is the verdict; all are said.
 
-use super::runner::{due, lost, spell_pps};
+use super::runner::{due, loss_ratio, lost, spell_pps};
 use super::settings::Settings;
 use super::throughput::generator_pps;
-use crate::report::bench::{Report, Throughput, Trial, Verdict, VerdictWord};
+use crate::report::bench::{
+    BackToBack, Report, SearchEnd, Soak, Throughput, Trial, Verdict, VerdictWord,
+};
 
 /// Offered, over asked: below it the generator did not keep its word.
 const OFFERED: f64 = 0.999;
 /// Result, over the generator's own most: above it the generator may be what was measured.
 const NEAR_GENERATOR: f64 = 0.95;
+
+/// Asked, over the generator's own most: above it nobody could have sent it.
+const BEYOND: f64 = 1.01;
 
 /// The verdict over all that the report holds.
 pub(crate) fn verdict(report: &Report, settings: &Settings) -> Verdict {
@@ -22,7 +27,10 @@ pub(crate) fn verdict(report: &Report, settings: &Settings) -> Verdict {
         );
     }
     if report.interrupted {
-        found.note("The run was interrupted: what was not measured is left out.".into());
+        found.add(
+            VerdictWord::Incomplete,
+            "The run was interrupted: what was not measured is left out.".into(),
+        );
     }
     let empty = report.throughput.is_empty()
         && report.latency.is_empty()
@@ -39,6 +47,11 @@ pub(crate) fn verdict(report: &Report, settings: &Settings) -> Verdict {
             // It widens the interval of the ratio; the device's own figures are as good as before.
             let what = format!("{}, {} B", baseline.name, row.frame_bytes);
             found.verdict.reasons.extend(spread(&what, row, settings));
+            // A baseline that is too low makes the device look better than it is.
+            found.ended(&what, row);
+            if limit_of(row) == Some(Limit::Receiver) {
+                found.receiver(&what, row);
+            }
         }
     }
     found.loss(report);
@@ -49,12 +62,16 @@ pub(crate) fn verdict(report: &Report, settings: &Settings) -> Verdict {
             found.note(format!("{what}: no frame was timed."));
         }
     }
+    for row in &report.back_to_back {
+        found.bursts(row, report);
+    }
+    for row in &report.recovery {
+        let what = format!("Recovery of {} B", row.frame_bytes);
+        found.disturbed(&what, &row.over);
+        found.disturbed(&what, &row.then);
+    }
     if let Some(soak) = &report.soak {
-        found.disturbed("The soak", &soak.trial);
-        found.offered("The soak", &soak.trial);
-        if soak.trial.received == 0 {
-            found.add(VerdictWord::Failed, "Nothing came through at all.".into());
-        }
+        found.soak(soak);
     }
     found.again(report);
     found.verdict
@@ -97,6 +114,7 @@ impl Findings {
                 "{what}: frames were lost at every rate, down to {}.",
                 spell_pps(lowest)
             ));
+            self.limit(&what, row, report);
             if row.trials.iter().any(|trial| trial.invalid.is_some()) {
                 let reason = format!("{what}: others took the CPUs while frames were lost.");
                 self.add(VerdictWord::SharedMachine, reason);
@@ -112,7 +130,8 @@ impl Findings {
                 false => self.add(VerdictWord::Noisy, reason),
             }
         }
-        self.generator(&what, row, report);
+        self.ended(&what, row);
+        self.generator(&what, row, report, settings);
         if stayed_disturbed(&row.trials) {
             self.add(
                 VerdictWord::SharedMachine,
@@ -164,13 +183,37 @@ impl Findings {
         }
     }
 
-    fn generator(&mut self, what: &str, row: &Throughput, report: &Report) {
+    /// Searches that ended before their bounds were close.
+    fn ended(&mut self, what: &str, row: &Throughput) {
+        if row.end == SearchEnd::Limit {
+            let upper = row
+                .upper_pps
+                .map_or("the most that could be offered".into(), spell_pps);
+            return self.add(
+                VerdictWord::Incomplete,
+                format!(
+                    "{what}: the search ended before it was done: {} went through, and what is between \
+                     that and {upper} was not looked at.",
+                    spell_pps(row.lower_pps)
+                ),
+            );
+        }
+        // RFC 9971 calls such a result irregular: trials at one load contradict those at another.
+        if row.end == SearchEnd::Bounds && !row.regular && row.lower_pps > 0.0 {
+            self.add(
+                VerdictWord::Noisy,
+                format!("{what}: trials contradict each other, so that the bounds stayed apart."),
+            );
+        }
+    }
+
+    fn generator(&mut self, what: &str, row: &Throughput, report: &Report, settings: &Settings) {
         // At the line's rate the wire is the limit, and no generator could show more.
         if row.line_pps.is_some_and(|line| row.pps >= line * OFFERED) {
             return;
         }
+        self.limit(what, row, report);
         if let Some(most) = generator_pps(report, row.frame_bytes) {
-            // It can more than the device takes: what it could not send, the device refused.
             if row.pps >= most * NEAR_GENERATOR {
                 self.add(
                     VerdictWord::GeneratorLimited,
@@ -184,36 +227,113 @@ impl Findings {
             }
             return;
         }
-        let Some(upper) = row.upper_pps else {
-            if stayed_disturbed(&row.trials) {
-                return;
-            }
-            return self.add(
+        // Who wants no more offered is told so among the departures.
+        let as_asked = settings
+            .max_pps
+            .is_some_and(|most| row.pps >= most * OFFERED);
+        if row.end == SearchEnd::Most && !as_asked {
+            self.add(
                 VerdictWord::GeneratorLimited,
                 format!(
                     "{what}: all that could be offered, {}, came through.",
                     spell_pps(row.pps)
                 ),
             );
-        };
-        let mut failed = row
-            .trials
-            .iter()
-            .filter(|trial| (trial.asked_pps - upper).abs() <= upper * 1e-6 && lost(trial) > 0);
-        let device = |trial: &Trial| trial.sent + trial.duplicates > trial.received;
-        let first = failed.next();
-        if first.is_some_and(|trial| !device(trial)) && !failed.any(device) {
-            self.add(
+        }
+    }
+
+    /// A search whose upper bound the device has not drawn.
+    fn limit(&mut self, what: &str, row: &Throughput, report: &Report) {
+        match limit_of(row) {
+            Some(Limit::Receiver) => self.receiver(what, row),
+            // By itself it can more than the device takes: what it could not send, the device refused.
+            Some(Limit::Sender) if generator_pps(report, row.frame_bytes).is_none() => self.add(
                 VerdictWord::GeneratorLimited,
                 format!(
                     "{what}: the search ended at {} because the generator could not send it.",
-                    spell_pps(upper)
+                    spell_pps(row.upper_pps.unwrap_or_default())
+                ),
+            ),
+            _ => {}
+        }
+    }
+
+    fn receiver(&mut self, what: &str, row: &Throughput) {
+        self.add(
+            VerdictWord::GeneratorLimited,
+            format!(
+                "{what}: the search ended at {} because the generator's own receiver missed frames.",
+                spell_pps(row.upper_pps.unwrap_or_default())
+            ),
+        );
+    }
+
+    /// Longest bursts that something else than the device ended.
+    fn bursts(&mut self, row: &BackToBack, report: &Report) {
+        let what = format!("Bursts of {} B", row.frame_bytes);
+        let all = row.bursts.len();
+        let disturbed = row.limits.iter().filter(|trial| trial.invalid.is_some());
+        if let Some(why) = disturbed.clone().find_map(|trial| trial.invalid.as_ref()) {
+            self.add(
+                VerdictWord::SharedMachine,
+                format!(
+                    "{what}: {} of {all} searches ended at a burst that was disturbed: {why}.",
+                    disturbed.count()
+                ),
+            );
+        }
+        // Below its own most the generator could send it: what was unsent, the device refused.
+        let sends = |most: f64| row.burst_pps <= most * BEYOND;
+        let could = generator_pps(report, row.frame_bytes).is_some_and(sends);
+        let ours = row
+            .limits
+            .iter()
+            .filter(|trial| match judge([*trial], 0.0) {
+                Some(Limit::Receiver) => true,
+                Some(Limit::Sender) => !could,
+                _ => false,
+            });
+        let ours = ours.count();
+        if ours > 0 {
+            self.add(
+                VerdictWord::GeneratorLimited,
+                format!(
+                    "{what}: {ours} of {all} searches ended at a burst that the generator could not send \
+                     or receive whole."
                 ),
             );
         }
     }
 
-    /// Points of a loss curve that the generator could not offer.
+    fn soak(&mut self, soak: &Soak) {
+        self.disturbed("The soak", &soak.trial);
+        self.offered("The soak", &soak.trial);
+        let trial = &soak.trial;
+        if trial.received == 0 {
+            self.add(VerdictWord::Failed, "Nothing came through at all.".into());
+        }
+        if trial.missed > 0 && lost(trial) > 0 {
+            self.add(
+                VerdictWord::GeneratorLimited,
+                format!(
+                    "The soak: {} frames were lost, and the generator's own receiver missed {}.",
+                    lost(trial),
+                    trial.missed
+                ),
+            );
+        }
+        if trial.seconds < soak.asked_seconds * OFFERED {
+            self.add(
+                VerdictWord::Incomplete,
+                format!(
+                    "The soak lasted {:.0} of {:.0} s.",
+                    trial.seconds, soak.asked_seconds
+                ),
+            );
+        }
+    }
+
+    /// Points of a loss curve that were disturbed, or that the generator could not offer or count.
     fn loss(&mut self, report: &Report) {
         for points in report.loss.chunk_by(|a, b| a.frame_bytes == b.frame_bytes) {
             let size = points[0].frame_bytes;
@@ -225,8 +345,16 @@ impl Findings {
             }
             for point in points {
                 let what = format!("Loss of {size} B at {:.0} %", point.offered_percent);
-                if report.kind == "loss" {
-                    self.disturbed(&what, &point.trial);
+                self.disturbed(&what, &point.trial);
+                if point.trial.missed as f64 > due(&point.trial) as f64 * (1.0 - OFFERED) {
+                    self.add(
+                        VerdictWord::GeneratorLimited,
+                        format!(
+                            "{what}: of {} lost frames the generator's own receiver missed up to {}.",
+                            lost(&point.trial),
+                            point.trial.missed
+                        ),
+                    );
                 }
             }
             let mut short = points
@@ -240,14 +368,10 @@ impl Findings {
                 continue;
             };
             let generator = generator_pps(report, size);
-            let beyond = |pps: f64| generator.is_none_or(|most| pps > most * 1.01);
+            let beyond = |pps: f64| generator.is_none_or(|most| pps > most * BEYOND);
             let (word, why) = match short.any(|point| beyond(point.offered_pps)) {
                 true => (VerdictWord::GeneratorLimited, "the generator could not"),
                 false => (VerdictWord::Valid, "the device took no more"),
-            };
-            let word = match report.kind.as_str() {
-                "loss" => word,
-                _ => VerdictWord::Valid,
             };
             self.add(
                 word,
@@ -275,6 +399,49 @@ impl Findings {
             ));
         }
     }
+}
+
+/// What lost the frames of trials that lost too many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Limit {
+    /// Whatever the generator did, the device lost more than it may.
+    Device,
+    /// It may be all the generator's receivers: they missed so many.
+    Receiver,
+    /// Frames were not sent; all that were came back.
+    Sender,
+}
+
+/// What drew a search's upper bound; none where nothing did, or it cannot be told.
+fn limit_of(row: &Throughput) -> Option<Limit> {
+    let upper = row.upper_pps?;
+    let there = row
+        .trials
+        .iter()
+        .filter(|trial| (trial.asked_pps - upper).abs() <= upper * 1e-6);
+    judge(there, row.loss_ratio)
+}
+
+/// What was the limit in those of the trials that lost more than `allowed`, a share of what was due.
+pub(super) fn judge<'a>(
+    trials: impl IntoIterator<Item = &'a Trial>,
+    allowed: f64,
+) -> Option<Limit> {
+    let too_many = |trial: &&Trial| trial.invalid.is_none() && loss_ratio(trial) > allowed;
+    let one = |trial: &Trial| {
+        let gone = (trial.sent + trial.duplicates).saturating_sub(trial.received);
+        // Any of the missed frames may be one of ours.
+        let by_device = gone.saturating_sub(trial.missed);
+        let too_many = |frames: u64| frames as f64 > due(trial) as f64 * allowed;
+        match (too_many(by_device), gone > 0 && trial.missed > 0) {
+            (true, _) => Limit::Device,
+            (false, true) => Limit::Receiver,
+            (false, false) => Limit::Sender,
+        }
+    };
+    let found: Vec<Limit> = trials.into_iter().filter(too_many).map(one).collect();
+    let order = [Limit::Device, Limit::Receiver, Limit::Sender];
+    order.into_iter().find(|limit| found.contains(limit))
 }
 
 /// What to say of repeated results that differ too much.

@@ -22,7 +22,7 @@ use linerate_drivers::Drivers;
 use linerate_tables::lpm::synth::{Pattern, destinations};
 use serde_json::Value;
 
-use super::device::Watch;
+use super::device::{Involved, Watch};
 use super::l3fwd::Frame;
 use super::{Row, Run, Sample, router};
 use crate::apps::router::control::Embedded;
@@ -232,7 +232,11 @@ fn stretch(
     let around = clock.ticks(AROUND_NS);
     let patience = clock.ticks(PATIENCE_NS);
     // A long round does not say whose fault it is: the scheduler's books are read.
-    let watch = Watch::begin(vec![router.worker.0.clone()], Vec::new(), true);
+    let involved = Involved {
+        lcores: vec![router.worker.0.clone()],
+        others: Vec::new(),
+    };
+    let watch = Watch::begin(involved, Vec::new(), true);
     let (sent, lost, no_room) = (line.sent, line.lost(), line.no_room);
     let stats = router.worker.1.clone();
     let times = || [stats.mail.snapshot(), stats.gaps.snapshot()];

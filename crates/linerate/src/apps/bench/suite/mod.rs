@@ -22,7 +22,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use linerate_core::env::{Clock, Lcore, Stolen};
 
-use crate::apps::bench::device::{self, Asked, Cpus, Wire};
+use crate::apps::bench::device::{self, Asked, Cpus, NamedPort, Wire};
 use crate::apps::bench::method::{self, Estimate, Kind, Settings, Subjects, Tester};
 use crate::apps::netns::Space;
 use crate::apps::runtime::Interrupts;
@@ -49,6 +49,8 @@ struct Job {
     directions: u32,
     seed: u64,
     quick: bool,
+    tester: Option<String>,
+    note: Option<String>,
 }
 
 /// Where the report goes.
@@ -145,6 +147,8 @@ impl Job {
                 .seed
                 .unwrap_or(now.map_or(1, |now| now.subsec_nanos().into())),
             quick: options.quick,
+            tester: options.tester.clone(),
+            note: options.note.clone(),
         })
     }
 
@@ -247,9 +251,23 @@ impl Job {
         let ppm = before.check.error_ppm();
         for &bytes in &self.settings.sizes {
             progress.say(&format!("self-test of the generator: {bytes} B"));
-            report
-                .self_test
-                .push(self_test::one(own, bytes, duration, ppm)?);
+            match self_test::one(own, bytes, duration, ppm) {
+                Ok(test) => report.self_test.push(bench::SelfTest {
+                    stand_in: self.stand_in(),
+                    ..test
+                }),
+                Err(Error::Interrupted) => return Err(Error::Interrupted),
+                // A stand-in may not take what the port itself does.
+                Err(error) if self.stand_in().is_some() => {
+                    report.preflight.push(bench::Check {
+                        what: "self-test of the generator".into(),
+                        well: false,
+                        seen: format!("not possible on {}: {error}", self.stand_in_name()),
+                    });
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(names)
     }
@@ -265,21 +283,35 @@ impl Job {
             machine: serde_json::to_value(machine).map_err(std::io::Error::from)?,
             command: words.join(" "),
             seed: self.seed,
+            tester: self.tester.clone(),
+            note: self.note.clone(),
             ..Report::default()
         })
     }
 
-    /// The device's wire without the device. An external device's ports are on something that cannot be
-    /// joined; a pair of veth, or a ring, stands for it.
+    /// What the generator is tested on instead of an external device's ports, which cannot be joined.
+    fn stand_in(&self) -> Option<String> {
+        let named = !self.devices[0].ports.is_empty();
+        named.then(|| self.stand_in_name())
+    }
+
+    fn stand_in_name(&self) -> String {
+        match self.loopback().wire {
+            wire if wire.is_ring() => "a ring in memory".into(),
+            wire => format!("{} on a pair of veth", wire.outer("g0")),
+        }
+    }
+
+    /// The device's wire without the device. A pair of veth with the same options, or a ring, stands for the
+    /// ports of an external one.
     fn loopback(&self) -> Asked {
         let device = &self.devices[0];
-        let wire = match device.ports.first().and_then(|spec| spec.split_once(':')) {
-            None => device.wire.clone(),
-            Some((kind @ ("af_packet" | "af_xdp"), _)) if rustix::process::geteuid().is_root() => {
-                Wire::of(kind)
-            }
-            Some(_) => Wire::of("ring"),
+        let like = |port: &NamedPort| {
+            let wire = Wire::like(&port.asked.spec);
+            let wire = wire.filter(|_| rustix::process::geteuid().is_root());
+            wire.unwrap_or_else(|| Wire::of("ring"))
         };
+        let wire = device.ports.first().map_or(device.wire.clone(), like);
         Asked {
             kind: device::Kind::None,
             wire,

@@ -7,7 +7,7 @@ use linerate_core::env::{CpuList, allowed_cpus};
 use linerate_wire::ethernet::MacAddr;
 use serde::{Deserialize, Serialize};
 
-use crate::apps::bench::device::{self, Asked, Cpus, Wire};
+use crate::apps::bench::device::{self, Asked, Cpus, NamedPort, Wire};
 use crate::apps::bench::method::Settings;
 use crate::apps::pktgen::units::{LEAST_FRAME, RFC2544_SIZES, parse_speed};
 use crate::config;
@@ -27,10 +27,11 @@ pub(crate) struct Options {
     /// default: ring to l2fwd, af_xdp to what is outside of this process, af_packet without root
     #[arg(long, value_name = "KIND[,KEY=VALUE...]")]
     pub(super) ports: Option<String>,
-    /// A port of the generator to an external device, KIND:TARGET[,key=value...]; in pairs
+    /// A port of the generator to an external device, KIND:TARGET[,key=value...]; in pairs. In front of a
+    /// router also with addr=192.0.2.2/24, which it answers for, and gateway=192.0.2.1, where its frames go
     #[arg(long = "port", short = 'p', value_name = "PORT")]
     pub(super) port: Vec<String>,
-    /// Something else to measure in turns with the device, over the same kind of ports where it can
+    /// Something else to measure in turns with the device, over the same kind of ports
     #[arg(long, value_name = "DEVICE")]
     pub(super) baseline: Vec<String>,
     /// Frame sizes with FCS, or `rfc`: 64,128,256,512,1024,1280,1518
@@ -48,6 +49,25 @@ pub(crate) struct Options {
     /// Seconds of a trial of latency; default 120
     #[arg(long, value_name = "SECONDS")]
     pub(super) latency_trial: Option<f64>,
+    /// Trials of latency at the throughput; default 20
+    #[arg(long, value_name = "N")]
+    pub(super) latency_repeats: Option<usize>,
+    /// Other loads at which latency is measured, once each, in percent of the throughput or PDR, or `none`;
+    /// default 10,50,90
+    #[arg(long, value_name = "LIST")]
+    pub(super) latency_loads: Option<String>,
+    /// Steps of the loss curve, in percent of the most: at most 10, the default
+    #[arg(long, value_name = "PERCENT")]
+    pub(super) loss_step: Option<f64>,
+    /// Searches for the longest burst; default 50
+    #[arg(long, value_name = "N")]
+    pub(super) burst_repeats: Option<usize>,
+    /// Seconds of the longest burst that is tried; default 30
+    #[arg(long, value_name = "SECONDS")]
+    pub(super) burst_limit: Option<f64>,
+    /// Overloads after which recovery is measured; default 3
+    #[arg(long, value_name = "N")]
+    pub(super) recovery_repeats: Option<usize>,
     /// A search ends when its bounds are this close, in percent of the upper one
     #[arg(long, value_name = "PERCENT")]
     pub(super) width: Option<f64>,
@@ -90,6 +110,15 @@ pub(crate) struct Options {
     /// CPUs of the device
     #[arg(long, value_name = "LIST")]
     pub(super) device_cpus: Option<String>,
+    /// What the report calls the device
+    #[arg(long, value_name = "TEXT")]
+    pub(super) device_name: Option<String>,
+    /// Who measured, for the report
+    #[arg(long, value_name = "TEXT")]
+    pub(super) tester: Option<String>,
+    /// What else the report is to say: a version, a place, an order
+    #[arg(long, value_name = "TEXT")]
+    pub(super) note: Option<String>,
     /// Seed of everything random
     #[arg(long, value_name = "N")]
     pub(super) seed: Option<u64>,
@@ -160,6 +189,7 @@ impl Options {
             settings.trial = seconds("trial", value)?;
             settings.search_trial = settings.search_trial.min(settings.trial);
             settings.loss_trial = settings.trial;
+            settings.recovery_trial = settings.trial;
             for goal in &mut settings.goals {
                 goal.first_trial = goal.first_trial.min(settings.trial);
                 goal.sum = goal.sum.mul_f64(value / goal.trial.as_secs_f64());
@@ -187,6 +217,24 @@ impl Options {
             settings.repeats = repeats;
             settings.latency_repeats = repeats;
             settings.burst_repeats = repeats;
+        }
+        settings.latency_repeats = self.latency_repeats.unwrap_or(settings.latency_repeats);
+        settings.burst_repeats = self.burst_repeats.unwrap_or(settings.burst_repeats);
+        settings.recovery_repeats = self.recovery_repeats.unwrap_or(settings.recovery_repeats);
+        if let Some(list) = &self.latency_loads {
+            settings.latency_shares = loads(list)?;
+        }
+        if let Some(percent) = self.loss_step {
+            if !(0.1..=10.0).contains(&percent) {
+                return Err(usage(
+                    format!("a loss curve in steps of {percent} %"),
+                    "give --loss-step 0.1 to 10 (RFC 2544 26.3)",
+                ));
+            }
+            settings.loss_step = percent / 100.0;
+        }
+        if let Some(value) = self.burst_limit {
+            settings.burst_limit = seconds("burst-limit", value)?;
         }
         if let Some(percent) = self.pdr {
             let goals = settings.goals.iter_mut();
@@ -221,6 +269,12 @@ impl Options {
             }
             (_, false) => device::Kind::External,
         };
+        let ports: Vec<NamedPort> = self
+            .port
+            .iter()
+            .map(|text| text.parse())
+            .collect::<Result<_, _>>()?;
+        device::check_ports(&ports)?;
         let baselines: Vec<device::Kind> = self
             .baseline
             .iter()
@@ -255,19 +309,27 @@ impl Options {
         let macs = macs?;
         let speed = self.speed.as_deref().map(parse_speed).transpose();
         let speed_bps = speed.map_err(|problem| usage(problem, "give --speed 10G"))?;
+        let v6 = |port: &NamedPort| {
+            port.asked
+                .addrs
+                .first()
+                .is_some_and(|addr| addr.ip.is_ipv6())
+        };
+        if streams > 1 && ports.iter().any(v6) {
+            return Err(usage(
+                format!("{streams} destination networks in a direction of IPv6"),
+                "leave --streams out: the networks of RFC 2544 C.2.2 are IPv4's",
+            ));
+        }
+        let wire = wire_of_all(wanted, kind, &baselines, &ports)?;
         let asked = |kind: device::Kind, is_device: bool| {
-            let fits = |wire: &Wire| {
-                !wire.is_ring() || matches!(kind, device::Kind::L2fwd | device::Kind::None)
-            };
+            let is_named = is_device && kind == device::Kind::External;
             Asked {
                 kind,
-                wire: match &wanted {
-                    // A baseline that rings do not reach gets what does.
-                    Some(wire) if fits(wire) || is_device => wire.clone(),
-                    _ => kind.usual_wire(),
-                },
-                ports: self.port.clone(),
-                dst_macs: macs.clone(),
+                wire: wire.clone(),
+                ports: if is_named { ports.clone() } else { Vec::new() },
+                name: self.device_name.clone().filter(|_| is_device),
+                dst_macs: if is_device { macs.clone() } else { Vec::new() },
                 cores: self.cores.unwrap_or(1),
                 rules: self.rules.unwrap_or(match kind {
                     device::Kind::Nftables => 25,
@@ -313,6 +375,60 @@ impl Options {
             false => 1,
         }
     }
+}
+
+/// The kind of port that the device and all baselines are measured over: figures of one kind say nothing
+/// beside those of another.
+fn wire_of_all(
+    wanted: Option<Wire>,
+    device: device::Kind,
+    baselines: &[device::Kind],
+    ports: &[NamedPort],
+) -> Result<Wire, Error> {
+    let kinds = || std::iter::once(device).chain(baselines.iter().copied());
+    let outside = kinds().find(|kind| kind.needs_interfaces());
+    if device == device::Kind::External && !baselines.is_empty() {
+        let mut likes = ports.iter().map(|port| Wire::like(&port.asked.spec));
+        let first = likes.next().flatten();
+        let wire = first.clone().filter(|_| likes.all(|like| like == first));
+        return wire.ok_or_else(|| {
+            usage(
+                "no baseline can be measured over ports like these",
+                "leave --baseline out, or name af_packet or af_xdp ports that are alike",
+            )
+        });
+    }
+    match (wanted, outside) {
+        (Some(wire), Some(kind)) if wire.is_ring() && !baselines.is_empty() => Err(usage(
+            format!(
+                "{} is not part of this process, so ring ports do not reach it, and figures over rings \
+                 say nothing beside figures over interfaces",
+                kind.name()
+            ),
+            "give --ports af_packet, or leave --ports out: all are measured over the same kind",
+        )),
+        (Some(wire), _) => Ok(wire),
+        (None, Some(kind)) => Ok(kind.usual_wire()),
+        (None, None) => Ok(device.usual_wire()),
+    }
+}
+
+/// `10,50,90` or `none`.
+fn loads(list: &str) -> Result<Vec<f64>, Error> {
+    if list == "none" {
+        return Ok(Vec::new());
+    }
+    let load = |word: &str| {
+        let percent: Option<f64> = word.trim().parse().ok();
+        let percent = percent.filter(|percent| (0.1..=100.0).contains(percent));
+        percent.map(|percent| percent / 100.0).ok_or_else(|| {
+            usage(
+                format!("`{word}` is no load in percent"),
+                "give --latency-loads 10,50,90 or none",
+            )
+        })
+    };
+    list.split(',').map(load).collect()
 }
 
 /// `64,512` or `rfc`.
@@ -374,6 +490,8 @@ mod tests {
         for (line, problem) in [
             ("--sizes 64,60", "`60` is no frame size"),
             ("--trial 0", "--trial is 0"),
+            ("--loss-step 11", "in steps of 11 %"),
+            ("--latency-loads 10,x", "`x` is no load"),
         ] {
             let error = options(line).settings().unwrap_err();
             assert!(error.to_string().contains(problem), "{line}: {error}");
@@ -385,6 +503,14 @@ mod tests {
             ("--ports pci", "`pci` is no kind of port"),
             ("--dst-mac 1:2", "`1:2` is no MAC address"),
             ("--speed fast", "`fast` is no speed"),
+            (
+                "--port af_packet:a,addr=10.1.0.2/24 --port af_packet:b,addr=10.2.0.2/24",
+                "no gateway is named",
+            ),
+            (
+                "--port af_packet:a,addr=2001:db8::2/64 --port af_packet:b,addr=2001:db8::3/64 --streams 2",
+                "destination networks in a direction of IPv6",
+            ),
         ] {
             let error = options(line).devices().unwrap_err();
             assert!(error.to_string().contains(problem), "{line}: {error}");
@@ -393,14 +519,43 @@ mod tests {
     }
 
     #[test]
-    fn a_baseline_gets_ports_that_reach_it() {
-        let devices = options("--device l2fwd --ports ring --baseline bridge")
-            .devices()
-            .unwrap();
-        assert!(devices[0].wire.is_ring() && !devices[1].wire.is_ring());
-        let devices = options("--device l2fwd --ports af_packet --baseline bridge")
-            .devices()
-            .unwrap();
-        assert_eq!(devices[0].wire, devices[1].wire);
+    fn a_baseline_is_measured_over_ports_like_the_device_s() {
+        let refused = |line: &str| options(line).devices().unwrap_err().to_string();
+        for line in [
+            "--device bridge --baseline l2fwd",
+            "--device l2fwd --baseline bridge",
+            "--device l2fwd --ports af_packet --baseline bridge",
+        ] {
+            let devices = options(line).devices().unwrap();
+            assert_eq!(devices[0].wire, devices[1].wire, "{line}");
+            assert!(!devices[0].wire.is_ring(), "{line}");
+        }
+        let devices = options("--device l2fwd --baseline none").devices().unwrap();
+        assert!(devices.iter().all(|device| device.wire.is_ring()));
+        let error = refused("--device l2fwd --ports ring --baseline bridge");
+        assert!(error.contains("say nothing beside"), "{error}");
+
+        let named = "--port af_xdp:a,ring=512 --port af_xdp:b,ring=512 --baseline bridge";
+        let devices = options(named).devices().unwrap();
+        assert_eq!(devices[1].wire.outer("g0"), "af_xdp:g0,ring=512");
+        assert_eq!((devices[0].ports.len(), devices[1].ports.len()), (2, 0));
+        let error = refused("--port tap:a --port tap:b --baseline bridge");
+        assert!(error.contains("over ports like these"), "{error}");
+    }
+
+    #[test]
+    fn repeats_and_loads_are_set_one_by_one() {
+        let line = "--latency-repeats 3 --latency-loads 25,75 --burst-repeats 4 --burst-limit 2 \
+                    --loss-step 5 --recovery-repeats 6 --repeats 2";
+        let settings = options(line).settings().unwrap();
+        assert_eq!((settings.repeats, settings.latency_repeats), (2, 3));
+        assert_eq!((settings.burst_repeats, settings.recovery_repeats), (4, 6));
+        assert_eq!(settings.latency_shares, [0.25, 0.75]);
+        assert_eq!(
+            (settings.loss_step, settings.burst_limit.as_secs()),
+            (0.05, 2)
+        );
+        let none = options("--latency-loads none").settings().unwrap();
+        assert!(none.latency_shares.is_empty());
     }
 }

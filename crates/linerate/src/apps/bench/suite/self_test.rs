@@ -70,13 +70,15 @@ pub(super) fn one(
         };
         let (most, _) = running.offer(&load)?;
         let max_pps = most.trial.received as f64 / most.trial.seconds;
-        let half = Load {
+        // What goes at most knows no line; a rate that is asked for does.
+        let half = running.at_most_line(Load {
             pps: Some((max_pps / 2.0).max(1.0)),
             ..load
-        };
+        });
         let (half, snapshot) = running.offer(&half)?;
         let errors = snapshot.ports.iter().map(|port| port.departure_error);
         Ok(SelfTest {
+            stand_in: None,
             frame_bytes,
             max_pps,
             clock_error_ppm,

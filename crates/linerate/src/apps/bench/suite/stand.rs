@@ -8,21 +8,29 @@ use std::time::Duration;
 
 use linerate_core::env::Clock;
 
-use crate::apps::bench::device::{Asked, Cpus, Setup, Side};
+use crate::apps::bench::device::{Asked, Cpus, Setup, Side, softirq_threads};
 use crate::apps::netns::Space;
 use crate::apps::pktgen::session::{PortAsked, Session, SessionConfig};
+use crate::apps::pktgen::signature::SIGNATURE_BYTES;
 use crate::apps::pktgen::stream::StreamSpec;
-use crate::apps::pktgen::units::LEAST_FRAME;
+use crate::apps::pktgen::units::{LEAST_FRAME, line_rate_pps};
 use crate::error::Error;
 
 /// How late a frame may be sent. A generator whose CPU was taken catches up, which is harder for the device
 /// than an even load; at the end of a trial nothing may be left.
 const GIVE_UP: Duration = Duration::from_millis(100);
 
+/// Ethernet, IPv6 and UDP, a signature and the FCS.
+const LEAST_FRAME_V6: usize = 14 + 40 + 8 + SIGNATURE_BYTES + 4;
+
 /// A device and the generator.
 pub(super) struct Stand {
     pub(super) session: Session,
     frame_bytes: usize,
+    /// The shortest frames that there are, FCS included.
+    pub(super) least_bytes: usize,
+    /// Processes and threads of the kernel that do the device's work.
+    pub(super) others: Vec<u32>,
     // After the session, whose ports end before what is behind them.
     pub(super) setup: Setup,
 }
@@ -60,26 +68,47 @@ impl Blueprint {
         (0..ports as u16).step_by(step).collect()
     }
 
+    /// What the line takes of frames from so many ports; none without a wire.
+    pub(super) fn line_pps(&self, frame_bytes: usize, senders: usize) -> Option<f64> {
+        let link = self.asked.speed_bps?;
+        Some(line_rate_pps(link, frame_bytes as f64) * senders as f64)
+    }
+
     /// Builds it. The calling thread moves to where the generator's interfaces are.
     pub(super) fn build(&self) -> Result<Stand, Error> {
         self.home.enter()?;
         let mut setup = Setup::make(&self.asked, self.cpus.clone(), self.clock)?;
         setup.enter(&self.home)?;
-        let session = self.open(&mut setup, LEAST_FRAME)?;
+        let least_bytes = match setup.sides.first().and_then(|side| side.addr(None)) {
+            Some(addr) if addr.ip.is_ipv6() => LEAST_FRAME_V6,
+            _ => LEAST_FRAME,
+        };
+        let session = self.open(&mut setup, least_bytes)?;
+        let mut others = setup.under_test.processes();
+        if setup.is_in_kernel() {
+            let cpus = [&setup.cpus.generator[..], &setup.cpus.device[..]].concat();
+            others.extend(softirq_threads(&cpus));
+        }
         Ok(Stand {
             session,
-            frame_bytes: LEAST_FRAME,
+            frame_bytes: least_bytes,
+            least_bytes,
+            others,
             setup,
         })
     }
 
     /// Opens the generator around a device: stream n is port n's.
     fn open(&self, setup: &mut Setup, frame_bytes: usize) -> Result<Session, Error> {
-        let port = |side: &Side| PortAsked {
-            spec: side.spec.clone(),
-            speed_bps: self.asked.speed_bps,
-            give_up: Some(GIVE_UP),
-            ..PortAsked::default()
+        let port = |side: &Side| {
+            let named = side.named.as_ref().map(|named| named.asked.clone());
+            let asked = named.unwrap_or_default();
+            PortAsked {
+                spec: side.spec.clone(),
+                speed_bps: self.asked.speed_bps,
+                give_up: asked.give_up.or(Some(GIVE_UP)),
+                ..asked
+            }
         };
         let streams: Result<Vec<StreamSpec>, Error> = (0..setup.sides.len())
             .map(|port| self.stream(setup, port, frame_bytes))
@@ -107,18 +136,24 @@ impl Blueprint {
             0 => (18, 19),
             _ => (19, 18),
         };
+        let own = setup.sides[port].addr(None).map(|addr| addr.ip);
+        // The other port answers for its address itself.
+        let other = setup.sides.get(port ^ 1);
+        let other = own
+            .and_then(|own| other?.addr(Some(own)))
+            .map(|addr| addr.ip);
+        let dst = match (self.asked.nets, other) {
+            (1, Some(other)) => other.to_string(),
+            (1, None) => format!("198.{there}.0.1"),
+            (nets, _) => format!("random:198.{there}.0.1-198.{there}.{}.254", nets - 1),
+        };
+        let src = own.map_or(format!("198.{here}.0.1"), |own| own.to_string());
         let mut keys = vec![
             ("port", port.to_string()),
             ("name", format!("port {port}")),
             ("size", frame_bytes.to_string()),
-            ("src", format!("198.{here}.0.1")),
-            (
-                "dst",
-                match self.asked.nets {
-                    1 => format!("198.{there}.0.1"),
-                    nets => format!("random:198.{there}.0.1-198.{there}.{}.254", nets - 1),
-                },
-            ),
+            ("src", src),
+            ("dst", dst),
         ];
         if let Some(mac) = setup.sides[port].dst_mac {
             keys.push(("dst_mac", mac.to_string()));

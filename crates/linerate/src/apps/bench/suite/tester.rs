@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use linerate_core::env::Clock;
+use linerate_core::port::DropReason;
 
 use super::stand::{Blueprint, Floor, Stand};
-use crate::apps::bench::device::{Stolen, Watch};
+use crate::apps::bench::device::{Involved, Stolen, Watch};
 use crate::apps::bench::method::{Load, Outcome, Recovered, Tester, together};
-use crate::apps::pktgen::units::line_rate_pps;
 use crate::apps::pktgen::{Latency, Snapshot, Tally};
 use crate::error::Error;
 use crate::report::bench::Trial;
@@ -26,6 +26,9 @@ const QUIET: Duration = Duration::from_millis(40);
 const RESIDUAL: Duration = Duration::from_secs(2);
 /// Before the first trial on a new stand, not counted: caches, tables and bridges learn.
 const WARM: Duration = Duration::from_millis(100);
+/// How long a gateway is asked where it is, and how long each answer is waited for.
+const ANSWER: Duration = Duration::from_secs(3);
+const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// Frames that each port sends to make itself known to the device.
 const LEARNING_FRAMES: u64 = 16;
 
@@ -75,13 +78,15 @@ impl SessionTester {
             stop: &self.stop,
         };
         if is_new {
+            running.resolve()?;
             running.learn()?;
-            running.offer(&Load {
-                frame_bytes: 64,
+            let load = running.at_most_line(Load {
+                frame_bytes: running.stand.least_bytes,
                 pps: Some(100_000.0),
                 duration: WARM,
                 ..Load::default()
-            })?;
+            });
+            running.offer(&load)?;
         }
         work(&mut running)
     }
@@ -101,12 +106,11 @@ impl Tester for SessionTester {
     }
 
     fn line_pps(&self, frame_bytes: usize) -> Option<f64> {
-        let link = self.blueprint.asked.speed_bps?;
         let senders = match self.blueprint.asked.ports.len() {
             0 => self.blueprint.senders(2),
             named => self.blueprint.senders(named),
         };
-        Some(line_rate_pps(link, frame_bytes as f64) * senders.len() as f64)
+        self.blueprint.line_pps(frame_bytes, senders.len())
     }
 
     fn recovery(&mut self, over: &Load, then: &Load) -> Result<Option<Recovered>, Error> {
@@ -161,17 +165,69 @@ impl Running<'_> {
         }
     }
 
+    /// Asks each port's gateway where it is, and has the port's frames sent there (RFC 826, RFC 4861).
+    fn resolve(&mut self) -> Result<(), Error> {
+        for number in 0..self.stand.setup.sides.len() {
+            let side = &self.stand.setup.sides[number];
+            let gateway = side.named.as_ref().and_then(|named| named.gateway);
+            let (None, Some(gateway)) = (side.dst_mac, gateway) else {
+                continue;
+            };
+            let (port, spec) = (number as u16, side.spec.clone());
+            let end = Instant::now() + ANSWER;
+            let mac = loop {
+                self.stand.session.arp(port, Some(gateway))?;
+                let again = Instant::now() + ASK_AGAIN;
+                let mut heard = None;
+                while heard.is_none() && Instant::now() < again {
+                    self.pause(LOOK)?;
+                    heard = self.stand.session.neighbour(port, gateway);
+                }
+                if let Some(mac) = heard {
+                    break mac;
+                }
+                if Instant::now() > end {
+                    return Err(Error::Usage {
+                        problem: format!("port {spec}: nobody on its link answers for {gateway}"),
+                        fix: "give the device that address there, and bring its interface up; or say where \
+                              to send with --dst-mac".into(),
+                    });
+                }
+            };
+            let dst = mac.to_string();
+            self.stand.session.set_stream(port, "dst_mac", &dst)?;
+            let path = &mut self.stand.setup.path;
+            path.push((
+                format!("gateway of port {number}"),
+                format!("{gateway} at {mac}"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The load, or what the line takes of it.
+    pub(super) fn at_most_line(&self, load: Load) -> Load {
+        let line = self
+            .blueprint
+            .line_pps(load.frame_bytes, self.senders.len());
+        Load {
+            pps: load.pps.map(|pps| line.map_or(pps, |line| pps.min(line))),
+            ..load
+        }
+    }
+
     /// A few frames from every port, so that the device knows where everybody is (RFC 2544 section 23).
     fn learn(&mut self) -> Result<(), Error> {
         let all: Vec<u16> = (0..self.stand.setup.sides.len() as u16).collect();
         let load = Load {
-            frame_bytes: 64,
+            frame_bytes: self.stand.least_bytes,
             pps: Some(10_000.0),
             duration: Duration::from_secs(1),
             count: Some(LEARNING_FRAMES * all.len() as u64),
             ..Load::default()
         };
         let senders = std::mem::replace(&mut self.senders, all);
+        let load = self.at_most_line(load);
         let learnt = self.offer(&load);
         self.senders = senders;
         learnt.map(drop)
@@ -214,7 +270,7 @@ impl Running<'_> {
             .busy_ticks()
             .zip(busy)
             .map(|(now, before)| now - before);
-        let stolen = self.stolen(&watch, &last);
+        let stolen = self.stolen(&watch, &last, 0);
         let outcome = self.outcome(load, &last, stolen, busy);
         Ok((outcome, last))
     }
@@ -250,11 +306,18 @@ impl Running<'_> {
         let setup = &self.stand.setup;
         let mut lcores = setup.under_test.lcores();
         lcores.extend(snapshot.lcores.into_iter().map(|lcore| lcore.name));
-        Watch::begin(lcores, setup.under_test.gaps(), setup.is_in_kernel())
+        let involved = Involved {
+            lcores,
+            others: self.stand.others.clone(),
+        };
+        // Who shares a CPU takes it from the other in every round.
+        let by_books = setup.is_in_kernel() || setup.cpus.shared();
+        Watch::begin(involved, setup.under_test.gaps(), by_books)
     }
 
-    fn stolen(&self, watch: &Watch, last: &Snapshot) -> Stolen {
-        let sum = last.lcores.iter().map(|lcore| lcore.gaps_ns).sum();
+    /// What others took since the watch began, when the generator's gaps were `own` already.
+    fn stolen(&self, watch: &Watch, last: &Snapshot, own: u64) -> Stolen {
+        let sum = generator_gaps(last).saturating_sub(own);
         let longest = last.lcores.iter().map(|lcore| lcore.longest_gap_ns).max();
         let gaps = self.stand.setup.under_test.gaps();
         watch.end(&gaps, (sum, longest.unwrap_or(0)), self.clock())
@@ -299,8 +362,6 @@ impl Running<'_> {
         let spoilt = self.stand.session.invalid().first().cloned();
         let invalid = match spoilt.or_else(|| gone(last)) {
             Some(reason) => Some(reason),
-            // Who shares a CPU takes it from the other in every trial.
-            None if self.stand.setup.cpus.shared() => None,
             None => stolen.explains(lost, asked_pps),
         };
         Outcome {
@@ -311,6 +372,7 @@ impl Running<'_> {
                 received: tally.received,
                 lost,
                 unsent,
+                missed: missed(last),
                 reordered: tally.reordered,
                 duplicates: tally.duplicates,
                 seconds,
@@ -333,12 +395,14 @@ impl Running<'_> {
         self.look()?;
         self.set(over)?;
         self.stand.session.clear();
-        let watch = self.watch();
         let senders = self.senders.clone();
         let whole = over.duration + then.duration;
         self.stand.session.start(&senders, Some(whole))?;
         self.pause(over.duration)?;
         let at_drop = self.stand.session.snapshot();
+        // An overload is one with or without others; what shows when it ends is not.
+        let watch = self.watch();
+        let own = generator_gaps(&at_drop);
         self.set(then)?;
         let dropped = Instant::now();
         let (mut lost, mut last_loss) = (sum(&at_drop).lost, Duration::ZERO);
@@ -355,7 +419,7 @@ impl Running<'_> {
         }
         self.stand.session.stop(&senders);
         let last = self.drain(then)?;
-        let stolen = self.stolen(&watch, &last);
+        let stolen = self.stolen(&watch, &last, own);
         let before = self.outcome(over, &at_drop, Stolen::default(), None).trial;
         let all = self.outcome(then, &last, stolen, None).trial;
         // What was under way at the drop came after it; it is counted with the overload.
@@ -367,16 +431,21 @@ impl Running<'_> {
             lost: before.lost.saturating_sub(under_way),
             ..before
         };
-        let then = Trial {
+        let mut then = Trial {
             intended: all.intended.saturating_sub(over.intended),
             sent: all.sent.saturating_sub(over.sent),
             received: all.received.saturating_sub(over.received),
             lost: all.lost.saturating_sub(over.lost),
             unsent: all.unsent.saturating_sub(over.unsent),
+            missed: all.missed.saturating_sub(over.missed),
             reordered: all.reordered.saturating_sub(over.reordered),
             duplicates: all.duplicates.saturating_sub(over.duplicates),
             ..all
         };
+        // Judged by its own losses: those of the overload are larger than anything explains.
+        if then.invalid.is_none() {
+            then.invalid = stolen.explains(then.lost, then.asked_pps);
+        }
         Ok(Recovered {
             over,
             then,
@@ -386,6 +455,22 @@ impl Running<'_> {
             resolution_ns: resolution.as_nanos() as f64,
         })
     }
+}
+
+/// Nanoseconds that the generator's lcores did not have their CPUs.
+fn generator_gaps(snapshot: &Snapshot) -> u64 {
+    snapshot.lcores.iter().map(|lcore| lcore.gaps_ns).sum()
+}
+
+/// Frames that came to the generator's ports and that it did not take.
+fn missed(snapshot: &Snapshot) -> u64 {
+    let ours = [DropReason::Missed, DropReason::NoBuffer];
+    let ours = ours.map(|reason| DropReason::ALL[reason as usize].1);
+    let drops = snapshot.ports.iter().flat_map(|port| &port.rx_drops);
+    drops
+        .filter(|(reason, _)| ours.contains(&reason.as_str()))
+        .map(|(_, count)| count)
+        .sum()
 }
 
 /// Which port is gone and why, if one is.

@@ -100,7 +100,118 @@ fn an_interrupted_run_leaves_a_report() {
     stop.store(true, Ordering::Relaxed);
     let report = lcore.join().unwrap().unwrap();
     assert!(report.interrupted);
+    let code = report.verdict.word.exit_code();
+    assert!([7, 8].contains(&code), "{:?}", report.verdict);
     serde_json::from_str::<Report>(&bench::json(&report)).unwrap();
+}
+
+#[test]
+fn a_line_that_is_slower_than_the_generator_is_its_limit_from_the_beginning() {
+    // Ports of 10 Mbit/s: less than what warms a device up, and than what the self-test offers.
+    let line = "--quick --sizes 64 --trial 0.05 --width 30 --repeats 1 --speed 10M";
+    let report = run(job(Kind::Throughput, line)).unwrap();
+    let row = &report.throughput[0];
+    assert_eq!(row.line_pps.map(f64::round), Some(14_881.0));
+    assert!(row.trials.iter().all(|trial| trial.asked_pps < 14_882.0));
+    assert!(
+        report.self_test[0].latency.samples > 0,
+        "half of what goes was offered"
+    );
+}
+
+/// Two links to the kernel, which forwards between them and knows no neighbour; the calling thread is where
+/// their other ends are, `g0` and `g1`.
+fn in_front_of_a_router(addresses: &str) -> Space {
+    let (outer, router) = (Space::new().unwrap(), Space::new().unwrap());
+    let link = |number: u8| {
+        format!(
+            "link add g{number} type veth peer name d{number} netns {}\nlink set g{number} up\n",
+            router.path()
+        )
+    };
+    outer.within(|| netns::ip(&(link(0) + &link(1)))).unwrap();
+    router
+        .within(|| {
+            netns::sysctl("net/ipv6/conf/all/disable_ipv6", "0")?;
+            netns::ip("link set lo up\nlink set d0 up\nlink set d1 up\n")?;
+            netns::ip(addresses)?;
+            netns::sysctl("net/ipv6/conf/all/forwarding", "1")?;
+            netns::sysctl("net/ipv4/ip_forward", "1")
+        })
+        .unwrap();
+    outer.enter().unwrap();
+    router
+}
+
+#[test]
+fn a_router_is_measured_that_asks_and_is_asked_for_its_neighbours() {
+    if Space::new().is_err() {
+        return eprintln!("SKIP: this user may make no network name spaces");
+    }
+    let four = (
+        "address add 10.1.0.1/24 dev d0\naddress add 10.2.0.1/24 dev d1\n",
+        "--port af_packet:g0,addr=10.1.0.2/24,gateway=10.1.0.1 \
+         --port af_packet:g1,addr=10.2.0.2/24,gateway=10.2.0.1",
+    );
+    let six = (
+        "address add 2001:db8:1::1/64 dev d0 nodad\naddress add 2001:db8:2::1/64 dev d1 nodad\n",
+        "--port af_packet:g0,addr=2001:db8:1::2/64,gateway=2001:db8:1::1 \
+         --port af_packet:g1,addr=2001:db8:2::2/64,gateway=2001:db8:2::1",
+    );
+    for (addresses, ports) in [four, six] {
+        let test = move || {
+            let _router = in_front_of_a_router(addresses);
+            let line = format!(
+                "{ports} --quick --sizes 128 --trial 0.05 --width 30 --repeats 1 --max-pps 2000 \
+                 --bidirectional --device-name box"
+            );
+            let report = run(job(Kind::Throughput, &line)).unwrap();
+            assert_eq!(report.failure, None);
+            assert_eq!(report.device.name, "box");
+            let mut trials = report.throughput[0].trials.iter();
+            assert!(
+                trials.any(|trial| trial.received > 0 && trial.received * 2 > trial.sent),
+                "{:?}",
+                report.throughput
+            );
+            // Both directions.
+            assert!(
+                report.throughput[0]
+                    .per_port_pps
+                    .iter()
+                    .all(|pps| *pps > 0.0)
+            );
+            let gateways = report
+                .path
+                .iter()
+                .filter(|fact| fact.0.starts_with("gateway of"));
+            assert_eq!(gateways.count(), 2, "{:?}", report.path);
+            // The generator was tested on something like its ports, and the report says so.
+            let stand_in = report.self_test[0].stand_in.as_deref();
+            assert_eq!(stand_in, Some("af_packet:g0 on a pair of veth"));
+        };
+        std::thread::spawn(test).join().unwrap();
+    }
+}
+
+#[test]
+fn a_gateway_that_nobody_has_is_named() {
+    if Space::new().is_err() {
+        return eprintln!("SKIP: this user may make no network name spaces");
+    }
+    let test = || {
+        let _router = in_front_of_a_router("address add 10.1.0.1/24 dev d0\n");
+        let line = "--quick --sizes 64 --port af_packet:g0,addr=10.1.0.2/24,gateway=10.1.0.9 \
+                    --port af_packet:g1,addr=10.2.0.2/24,gateway=10.2.0.1";
+        let error = run(job(Kind::Throughput, line)).unwrap_err();
+        let said = error.to_string();
+        assert!(
+            said.contains("g0") && said.contains("answers for 10.1.0.9"),
+            "{said}"
+        );
+        assert!(error.fix().unwrap().contains("--dst-mac"));
+    };
+    std::thread::spawn(test).join().unwrap();
 }
 
 #[test]

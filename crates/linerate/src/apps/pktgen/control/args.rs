@@ -46,6 +46,13 @@ pub(crate) struct Args {
     /// Seed of everything random; chosen and shown where absent
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// What signatures call this session: frames of others are foreign; by chance where absent
+    #[arg(long, value_name = "N")]
+    session: Option<u16>,
+    /// Write a part of this program to standard output, and do nothing else: `dissector`, in Lua, by which
+    /// Wireshark and tshark show signatures; or `python`, a module for the JSON interface
+    #[arg(long, value_name = "PART", value_enum, exclusive = true)]
+    print: Option<Printed>,
     /// Run without a screen; FILE is a run file, as -f takes it
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with = "tui")]
     headless: Option<Option<PathBuf>>,
@@ -103,6 +110,22 @@ pub(crate) struct Args {
     plan: PlanArgs,
 }
 
+/// What `--print` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Printed {
+    Dissector,
+    Python,
+}
+
+impl Printed {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Dissector => include_str!("signature.lua"),
+            Self::Python => include_str!("../../../../python/linerate_pktgen.py"),
+        }
+    }
+}
+
 /// A run, as the command line and its file say together.
 #[derive(Debug, Default)]
 pub(super) struct Settings {
@@ -136,6 +159,9 @@ pub(super) struct Limits {
 const UNSENT_PPM: f64 = 1000.0;
 
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    if let Some(part) = args.print {
+        return crate::report::print(part.text());
+    }
     if let Some(address) = &args.connect {
         let token = args.token_file.as_deref().map(super::listen::read_token);
         let token = token.transpose()?;
@@ -258,6 +284,7 @@ impl Settings {
                 map: args.map.clone().or(file.run.map),
                 seed: args.seed.or(file.run.seed).unwrap_or_else(any_seed),
                 plan: args.plan.over(file.plan.unwrap_or_default()),
+                session: args.session,
                 no_sleep: args.no_sleep,
                 ..SessionConfig::default()
             },

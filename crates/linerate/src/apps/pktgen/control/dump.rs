@@ -5,14 +5,17 @@ use std::fmt::Write;
 use linerate_core::packet::Burst;
 use linerate_wire::arp::Arp;
 use linerate_wire::ethernet::{EtherType, Ethernet};
+use linerate_wire::gre::Gre;
+use linerate_wire::gtpu::{self, Gtpu};
 use linerate_wire::icmp::Icmp;
 use linerate_wire::ipv4::Ipv4;
 use linerate_wire::ipv6::Ipv6;
-use linerate_wire::protocol;
+use linerate_wire::mpls::LabelStack;
 use linerate_wire::tcp::Tcp;
 use linerate_wire::udp::Udp;
 use linerate_wire::vlan::{Vlan, untagged};
-use linerate_wire::vxlan::Vxlan;
+use linerate_wire::vxlan::{self, Vxlan};
+use linerate_wire::{parse, protocol};
 
 use super::desk::Desk;
 use super::protocol::Problem;
@@ -21,8 +24,6 @@ use crate::apps::pktgen::units::FCS_BYTES;
 
 /// Frames of a stream at most.
 const MOST: usize = Burst::CAPACITY;
-/// UDP port of VXLAN (RFC 7348, 5).
-const VXLAN_PORT: u16 = 4789;
 /// Tunnels in tunnels that are decoded.
 const DEEPEST: u32 = 4;
 
@@ -78,52 +79,78 @@ fn layers(frame: &[u8], depth: u32, say: &mut impl FnMut(String)) -> Option<()> 
     for at in (14..inside.offset).step_by(4) {
         say(Vlan::new_checked(&frame[at..]).ok()?.to_string());
     }
-    let packet = &frame[inside.offset..];
-    let (kind, segment, pseudo) = match inside.ethertype {
+    above(inside.ethertype, &frame[inside.offset..], depth, say)
+}
+
+/// The same of what an EtherType names.
+fn above(
+    ethertype: EtherType,
+    packet: &[u8],
+    depth: u32,
+    say: &mut impl FnMut(String),
+) -> Option<()> {
+    let (kind, segment) = match ethertype {
         EtherType::ARP => {
             say(Arp::new_checked(packet).ok()?.to_string());
             return Some(());
         }
+        EtherType::MPLS => {
+            let labels = LabelStack::new_checked(packet).ok()?;
+            say(labels.to_string());
+            return above(labels.payload_type()?, labels.payload(), depth, say);
+        }
         EtherType::IPV4 => {
             let ip = Ipv4::new_checked(packet).ok()?;
             say(format!("{ip}{}", wrong(ip.verify())));
-            let at = ip.header_len();
-            (
-                ip.protocol(),
-                packet.get(at..ip.total_len())?,
-                ip.pseudo_sum(),
-            )
+            (ip.protocol(), packet.get(ip.header_len()..ip.total_len())?)
         }
         EtherType::IPV6 => {
             let ip = Ipv6::new_checked(packet).ok()?;
             say(ip.to_string());
             let upper = ip.upper_layer().ok()?;
-            (
-                upper.protocol,
-                packet.get(upper.offset..)?,
-                ip.pseudo_sum(&upper),
-            )
+            (upper.protocol, packet.get(upper.offset..ip.total_len())?)
         }
         _ => return Some(()),
     };
+    // Checked as a frame of its own.
+    let frame = [&[0; 12], &ethertype.0.to_be_bytes()[..], packet].concat();
+    let right = || parse(&frame).ok()?.is_l4_right(&frame);
+    let wrong = || wrong(right() != Some(false));
     match kind {
         protocol::UDP => {
             let udp = Udp::new_checked(segment).ok()?;
-            say(format!("{udp}{}", wrong(udp.verify(pseudo))));
-            if udp.dst_port() == VXLAN_PORT && depth < DEEPEST {
-                let vxlan = Vxlan::new_checked(udp.payload()).ok()?;
-                say(vxlan.to_string());
-                layers(&udp.payload()[8..], depth + 1, say);
+            say(format!("{udp}{}", wrong()));
+            match udp.dst_port() {
+                vxlan::PORT if depth < DEEPEST => {
+                    say(Vxlan::new_checked(udp.payload()).ok()?.to_string());
+                    layers(&udp.payload()[8..], depth + 1, say)
+                }
+                gtpu::PORT if depth < DEEPEST => {
+                    let gtpu = Gtpu::new_checked(udp.payload()).ok()?;
+                    say(gtpu.to_string());
+                    above(gtpu.payload_type()?, gtpu.payload(), depth + 1, say)
+                }
+                _ => Some(()),
+            }
+        }
+        protocol::GRE if depth < DEEPEST => {
+            let gre = Gre::new_checked(segment).ok()?;
+            say(gre.to_string());
+            match gre.protocol() {
+                EtherType::TRANSPARENT_ETHERNET => layers(gre.payload(), depth + 1, say),
+                inner => above(inner, gre.payload(), depth + 1, say),
             }
         }
         protocol::TCP => {
-            let tcp = Tcp::new_checked(segment).ok()?;
-            say(format!("{tcp}{}", wrong(tcp.verify(pseudo))));
+            say(format!("{}{}", Tcp::new_checked(segment).ok()?, wrong()));
+            Some(())
         }
-        protocol::ICMP | protocol::ICMPV6 => say(Icmp::new_checked(segment).ok()?.to_string()),
-        _ => {}
+        protocol::ICMP | protocol::ICMPV6 => {
+            say(format!("{}{}", Icmp::new_checked(segment).ok()?, wrong()));
+            Some(())
+        }
+        _ => Some(()),
     }
-    Some(())
 }
 
 fn wrong(right: bool) -> &'static str {

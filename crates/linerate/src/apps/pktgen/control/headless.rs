@@ -54,12 +54,18 @@ pub(super) struct Verdict {
 impl Verdict {
     /// Judges the last counts.
     pub(super) fn of(snapshot: &Snapshot, failed: &[String], limits: &Limits) -> Self {
-        let (mut sent, mut lost, mut unsent) = (0, 0, 0);
+        let (mut all_sent, mut sent, mut lost, mut unsent) = (0, 0, 0, 0);
+        let mut unknown = Vec::new();
         for stream in &snapshot.streams {
             let Tally {
                 sent: s, lost: l, ..
             } = stream.tally;
-            (sent, lost, unsent) = (sent + s, lost + l, unsent + stream.unsent);
+            (all_sent, unsent) = (all_sent + s, unsent + stream.unsent);
+            match stream.tested {
+                true => (sent, lost) = (sent + s, lost + l),
+                false if s > 0 => unknown.push(stream.id.to_string()),
+                false => {}
+            }
         }
         let ppm = |part: u64, whole: u64| part as f64 / whole.max(1) as f64 * 1e6;
         let too_many = |part, whole, limit: Option<f64>, word| {
@@ -69,7 +75,7 @@ impl Verdict {
                 "{part} frames {word} of {whole}: {ppm:.1} ppm, allowed are {limit}"
             ))
         };
-        let due = sent + unsent;
+        let due = all_sent + unsent;
         let late = too_many(unsent, due, limits.unsent_ppm, "unsent");
         // Said in any case: what was not sent was not tested.
         let told = (late.is_none() && unsent > 0).then(|| {
@@ -78,7 +84,22 @@ impl Verdict {
                 ppm(unsent, due)
             )
         });
-        let invalid: Vec<String> = failed.iter().cloned().chain(late).collect();
+        let mut invalid: Vec<String> = failed.iter().cloned().chain(late).collect();
+        if limits.loss_ppm.is_some() {
+            // A limit that nothing was held against is not kept.
+            if !unknown.is_empty() {
+                let which = unknown.join(", ");
+                invalid.push(format!(
+                    "nobody knows what streams {which} lost: no signature"
+                ));
+            }
+            if sent == 0 {
+                invalid.push("no test frame was sent: nothing is known of loss".into());
+            }
+            if !snapshot.settled {
+                invalid.push("test frames are still under way".into());
+            }
+        }
         let lossy: Vec<String> = too_many(lost, sent, limits.loss_ppm, "lost")
             .into_iter()
             .collect();
@@ -132,7 +153,10 @@ pub(super) fn run(settings: &Settings) -> Result<(), Error> {
     let mut asker = Asker::new(desk.clone(), Access::FULL, server.closing());
     let result = work(settings, &desk, &server, &mut asker, &interrupts);
     drop(asker);
-    let failed = failures(&desk);
+    let mut failed = failures(&desk);
+    if let (Ok(true), Some(_)) = (&result, settings.limits.loss_ppm) {
+        failed.push("interrupted before its end".into());
+    }
     let closed = desk.close();
     drop(server);
     drop(desk);
@@ -166,20 +190,20 @@ fn failures(desk: &DeskHandle) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// All between opening and closing.
+/// All between opening and closing. True where it was interrupted before an end that it had.
 fn work(
     settings: &Settings,
     desk: &DeskHandle,
     server: &Server,
     asker: &mut Asker,
     interrupts: &Interrupts,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     for line in &settings.shortcuts {
         asker.command(line)?;
     }
     if let Some(frames) = settings.dump {
         let text = desk.call(move |desk| dump::text(desk, None, frames))??;
-        return report::print(&text);
+        return report::print(&text).map(|()| false);
     }
     if settings.tui {
         let (ours, theirs) = UnixStream::pair()?;
@@ -189,7 +213,8 @@ fn work(
         if settings.start {
             start(desk, settings.duration)?;
         }
-        return screen(Client::over(Wire::Unix(ours))?, desk, server, interrupts);
+        let client = Client::over(Wire::Unix(ours))?;
+        return screen(client, desk, server, interrupts).map(|()| false);
     }
     // Commands may wait; Ctrl-C ends them through what they look at while they do.
     let closing = server.closing();
@@ -203,7 +228,7 @@ fn work(
             closing.store(true, Ordering::SeqCst);
             // What it was waiting for is over; why it ended is known.
             let _ = commands.join();
-            return Ok(());
+            return Ok(true);
         }
     }
     match commands.join() {
@@ -254,8 +279,8 @@ fn start(desk: &DeskHandle, duration: Option<Duration>) -> Result<(), Error> {
 }
 
 /// Waits for the end: all sent, `quit`, or Ctrl-C. A session that was not started here and has
-/// listeners goes on until somebody says `quit`.
-fn watch(settings: &Settings, desk: &DeskHandle, interrupts: &Interrupts) -> Result<(), Error> {
+/// listeners goes on until somebody says `quit`. True where Ctrl-C came before the end of a duration.
+fn watch(settings: &Settings, desk: &DeskHandle, interrupts: &Interrupts) -> Result<bool, Error> {
     let stays = !settings.start && !settings.listen.is_empty();
     let tells = std::io::stderr().is_terminal();
     let began = Instant::now();
@@ -266,8 +291,12 @@ fn watch(settings: &Settings, desk: &DeskHandle, interrupts: &Interrupts) -> Res
             Ok::<_, Problem>((quitting, desk.session()?.is_sending()))
         };
         let (quitting, sending) = desk.call(state)??;
-        if quitting || (!sending && !stays) || interrupts.wait(LOOK) {
-            break;
+        let cut_short = !(quitting || (!sending && !stays)) && interrupts.wait(LOOK);
+        if cut_short || quitting || (!sending && !stays) {
+            if tells && told != began {
+                eprint!("\r\x1b[K");
+            }
+            return Ok(cut_short && sending && settings.duration.is_some());
         }
         if tells && told.elapsed() >= PROGRESS {
             told = Instant::now();
@@ -275,10 +304,6 @@ fn watch(settings: &Settings, desk: &DeskHandle, interrupts: &Interrupts) -> Res
             eprint!("\r\x1b[K{}", summary::progress(&snapshot, began.elapsed()));
         }
     }
-    if tells && told != began {
-        eprint!("\r\x1b[K");
-    }
-    Ok(())
 }
 
 /// Whether a file can be written, without touching what it holds.
@@ -336,6 +361,7 @@ mod tests {
     fn snapshot(sent: u64, lost: u64, unsent: u64) -> Snapshot {
         let stream = StreamView {
             unsent,
+            tested: true,
             tally: Tally {
                 sent,
                 lost,
@@ -345,6 +371,7 @@ mod tests {
         };
         Snapshot {
             streams: vec![stream],
+            settled: true,
             ..Snapshot::default()
         }
     }
@@ -363,7 +390,17 @@ mod tests {
         assert_eq!(judge(999_000, 0, 1000, &[]), 0);
         assert_eq!(judge(998_000, 0, 2000, &[]), 4);
         assert_eq!(judge(1_000_000, 500, 0, &["port 0 is gone".into()]), 4);
-        assert_eq!(judge(0, 0, 0, &[]), 0);
+        assert_eq!(judge(0, 0, 0, &[]), 4, "nothing was held against the limit");
+        for spoil in [
+            |all: &mut Snapshot| all.streams[0].tested = false,
+            |all: &mut Snapshot| all.settled = false,
+        ] {
+            let mut all = snapshot(1000, 0, 0);
+            spoil(&mut all);
+            assert_eq!(Verdict::of(&all, &[], &limits).exit_code, 4);
+            let judged = Verdict::of(&all, &[], &Limits::default());
+            assert_eq!((judged.word, judged.reasons.len()), ("good", 0));
+        }
         let free = Verdict::of(&snapshot(10, 10, 10), &[], &Limits::default());
         assert_eq!((free.word, free.exit_code), ("good", 0));
         assert_eq!(free.reasons, ["10 of 20 frames unsent: 500000.0 ppm"]);

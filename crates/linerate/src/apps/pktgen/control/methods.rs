@@ -65,7 +65,7 @@ pub(super) const METHODS: &[Method] = &[
     method(
         "wait",
         "`seconds`",
-        "answers when all has been sent, or after so long: `done`",
+        "answers when all has been sent and none is under way any more, or after so long: `done`",
         wait,
     ),
     method(

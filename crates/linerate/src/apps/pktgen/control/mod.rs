@@ -28,8 +28,33 @@ pub(crate) use args::{Args, run};
 pub(crate) use client::{Client, Message};
 pub(crate) use history::History;
 pub(crate) use protocol::{Candidate, Completion, Problem, Reply, Request, ScreenAction};
+pub(crate) use runfile::PortEntry;
 pub(crate) use table::PAGES;
 #[cfg(test)]
 pub(crate) use wire::Wire;
 
 use crate::socket::wire;
+
+/// Any text as a line of commands, a run file or a port: taken, or refused with what would be right.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn fuzz(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else {
+        return;
+    };
+    for line in text.lines() {
+        if let Err(problem) = table::parse(&table::expanded(line)) {
+            assert!(
+                !problem.problem.is_empty(),
+                "{line:?} is refused without a word"
+            );
+        }
+        let refused = runfile::PortEntry::parse(line).err();
+        assert!(refused.is_none_or(|error| !error.to_string().is_empty()));
+    }
+    if let Ok(file) = toml::from_str::<runfile::RunFile>(text)
+        && let Ok(written) = toml::to_string(&file)
+    {
+        let again = toml::from_str::<runfile::RunFile>(&written);
+        assert_eq!(again, Ok(file), "{written}");
+    }
+}

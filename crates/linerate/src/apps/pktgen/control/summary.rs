@@ -9,6 +9,8 @@ use crate::report::{Cell, Column, MachineFacts, Table, Tone};
 
 /// Streams shown one by one; of more there is a line that says so.
 const STREAMS: usize = 50;
+/// Characters that a line of the last tables may take: a terminal's usual width.
+const WIDTH: usize = 80;
 
 /// `3.0 s: sent 1.00 Mpps, received 1.00 Mpps, lost 0, unsent 0`
 pub(super) fn progress(snapshot: &Snapshot, elapsed: Duration) -> String {
@@ -30,6 +32,14 @@ pub(super) fn progress(snapshot: &Snapshot, elapsed: Duration) -> String {
     )
 }
 
+/// A rate in frames a second: `999999`, `1.000 M`.
+fn per_second(pps: f64) -> String {
+    match pps {
+        pps if pps >= 999999.5 => format!("{:.3} M", pps / 1e6),
+        pps => format!("{pps:.0}"),
+    }
+}
+
 /// All that a run came to.
 pub(super) fn table(
     snapshot: &Snapshot,
@@ -45,6 +55,7 @@ pub(super) fn table(
         Column::number("received"),
         Column::number("foreign"),
         Column::number("drops"),
+        Column::number("sent/s"),
     ];
     let mut table = Table::new(columns);
     for port in &snapshot.ports {
@@ -57,13 +68,15 @@ pub(super) fn table(
             Cell::new(port.rx.packets),
             Cell::new(port.foreign),
             Cell::new(drops),
+            Cell::new(per_second(port.tx.mean_pps)),
         ]);
     }
-    text.push_str(&table.render(colour));
+    text.push_str(&table.render_within(WIDTH, colour));
     text.push('\n');
     let columns = [
         Column::text("stream"),
         Column::text("rate"),
+        Column::number("sent/s"),
         Column::number("sent"),
         Column::number("unsent"),
         Column::number("received"),
@@ -81,6 +94,8 @@ pub(super) fn table(
             true => format!("{} on port {}", stream.id, stream.port),
             false => format!("{} {}, port {}", stream.id, stream.name, stream.port),
         };
+        // Of others nobody knows what became of them.
+        let tested = |cell: Cell| if stream.tested { cell } else { Cell::new("-") };
         let Tally {
             sent,
             received,
@@ -106,26 +121,28 @@ pub(super) fn table(
         table.row([
             Cell::new(name),
             Cell::new(&stream.rate),
+            Cell::new(per_second(stream.mean_pps)),
             Cell::new(sent),
             bad(stream.unsent),
-            Cell::new(received),
-            bad(lost),
-            Cell::new(format!("{:.1}", stream.tally.lost_ppm())),
-            bad(reordered),
-            bad(duplicates),
+            tested(Cell::new(received)),
+            tested(bad(lost)),
+            tested(Cell::new(format!("{:.1}", stream.tally.lost_ppm()))),
+            tested(bad(reordered)),
+            tested(bad(duplicates)),
             us(p50_ns),
             us(p99_ns),
             us(max_ns),
         ]);
     }
-    text.push_str(&table.render(colour));
+    text.push_str(&table.render_within(WIDTH, colour));
     if let more @ 1.. = snapshot.streams.len().saturating_sub(STREAMS) {
         let _ = writeln!(text, "and {more} more streams; --json has them all");
     }
     let _ = writeln!(
         text,
-        "\n{:.3} s, seed {}; latency from the intended time of sending to receipt; {}",
+        "\n{:.3} s, session {}, seed {}; latency from the intended time of sending to receipt; {}",
         snapshot.since_clear_ns as f64 / 1e9,
+        snapshot.session,
         snapshot.seed,
         snapshot.clock
     );

@@ -46,6 +46,9 @@ pub(crate) struct ReceiverStats {
     pub(crate) foreign: Counter,
     /// Ticks in turns that received something.
     pub(crate) busy_ticks: Counter,
+    /// Ticks at which the first and the last test frame came; 0 while none has.
+    pub(crate) first_at: Counter,
+    pub(crate) last_at: Counter,
     /// Of what is looked at only where it is asked for.
     pub(crate) found: Found,
     /// Fine buckets of all test frames' latencies.
@@ -66,6 +69,8 @@ impl ReceiverStats {
             icmp: Counter::default(),
             foreign: Counter::default(),
             busy_ticks: Counter::default(),
+            first_at: Counter::default(),
+            last_at: Counter::default(),
             found: Found::new(checks),
             ages: (0..FINE_BUCKETS).map(|_| Counter::default()).collect(),
             streams: StreamStats::new(streams),
@@ -217,6 +222,7 @@ impl Receiver {
     fn look<const MANY: bool>(&mut self, frames: &[Packet], now: u64) -> u64 {
         let stats = &*self.books.stats;
         let streams = stats.streams.hot();
+        let session = self.books.boundaries.session();
         let (mut bytes, mut any, mut odd) = (0, 0, 0u64);
         let mut lengths = [0; Burst::CAPACITY];
         let places = lengths.iter_mut().zip(self.seen.iter_mut());
@@ -231,7 +237,8 @@ impl Receiver {
             if !is_plain(frame) {
                 mark(&mut odd, index);
             }
-            *seen = Label::read(frame).map_or_else(unlabelled, |label| Seen::new(&label));
+            let label = Label::read(frame).filter(|label| label.session == session);
+            *seen = label.map_or_else(unlabelled, |label| Seen::new(&label));
             if MANY && let Some(hot) = streams.get(seen.stream()) {
                 hot.prefetch(seen.age(now));
             }
@@ -277,6 +284,12 @@ impl Receiver {
         }
         if foreign != 0 {
             stats.foreign.add(foreign);
+        }
+        if foreign != count as u64 {
+            if stats.first_at.read() == 0 {
+                stats.first_at.set(now);
+            }
+            stats.last_at.set(now);
         }
     }
 }

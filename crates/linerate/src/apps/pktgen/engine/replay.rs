@@ -143,6 +143,8 @@ impl Recording {
 #[derive(Debug)]
 pub(crate) struct Replay {
     recording: Arc<Recording>,
+    /// Number of the session in signatures.
+    pub(super) session: u16,
     /// Number of the stream in signatures; none to send frames as they were captured.
     id: u16,
     is_signed: bool,
@@ -185,6 +187,7 @@ impl Replay {
         }
         Ok(Self {
             recording,
+            session: 0,
             id,
             is_signed,
             speed,
@@ -272,6 +275,7 @@ impl Replay {
             packet.set_data(&bytes[frames[at].clone()]);
             if let (true, Some(tail)) = (self.is_signed, packet.data_mut().last_chunk_mut()) {
                 let label = Label {
+                    session: self.session,
                     stream: self.id,
                     sequence,
                     stamp,

@@ -215,6 +215,11 @@ impl Beat {
         (self.left > 0 && self.leaves < self.until).then_some(self.leaves)
     }
 
+    /// The tick up to which the frames that were taken keep the time: where the next one would leave.
+    pub(super) fn opens(&self) -> u64 {
+        self.leaves
+    }
+
     /// Goes on to the frame after the next.
     #[inline]
     pub(super) fn advance(&mut self) {

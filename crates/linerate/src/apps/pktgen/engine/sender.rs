@@ -156,6 +156,7 @@ impl Sender {
         self.queue_up();
         self.departures.begin(at);
         self.running = true;
+        self.stats.began.set(at);
         self.stats.done.set(0);
         Ok(())
     }
@@ -447,25 +448,35 @@ impl Sender {
         slots.written = 0;
         // Rare enough for the pool's list of strays.
         self.burst = Burst::new();
+        let mut revived = false;
         for at in (0..slots.len).filter(|at| late >> at & 1 == 1) {
             let lane = &mut self.lanes[slots.lane[at] as usize];
             if slots.is_timed(at) {
                 lane.stats.unsent.add(1);
                 lane.skip(1);
+                let made_up = lane.make_up(1);
+                revived |= made_up > 0 && lane.left == 0;
+                lane.left += made_up;
             }
         }
         slots.retain(!late);
+        if revived {
+            // Fewer lanes than at the start make no longer order.
+            let _ = self.share_out();
+            self.queue_up();
+        }
     }
 
     /// Goes past frames that were intended at `horizon` or before: they are unsent.
     fn skip(&mut self, index: u32, horizon: u64, most: u64) {
         if index != SHARED {
             let lane = &mut self.lanes[index as usize];
-            let left = lane.left;
+            let left = lane.left.saturating_add(lane.spare);
             let skipped = lane.beat.as_mut().map_or(0, |beat| {
                 beat.skip_through(horizon, most_of(beat, most).min(left))
             });
-            lane.left -= skipped;
+            let made_up = lane.make_up(skipped);
+            lane.left -= skipped - made_up;
             lane.lose(skipped);
             return;
         }
@@ -495,6 +506,11 @@ impl Sender {
             if beat.next().is_none_or(|leaves| leaves > horizon) {
                 break;
             }
+            if let Some(&lane) = order.get(*at) {
+                // Given back before it is taken: the lane stays in the order.
+                let lane = &mut self.lanes[lane as usize];
+                lane.left = lane.left.saturating_add(lane.make_up(1));
+            }
             let Some(lane) = next_of(order, at, &mut self.lanes) else {
                 beat.end();
                 break;
@@ -520,6 +536,14 @@ impl Sender {
     /// Closes the books at tick `now`.
     #[cold]
     fn end(&mut self, now: u64) {
+        if self.running {
+            let close = self.closes().max(now);
+            let ticks = close.saturating_sub(self.stats.began.read());
+            self.stats.sent_ticks.add(ticks);
+            self.stats.ended.set(now);
+        }
+        // Nothing is made up for any more.
+        self.lanes.iter_mut().for_each(|lane| lane.spare = 0);
         let all = self.slots.all();
         self.abandon(all);
         self.due.clear();
@@ -537,6 +561,18 @@ impl Sender {
         self.shared = Shared::default();
         self.running = false;
         self.stats.done.set(1);
+    }
+
+    /// The tick at which the time ends that the last frame of each schedule opens, where all have come to
+    /// their ends by themselves.
+    fn closes(&self) -> u64 {
+        if !self.due.is_empty() || self.sends_what_goes() {
+            return 0;
+        }
+        let beats = self.lanes.iter().filter_map(|lane| lane.beat.as_ref());
+        let timed = beats.chain(&self.shared.beat).filter(|beat| !beat.is_max());
+        let last = timed.map(Beat::opens).max().unwrap_or(0);
+        last.min(self.window.until())
     }
 
     /// The order of the lanes without a rate of their own.

@@ -80,6 +80,7 @@ impl Seen {
     #[inline(always)]
     pub(super) fn age(&self, now: u64) -> u64 {
         let label = Label {
+            session: 0,
             stream: 0,
             sequence: 0,
             stamp: self.last,
@@ -99,18 +100,31 @@ pub(crate) fn window_of(streams: usize) -> usize {
 
 /// With which sequence number counting begins, of every stream. Senders publish, receivers follow.
 pub(crate) struct Boundaries {
+    /// Frames of other sessions are foreign.
+    session: u16,
     version: AtomicU64,
     first: Box<[AtomicU64]>,
 }
 
 impl Boundaries {
-    /// For streams numbered below `streams`, [`MOST_STREAMS`] at most; all begin with 0.
-    pub(crate) fn new(streams: usize) -> Self {
+    /// For streams of `session` numbered below `streams`, [`MOST_STREAMS`] at most; all begin with 0.
+    pub(crate) fn of_session(session: u16, streams: usize) -> Self {
         let streams = streams.min(MOST_STREAMS);
         Self {
+            session,
             version: AtomicU64::new(0),
             first: (0..streams).map(|_| AtomicU64::new(0)).collect(),
         }
+    }
+
+    /// The same of session 0.
+    pub(crate) fn new(streams: usize) -> Self {
+        Self::of_session(0, streams)
+    }
+
+    /// Of which session frames count.
+    pub(super) fn session(&self) -> u16 {
+        self.session
     }
 
     /// The same for `streams` of them, as many or more, for fresh books: new ones begin with 0.
@@ -118,6 +132,7 @@ impl Boundaries {
         let streams = streams.min(MOST_STREAMS);
         let first = (0..streams).map(|stream| AtomicU64::new(self.first(stream)));
         Self {
+            session: self.session,
             version: AtomicU64::new(self.version() + 1),
             first: first.collect(),
         }

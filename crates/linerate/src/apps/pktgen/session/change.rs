@@ -94,7 +94,10 @@ impl Session {
             Some(path) => Some(self.recording(path, limits.max_frame_bytes - FCS_BYTES)?),
         };
         let macs = self.macs(port);
-        streams::compile(spec, recording.as_ref(), wire, macs, self.seed, &limits)
+        let seed = self.seed;
+        let mut content = streams::compile(spec, recording.as_ref(), wire, macs, seed, &limits)?;
+        content.set_session(self.number);
+        Ok(content)
     }
 
     /// A capture file, read once; again after [`set_stream`](Self::set_stream) has named it.

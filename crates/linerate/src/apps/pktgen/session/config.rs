@@ -194,6 +194,17 @@ impl PortAsked {
     }
 }
 
+/// A port's specification as a generator opens it: so that frames are seen when they come. A kernel that
+/// hands them over by the block keeps a lone one for a millisecond, which would be in every latency. Who
+/// writes how they are handed over has it so.
+pub(crate) fn timely(spec: &str) -> String {
+    let asks = |option: &str| option.starts_with("handover=");
+    match spec.starts_with("af_packet:") && !spec.split(',').any(asks) {
+        true => format!("{spec},handover=frame"),
+        false => spec.into(),
+    }
+}
+
 /// What a session is opened with.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SessionConfig {
@@ -207,6 +218,8 @@ pub(crate) struct SessionConfig {
     /// Roles and slots, for the automatic map.
     pub(crate) plan: PlanSpec,
     pub(crate) seed: u64,
+    /// What signatures call the session; by chance where absent.
+    pub(crate) session: Option<u16>,
     /// Slots of the main pool; chosen by the queues where absent.
     pub(crate) pool_slots: Option<u32>,
     /// Slots for frames up to 64 KiB as well, also where no stream needs them yet.

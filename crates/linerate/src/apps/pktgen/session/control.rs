@@ -109,14 +109,12 @@ impl Session {
         });
         self.read_lcores();
         self.measure_paces();
-        let now = self.clock.now();
         let mut stopped = Vec::new();
         for &port in ports {
             if let Some(state) = self.ports.get_mut(usize::from(port))
                 && matches!(state.activity, Activity::Sending { .. })
             {
                 state.activity = Activity::Idle;
-                state.quiet_since = now;
                 stopped.push(port);
             }
         }
@@ -215,6 +213,15 @@ impl Session {
         self.ports
             .iter()
             .any(|port| matches!(port.activity, Activity::Sending { .. }))
+    }
+
+    /// Whether any port still has something to send, or waits for frames that it has sent.
+    pub(crate) fn is_under_way(&mut self) -> bool {
+        if self.is_sending() {
+            return true;
+        }
+        self.read_lcores();
+        !self.is_settled()
     }
 
     /// Waits for frames that are under way: until as many test frames have come as were sent, or none
@@ -342,7 +349,6 @@ impl Session {
 
     /// Notes which ports have sent all.
     pub(super) fn read_done(&mut self) {
-        let now = self.clock.now();
         let mut done = Vec::new();
         for (number, port) in (0u16..).zip(&mut self.ports) {
             if !matches!(port.activity, Activity::Sending { .. }) {
@@ -353,7 +359,6 @@ impl Session {
             };
             if port.senders.iter().all(finished) {
                 port.activity = Activity::Done;
-                port.quiet_since = now;
                 done.push(number);
             }
         }

@@ -29,6 +29,7 @@ use linerate_core::port::{PortConfig, PortStats, Queues};
 use linerate_core::run::HistogramSnapshot;
 use linerate_drivers::Drivers;
 use linerate_wire::ethernet::MacAddr;
+use linerate_wire::vlan::TAG_LEN;
 
 use super::engine::{
     Books as ReceiverBooks, Boundaries, Engine, EngineHandle, Receiver, Recording, Sender,
@@ -48,7 +49,10 @@ use rates::Meter;
 use sample::{Books, Sample};
 use streams::{Limits, OpenStream};
 
-/// How long frames may be under way when a session ends.
+/// Test frames are under way for so long after the last that was sent or came; then those that have not
+/// come count as lost.
+const QUIET: Duration = Duration::from_millis(500);
+/// So long after the last that was sent they count as lost even while others still come.
 const LAST_DRAIN: Duration = Duration::from_secs(1);
 
 /// Opened ports and lcores at work. Dropping it ends both.
@@ -56,6 +60,8 @@ pub(crate) struct Session {
     clock: Clock,
     profile: String,
     seed: u64,
+    /// What signatures call it: the frames of other sessions are foreign.
+    number: u16,
     rig: Rig,
     pools: Pools,
     is_jumbo: bool,
@@ -76,6 +82,8 @@ pub(crate) struct Session {
     next_wire: u16,
     /// Why the counts since `clear` say nothing of the device: a port vanished, an lcore died.
     invalid: Vec<String>,
+    /// Nothing is waited for any more: what has not come is lost.
+    is_over: bool,
 }
 
 /// What the session knows of a port besides the port itself.
@@ -97,8 +105,6 @@ struct PortState {
     count: u64,
     /// What streams without a rate share at each transmit queue, as its sender was told.
     shares: Vec<Option<f64>>,
-    /// When sending ended, as far as seen.
-    quiet_since: u64,
     help: Help,
 }
 
@@ -149,10 +155,11 @@ impl Session {
         let specs: Vec<_> = config
             .ports
             .iter()
-            .map(|asked| (asked.name.clone(), asked.spec.clone()))
+            .map(|asked| (asked.name.clone(), config::timely(&asked.spec)))
             .collect();
-        for asked in &config.ports {
+        for (number, asked) in config.ports.iter().enumerate() {
             asked.check()?;
+            check_name(asked, &config.ports[..number])?;
         }
         let mut rig = Rig::open_among(drivers, &specs, clock)?;
         let map = choose_map(&config, &rig)?;
@@ -184,10 +191,12 @@ impl Session {
         };
         let queues = rig.start_ports(&configs, &pools)?;
         let now = clock.now();
+        let number = config.session.unwrap_or_else(any_number);
         let mut session = Self {
             clock,
             profile: config.profile,
             seed: config.seed,
+            number,
             rig,
             pools,
             is_jumbo,
@@ -195,7 +204,7 @@ impl Session {
             ports: config.ports.into_iter().map(PortState::new).collect(),
             streams: Vec::new(),
             recordings: HashMap::new(),
-            boundaries: Arc::new(Boundaries::new(room_for(config.streams.len()))),
+            boundaries: Boundaries::of_session(number, room_for(config.streams.len())).into(),
             lcores: Vec::new(),
             meter: Meter::new(clock.hz(), now),
             log: Log::new(),
@@ -204,11 +213,24 @@ impl Session {
             next_id: 0,
             next_wire: 0,
             invalid: Vec::new(),
+            is_over: false,
         };
+        let mut timely = Vec::new();
         // From here on dropping the session takes down what is there.
         session.spawn(queues, config.no_sleep)?;
         (0..session.port_count()).for_each(|port| session.fit_help(port));
         session.add_all(config.streams)?;
+        for (asked, (_, spec)) in session
+            .asked()
+            .zip(&specs)
+            .filter(|(a, (_, b))| a.spec != *b)
+        {
+            timely.push(format!(
+                "{}: opened as {spec}, for exact latencies",
+                asked.spec
+            ));
+        }
+        timely.into_iter().for_each(|line| session.log.add(line));
         let explained = session.explain_map();
         explained.lines().for_each(|line| session.log.add(line));
         session.clear();
@@ -313,6 +335,7 @@ impl Session {
         let room = self.slots().room_bytes();
         Limits {
             max_frame_bytes: info.max_frame_bytes.min(room) + FCS_BYTES,
+            max_tagged_bytes: (info.max_frame_bytes + TAG_LEN).min(room) + FCS_BYTES,
             longer: match room < info.max_frame_bytes {
                 true => {
                     "make them shorter, or open the session for jumbo frames (`jumbo = true`, `-j`)"
@@ -354,7 +377,8 @@ impl Session {
     /// wrong.
     pub(crate) fn close(mut self) -> (Snapshot, Vec<Error>) {
         self.stop(&[]);
-        self.drain(Duration::from_millis(100), LAST_DRAIN);
+        self.drain(QUIET, LAST_DRAIN);
+        self.is_over = true;
         let last = self.snapshot();
         (last, self.end())
     }
@@ -380,6 +404,26 @@ impl Drop for Session {
     }
 }
 
+/// Commands name ports by number, by name, and by `all`: a name says which port is meant.
+fn check_name(asked: &PortAsked, others: &[PortAsked]) -> Result<(), Error> {
+    let Some(name) = &asked.name else {
+        return Ok(());
+    };
+    let wrong = |problem: String| Error::Usage {
+        problem,
+        fix: "give each port a name of its own that is no number, such as `lan=ring:a`".into(),
+    };
+    if others.iter().any(|other| other.name.as_ref() == Some(name)) {
+        return Err(wrong(format!("two ports are named `{name}`")));
+    }
+    if name == "all" || name.parse::<u64>().is_ok() {
+        return Err(wrong(format!(
+            "a port is named `{name}`, which means another"
+        )));
+    }
+    Ok(())
+}
+
 /// Slots of 64 KiB for each queue of a session for jumbo frames.
 const LARGE_SLOTS: u32 = 1024;
 
@@ -392,6 +436,12 @@ fn with_large(pools: Pools, queues: u32, slots: Option<u32>) -> Result<Pools, Er
         ..PoolConfig::new("jumbo", slots.unwrap_or(LARGE_SLOTS * (1 + queues)))
     })?);
     Ok(Pools::new(all))
+}
+
+/// A session's number by chance: two generators have the same once in 65,535 times.
+fn any_number() -> u16 {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    (RandomState::new().build_hasher().finish() % u64::from(u16::MAX)) as u16 + 1
 }
 
 /// How many streams' books to make for so many: growing them is rare.
@@ -412,7 +462,6 @@ impl PortState {
             asked_pps: 0.0,
             count: 0,
             shares: Vec::new(),
-            quiet_since: 0,
             help: Help::default(),
         }
     }

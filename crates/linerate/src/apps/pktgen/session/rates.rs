@@ -1,5 +1,6 @@
-//! Rates: what was counted between two moments, divided by the time between them as the lcore that
-//! counted read it.
+//! Rates: what was counted between two moments, divided by the time that it took, as the lcore that
+//! counted read it. What is sent takes the time in which its sender was sending, so that waiting for a
+//! start, or for the last frames after the end, makes no rate smaller.
 
 use std::collections::HashMap;
 
@@ -9,10 +10,10 @@ use crate::apps::pktgen::units::L1_BYTES;
 /// Shorter intervals say more of bursts than of rates.
 pub(super) const LEAST_INTERVAL_NS: u64 = 100_000_000;
 
-/// A count at a moment, in ticks of the lcore that counts. Bytes include FCS.
+/// A count, and the ticks that it took so far. Bytes include FCS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Count {
-    pub(super) at: u64,
+    pub(super) ticks: u64,
     pub(super) packets: u64,
     pub(super) bytes: u64,
 }
@@ -39,7 +40,7 @@ pub(super) struct Speed {
 impl Speed {
     /// Between two counts of the same thing.
     pub(super) fn between(before: Count, now: Count, hz: f64) -> Self {
-        let seconds = now.at.saturating_sub(before.at) as f64 / hz;
+        let seconds = now.ticks.saturating_sub(before.ticks) as f64 / hz;
         if seconds <= 0.0 {
             return Self::default();
         }
@@ -74,7 +75,7 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// Counts are 0 at tick `at`.
+    /// Counts, and the ticks that they took, are 0 at tick `at`.
     pub(super) fn new(hz: f64, at: u64) -> Self {
         Self {
             hz,
@@ -89,28 +90,30 @@ impl Meter {
         if (interval as f64) < LEAST_INTERVAL_NS as f64 * 1e-9 * self.hz {
             return;
         }
-        let start = Count {
-            at: self.before_at,
-            ..Count::default()
-        };
+        let before = |series: &Series| self.before.get(series).copied().unwrap_or_default();
         self.speeds = counts
             .iter()
-            .map(|(series, &count)| {
-                let before = self.before.get(series).copied().unwrap_or(start);
-                (*series, Speed::between(before, count, self.hz))
-            })
+            .map(|(series, &count)| (*series, Speed::between(before(series), count, self.hz)))
             .collect();
-        let mut ports: HashMap<(u16, bool), f64> = HashMap::new();
+        // Of each direction of a port the rate, and the time that it is of.
+        let mut ports: HashMap<(u16, bool), (f64, u64)> = HashMap::new();
         for (series, speed) in &self.speeds {
-            match *series {
-                Series::Rx(port, _) => *ports.entry((port, true)).or_default() += speed.pps,
-                Series::Tx(port, _) => *ports.entry((port, false)).or_default() += speed.pps,
-                Series::Sent(_) | Series::Received(..) => {}
-            }
+            let key = match *series {
+                Series::Rx(port, _) => (port, true),
+                Series::Tx(port, _) => (port, false),
+                Series::Sent(_) | Series::Received(..) => continue,
+            };
+            let (pps, ticks) = ports.entry(key).or_default();
+            *pps += speed.pps;
+            *ticks = (*ticks).max(counts[series].ticks.saturating_sub(before(series).ticks));
         }
-        for (key, pps) in ports {
+        for (key, (pps, ticks)) in ports {
+            let is_short = (ticks as f64) < LEAST_INTERVAL_NS as f64 * 1e-9 * self.hz;
             let most = self.most.entry(key).or_default();
-            *most = most.max(pps);
+            // Of a run that is shorter than any interval that is all there is.
+            if !is_short || *most == 0.0 {
+                *most = most.max(pps);
+            }
         }
         (self.before, self.before_at, self.interval) = (counts, now, interval);
     }
@@ -132,7 +135,7 @@ impl Meter {
         queues: impl Iterator<Item = Count>,
     ) -> Traffic {
         let (mut packets, mut bytes) = (0, 0);
-        let mut speed = Speed::default();
+        let (mut speed, mut mean) = (Speed::default(), Speed::default());
         for (queue, count) in (0..).zip(queues) {
             packets += count.packets;
             bytes += count.bytes;
@@ -141,11 +144,13 @@ impl Meter {
                 false => Series::Tx(port, queue),
             };
             speed = speed.plus(self.speed(series));
+            mean = mean.plus(Speed::between(Count::default(), count, self.hz));
         }
         Traffic {
             packets,
             bytes,
             pps: speed.pps,
+            mean_pps: mean.pps,
             max_pps: self.most.get(&(port, received)).copied().unwrap_or(0.0),
             l1_bps: speed.l1_bps,
             l2_bps: speed.l2_bps,

@@ -42,7 +42,8 @@ pub(super) struct SenderCount {
     pub(super) refused: u64,
     pub(super) no_slot: u64,
     pub(super) busy_ticks: u64,
-    pub(super) is_done: bool,
+    /// Ticks in which it was sending.
+    pub(super) sending_ticks: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,6 +66,9 @@ pub(super) struct ReceiverCount {
     pub(super) icmp: u64,
     pub(super) foreign: u64,
     pub(super) busy_ticks: u64,
+    /// Ticks at which the first and the last test frame came; 0 while none has.
+    pub(super) first_at: u64,
+    pub(super) last_at: u64,
     /// By the number on the wire.
     pub(super) streams: Vec<StreamReceived>,
 }
@@ -100,7 +104,11 @@ impl Books {
             at: clock.now(),
             load: engine.load,
             free: engine.cache.held(&self.pool) as u64,
-            senders: self.senders.iter().map(|stats| sender(stats)).collect(),
+            senders: self
+                .senders
+                .iter()
+                .map(|stats| sender(stats, clock.now()))
+                .collect(),
             sent: self
                 .sent
                 .iter()
@@ -111,14 +119,14 @@ impl Books {
     }
 }
 
-fn sender(stats: &SenderStats) -> SenderCount {
+fn sender(stats: &SenderStats, now: u64) -> SenderCount {
     SenderCount {
         packets: stats.packets.read(),
         bytes: stats.bytes.read(),
         refused: stats.refused.read(),
         no_slot: stats.no_slot.read(),
         busy_ticks: stats.busy_ticks.read(),
-        is_done: stats.done.read() == 1,
+        sending_ticks: stats.sending_ticks(now),
     }
 }
 
@@ -146,6 +154,12 @@ fn receiver(all: &[Arc<ReceiverStats>]) -> ReceiverCount {
         sum.icmp += stats.icmp.read();
         sum.foreign += stats.foreign.read();
         sum.busy_ticks += stats.busy_ticks.read();
+        let first_at = stats.first_at.read();
+        sum.first_at = match sum.first_at {
+            0 => first_at,
+            known => known,
+        };
+        sum.last_at = sum.last_at.max(stats.last_at.read());
         let streams = stats.streams();
         sum.streams
             .resize(sum.streams.len().max(streams), StreamReceived::default());
@@ -167,7 +181,7 @@ impl Sample {
                 refused: now.refused - before.refused,
                 no_slot: now.no_slot - before.no_slot,
                 busy_ticks: now.busy_ticks - before.busy_ticks,
-                is_done: now.is_done,
+                sending_ticks: now.sending_ticks - before.sending_ticks,
             }
         });
         // Streams are only ever added.

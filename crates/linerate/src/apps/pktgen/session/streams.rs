@@ -108,6 +108,8 @@ pub(super) struct Loads {
 pub(super) struct Limits {
     /// Largest frame, FCS included.
     pub(super) max_frame_bytes: usize,
+    /// The same with a tag of 802.1Q, which an MTU does not count.
+    pub(super) max_tagged_bytes: usize,
     /// Line rate in bit/s, where there is one.
     pub(super) speed_bps: Option<f64>,
     /// What to do about longer ones.
@@ -148,12 +150,15 @@ pub(super) fn compile(
             .into(),
     };
     let longest = content.max_len() + FCS_BYTES;
-    if longest > limits.max_frame_bytes {
+    // The kernel lets one tag of 802.1Q go beyond the MTU (packet_extra_vlan_len_allowed), and no other.
+    let is_tagged = spec.get("vlan").is_some() && spec.get("inner_vlan").is_none();
+    let most = match is_tagged && spec.pcap.is_none() {
+        true => limits.max_tagged_bytes,
+        false => limits.max_frame_bytes,
+    };
+    if longest > most {
         return Err(Error::Usage {
-            problem: format!(
-                "frames of {longest} bytes, but the port takes at most {}",
-                limits.max_frame_bytes
-            ),
+            problem: format!("frames of {longest} bytes, but the port takes at most {most}"),
             fix: limits.longer.into(),
         });
     }
@@ -278,14 +283,14 @@ pub(super) fn weight(spec: &StreamSpec) -> f64 {
 
 /// A stream's rate of its own; `max` is as many as go, like none.
 fn own_rate(spec: &StreamSpec) -> Option<Rate> {
-    let unlimited = spec.gap.map(|_| Rate::Max);
-    spec.rate.filter(|rate| *rate != Rate::Max).or(unlimited)
+    spec.rate.filter(|rate| *rate != Rate::Max)
 }
 
 /// Whether its frames leave at times of its own.
 fn keeps_times(spec: &StreamSpec) -> bool {
     let poisson = spec.pacing == Some(Pacing::Poisson);
-    poisson || spec.burst.is_some_and(|burst| burst > 1) || spec.delay.is_some()
+    let bursts = spec.burst.is_some_and(|burst| burst > 1) || spec.gap.is_some();
+    poisson || bursts || spec.delay.is_some()
 }
 
 /// Bursts of frames at `pps`, each followed by the gap: frames a second over both.
@@ -326,7 +331,7 @@ fn prefix(what: &str, error: Error) -> Error {
     }
 }
 
-/// Makes the lane of a shard.
+/// Makes the lane of a shard. With a gap, its rate is that of the frames within a burst.
 pub(super) fn lane(spec: &StreamSpec, content: Content, seed: u64, shard: &Shard) -> Lane {
     let Order {
         is_enabled,
@@ -335,14 +340,6 @@ pub(super) fn lane(spec: &StreamSpec, content: Content, seed: u64, shard: &Shard
         weight,
     } = shard.order;
     let burst = spec.burst.unwrap_or(1);
-    // With a gap `pps` is the mean over bursts and gaps, and the lane wants the rate within a burst.
-    let pps = match (spec.gap, pps) {
-        (Some(gap), Some(pps)) => {
-            let sending = f64::from(burst) / pps - gap.as_secs_f64();
-            (sending > 1e-9).then(|| f64::from(burst) / sending)
-        }
-        (_, pps) => pps,
-    };
     let mut lane = Lane::new(content, pps, count, shard.sent.clone())
         .weight(weight)
         .enabled(is_enabled)
@@ -383,5 +380,32 @@ fn too_fast(streams: &[&OpenStream], speed_bps: f64, line_share: f64) -> Error {
             line_share * gbps
         ),
         fix,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_tag_does_not_count_against_the_mtu() {
+        // An interface with an MTU of 1500, as an af_packet port says it.
+        let limits = Limits {
+            max_frame_bytes: 1518,
+            max_tagged_bytes: 1522,
+            speed_bps: None,
+            longer: "",
+            hz: 1e9,
+        };
+        let fits = |line: &str| {
+            let spec: StreamSpec = line.parse().unwrap();
+            let macs = (MacAddr::local(0), MacAddr::local(1));
+            compile(&spec, None, 0, macs, 1, &limits).is_ok()
+        };
+        assert!(fits("size=1518") && !fits("size=1519"));
+        assert!(fits("vlan=5 size=1522") && !fits("vlan=5 size=1523"));
+        // The outer one of two is no tag of 802.1Q.
+        assert!(!fits("vlan=5 inner_vlan=6 size=1522"));
     }
 }

@@ -154,6 +154,131 @@ fn what_a_faulty_wire_did_is_reported_exactly() {
 }
 
 #[test]
+fn what_never_came_back_is_lost_at_the_end_and_not_before() {
+    let faults = "ring:b,loop=on,faulty=loss:1+on:rx";
+    let mut session = open(
+        &["ring:a,loop=on", faults],
+        &["count=300", "port=1 count=200"],
+    );
+    session.start(&[], None).unwrap();
+    assert!(sent_all(&mut session));
+    // Nobody can know yet: the last frame may be on its way.
+    let first = session.snapshot();
+    let deadline = Instant::now() + LONG;
+    while session.is_under_way() && Instant::now() < deadline {
+        sleep(Duration::from_millis(5));
+    }
+    let waited = session.snapshot();
+    let (last, errors) = session.close();
+    assert!(errors.is_empty());
+    for snapshot in [&waited, &last] {
+        let lost: Vec<u64> = snapshot
+            .streams
+            .iter()
+            .map(|view| view.tally.lost)
+            .collect();
+        assert_eq!((&lost[..], snapshot.settled), (&[0, 200][..], true));
+    }
+    assert!(first.settled == (first.streams[1].tally.lost == 200));
+    // Without anybody who waits: the end does.
+    let mut session = open(&[faults], &["count=100"]);
+    session.start(&[], None).unwrap();
+    assert!(sent_all(&mut session));
+    let (last, _) = session.close();
+    assert_eq!((last.streams[0].tally.lost, last.settled), (100, true));
+}
+
+#[test]
+fn frames_of_a_burst_go_at_the_rate_and_the_gap_follows() {
+    // Ten in 1 ms, and 5 ms: 50 bursts in 300 ms. The rate is the stream's, or the port's.
+    let cases = [
+        ("rate=10kpps burst=10 gap=5ms", None),
+        ("burst=10 gap=5ms", Some("10kpps")),
+    ];
+    for (line, rate) in cases {
+        let mut session = open(&["ring:a,loop=on"], &[line]);
+        if let Some(rate) = rate {
+            session.set_port(0, "rate", rate).unwrap();
+        }
+        session
+            .start(&[], Some(Duration::from_millis(300)))
+            .unwrap();
+        assert!(sent_all(&mut session));
+        let last = session.snapshot();
+        let stream = &last.streams[0];
+        assert_eq!(stream.tally.sent + stream.unsent, 500, "{line}");
+        let asked = last.ports[0].asked_pps;
+        assert!((asked - 10.0 / 0.006).abs() < 0.01, "{line}: {asked}");
+    }
+}
+
+#[test]
+fn rates_are_of_the_time_of_sending_alone() {
+    let mut session = open(&["ring:a,loop=on"], &["rate=1kpps"]);
+    session.set_port(0, "give_up", "never").unwrap();
+    session
+        .start(&[], Some(Duration::from_millis(200)))
+        .unwrap();
+    assert!(sent_all(&mut session));
+    // With this in it the rate would be 165.
+    sleep(Duration::from_secs(1));
+    let snapshot = session.snapshot();
+    let (tx, rx, stream) = (
+        &snapshot.ports[0].tx,
+        &snapshot.ports[0].rx,
+        &snapshot.streams[0],
+    );
+    assert_eq!((tx.packets, rx.packets), (200, 200));
+    for pps in [
+        tx.pps,
+        tx.max_pps,
+        tx.mean_pps,
+        rx.pps,
+        rx.mean_pps,
+        stream.mean_pps,
+    ] {
+        assert!((250.0..=1020.0).contains(&pps), "{snapshot:?}");
+    }
+}
+
+#[test]
+fn a_port_of_many_streams_shows_what_they_have_in_common() {
+    let streams = [
+        "dst=198.19.0.1",
+        "dst=198.19.0.2 size=128",
+        "dst=198.19.0.3",
+    ];
+    let mut session = open(&["ring:a,loop=on"], &streams);
+    let template = session.snapshot().ports[0].template.clone();
+    assert_eq!(template.dst_ip, "198.19.0.1 +2");
+    assert_eq!(
+        (&*template.size, &*template.src_ip),
+        ("64 +1", "198.18.0.1")
+    );
+}
+
+#[test]
+fn port_names_tell_ports_apart() {
+    let named = |names: [&str; 2]| {
+        let mut config = config(&["ring:a,loop=on", "ring:b,loop=on"], &["count=1"]);
+        for (port, name) in config.ports.iter_mut().zip(names) {
+            port.name = Some(name.into());
+        }
+        Session::open(config, &mut Drivers::new(), Clock::calibrate()).map(drop)
+    };
+    assert!(named(["lan", "wan"]).is_ok());
+    for (names, wrong) in [
+        (["lan", "lan"], "lan"),
+        (["lan", "0"], "0"),
+        (["all", "lan"], "all"),
+    ] {
+        let error = named(names).unwrap_err();
+        assert!(error.to_string().contains(&format!("`{wrong}`")), "{error}");
+        assert!(error.fix().is_some());
+    }
+}
+
+#[test]
 fn the_same_seed_loses_the_same_frames() {
     let lost = || {
         let mut session = open(

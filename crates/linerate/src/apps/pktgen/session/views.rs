@@ -1,29 +1,30 @@
 //! Snapshots: what a session shows of itself, from counters read on each lcore between two turns.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use linerate_core::env::{Clock, ClockSource};
 use linerate_core::run::HistogramSnapshot;
 
 use super::rates::{Count, Series};
-use super::sample::{Sample, SenderCount, SentCount};
+use super::sample::{ReceiverCount, Sample, SenderCount, SentCount};
 use super::streams::OpenStream;
-use super::{Activity, PortState, Session};
+use super::{Activity, LAST_DRAIN, PortState, QUIET, Session};
 use crate::apps::pktgen::engine::{Found, StreamReceived};
 use crate::apps::pktgen::snapshot::{
-    Latency, LcoreView, PortView, QueueView, Snapshot, Spread, StreamView, Tally, VERSION,
-    clock_text,
+    Latency, LcoreView, PortView, QueueView, Snapshot, Spread, StreamView, Tally, TemplateView,
+    VERSION, clock_text,
 };
 use crate::apps::pktgen::units::Rate;
-
-/// How long frames may be under way before those that have not come count as lost.
-const UNDER_WAY_NS: u64 = 500_000_000;
 
 /// All counts since `clear`, lcore by lcore.
 struct Counts {
     lcores: Vec<Sample>,
     /// By the number on the wire.
     sent: HashMap<u16, SentCount>,
+    cleared_at: u64,
+    /// Whether any port has something left to send.
+    is_sending: bool,
 }
 
 impl Session {
@@ -45,7 +46,7 @@ impl Session {
             .streams
             .iter()
             .filter(|stream| !stream.is_removed)
-            .map(|stream| self.stream_view(stream, &counts, now))
+            .map(|stream| self.stream_view(stream, &counts))
             .collect();
         let homes = self.homes(&counts);
         let ports: Vec<PortView> = (0..self.port_count())
@@ -61,6 +62,7 @@ impl Session {
             clock_error_ppm,
             clock_mhz,
             seed: self.seed,
+            session: self.number,
             ports,
             streams,
             lcores: self.lcore_views(),
@@ -68,6 +70,7 @@ impl Session {
                 .ports
                 .iter()
                 .any(|port| matches!(port.activity, Activity::Sending { .. })),
+            settled: self.is_settled(),
             invalid: self.invalid.clone(),
             log: self.log.lines(),
         }
@@ -87,6 +90,7 @@ impl Session {
     }
 
     fn counts(&self) -> Counts {
+        let is_sending = |port: &PortState| matches!(port.activity, Activity::Sending { .. });
         let lcores: Vec<Sample> = self
             .lcores
             .iter()
@@ -96,6 +100,8 @@ impl Session {
         Counts {
             sent: sent.collect(),
             lcores,
+            cleared_at: self.cleared_at,
+            is_sending: self.ports.iter().any(is_sending),
         }
     }
 
@@ -110,19 +116,20 @@ impl Session {
                 all.insert(Series::Tx(number, queue), count);
             }
         }
+        for shard in self.streams.iter().flat_map(|stream| &stream.shards) {
+            let sent = counts.sent.get(&shard.wire).copied().unwrap_or_default();
+            let count = Count {
+                ticks: counts.sending_ticks(&self.ports[usize::from(shard.port)], shard.queue),
+                packets: sent.packets,
+                bytes: sent.bytes,
+            };
+            all.insert(Series::Sent(shard.wire), count);
+        }
         for (lcore_number, lcore) in (0u16..).zip(&counts.lcores) {
-            for (wire, sent) in &lcore.sent {
-                let count = Count {
-                    at: lcore.at,
-                    packets: sent.packets,
-                    bytes: sent.bytes,
-                };
-                all.insert(Series::Sent(*wire), count);
-            }
             for (index, receiver) in (0u16..).zip(&lcore.receivers) {
                 for (wire, stream) in (0u16..).zip(&receiver.streams) {
                     let count = Count {
-                        at: lcore.at,
+                        ticks: counts.receiving_ticks(lcore, receiver),
                         packets: stream.received(),
                         bytes: 0,
                     };
@@ -206,13 +213,18 @@ impl Session {
         homes
     }
 
-    fn stream_view(&self, stream: &OpenStream, counts: &Counts, now: u64) -> StreamView {
+    fn stream_view(&self, stream: &OpenStream, counts: &Counts) -> StreamView {
         let sent = counts.sent(stream);
         let came = counts.arrivals(stream, |_| true);
-        let (mut tx_pps, mut rx_pps) = (0.0, 0.0);
+        let (mut tx_pps, mut rx_pps, mut mean_pps) = (0.0, 0.0, 0.0);
         let mut latency = HistogramSnapshot::default();
         for shard in &stream.shards {
             tx_pps += self.meter.speed(Series::Sent(shard.wire)).pps;
+            let ticks = counts.sending_ticks(&self.ports[usize::from(shard.port)], shard.queue);
+            let packets = counts.sent.get(&shard.wire).map_or(0, |sent| sent.packets);
+            if ticks > 0 {
+                mean_pps += packets as f64 * self.clock.hz() / ticks as f64;
+            }
             for (lcore_number, member) in (0u16..).zip(&self.lcores) {
                 for (index, receiver) in (0u16..).zip(&member.books.receivers) {
                     let series = Series::Received(shard.wire, lcore_number, index);
@@ -235,19 +247,49 @@ impl Session {
                 .spec
                 .rate
                 .map_or_else(|| "max".into(), |rate| rate.to_string()),
+            tested: stream.is_tested(),
             tx_pps,
+            mean_pps,
             rx_pps,
             unsent: sent.unsent,
-            tally: counts.tally(stream, self.is_settled(stream.port, now)),
+            tally: counts.tally(stream, self.has_settled(stream.port)),
             latency: Latency::of_ticks(&latency, &came, &self.clock),
         }
     }
 
-    /// Whether frames of a port that have not come yet will not come.
-    fn is_settled(&self, port: u16, now: u64) -> bool {
+    /// Whether no test frame is under way, as far as the counts that were last read say.
+    pub(super) fn is_settled(&self) -> bool {
+        let (sent, _, unique) = self.test_frames();
+        let all_came = unique >= sent;
+        (0..self.port_count()).all(|port| {
+            let activity = self.ports[usize::from(port)].activity;
+            let is_sending = matches!(activity, Activity::Sending { .. });
+            !is_sending && (all_came || self.has_settled(port))
+        })
+    }
+
+    /// Whether test frames of a port that have not come yet will not come.
+    fn has_settled(&self, port: u16) -> bool {
+        if self.is_over {
+            return true;
+        }
         let port = &self.ports[usize::from(port)];
-        !matches!(port.activity, Activity::Sending { .. })
-            && now.saturating_sub(port.quiet_since) > self.clock.ticks(UNDER_WAY_NS)
+        if matches!(port.activity, Activity::Sending { .. }) {
+            return false;
+        }
+        let sender = |&(lcore, index): &(usize, usize)| &self.lcores[lcore].books.senders[index];
+        let ended = port.senders.iter().map(|place| sender(place).ended.read());
+        let ended = ended.max().unwrap_or(0);
+        let receivers = self.lcores.iter().flat_map(|lcore| &lcore.last.receivers);
+        let came = receivers
+            .map(|receiver| receiver.last_at)
+            .max()
+            .unwrap_or(0);
+        let now = self.clock.now();
+        let longer = |since: u64, time: Duration| {
+            now.saturating_sub(since) > self.clock.ticks(time.as_nanos() as u64)
+        };
+        longer(ended.max(came), QUIET) || longer(ended, LAST_DRAIN)
     }
 
     fn port_view(
@@ -267,7 +309,7 @@ impl Session {
             .iter()
             .map(|&(lcore, index)| &counts.lcores[lcore].receivers[index])
             .collect();
-        let sum = |read: fn(&super::sample::ReceiverCount) -> u64| -> u64 {
+        let sum = |read: fn(&ReceiverCount) -> u64| -> u64 {
             receivers.iter().map(|receiver| read(receiver)).sum()
         };
         let mut here = Tally::default();
@@ -355,10 +397,7 @@ impl Session {
             rx_burst: asked.rx_burst.unwrap_or(64),
             rx_queues: state.receivers.len() as u16,
             tx_queues: state.senders.len() as u16,
-            template: mine
-                .first()
-                .map(|stream| stream.template.clone())
-                .unwrap_or_default(),
+            template: together(mine.iter().map(|stream| &stream.template)),
             tally: here,
             latency: Latency::of_ticks(&latency, &came, &self.clock),
             earlier: came.earlier,
@@ -470,7 +509,7 @@ impl Counts {
         let count = |&(lcore, index): &(usize, usize)| {
             let lcore = &self.lcores[lcore];
             Count {
-                at: lcore.at,
+                ticks: self.receiving_ticks(lcore, &lcore.receivers[index]),
                 packets: lcore.receivers[index].packets,
                 bytes: lcore.receivers[index].bytes,
             }
@@ -480,14 +519,34 @@ impl Counts {
 
     fn tx(&self, port: &PortState) -> Vec<Count> {
         let count = |&(lcore, index): &(usize, usize)| {
-            let lcore = &self.lcores[lcore];
+            let sender = &self.lcores[lcore].senders[index];
             Count {
-                at: lcore.at,
-                packets: lcore.senders[index].packets,
-                bytes: lcore.senders[index].bytes,
+                ticks: sender.sending_ticks,
+                packets: sender.packets,
+                bytes: sender.bytes,
             }
         };
         port.senders.iter().map(count).collect()
+    }
+
+    /// Since `clear`, the time in which a transmit queue was sending.
+    fn sending_ticks(&self, port: &PortState, queue: u16) -> u64 {
+        let place = port.senders.get(usize::from(queue));
+        let sender = place.and_then(|&(lcore, index)| self.lcores[lcore].senders.get(index));
+        sender.map_or(0, |sender| sender.sending_ticks)
+    }
+
+    /// Since `clear`, the time in which a receive queue could have received. It ends with the last test
+    /// frame where nothing is sent any more, and begins with the first one, if any has come.
+    fn receiving_ticks(&self, lcore: &Sample, receiver: &ReceiverCount) -> u64 {
+        let ReceiverCount {
+            first_at, last_at, ..
+        } = *receiver;
+        let end = match self.is_sending || last_at == 0 {
+            true => lcore.at,
+            false => last_at.min(lcore.at),
+        };
+        end.saturating_sub(first_at.max(self.cleared_at))
     }
 
     fn senders(&self, port: &PortState) -> SenderCount {
@@ -591,6 +650,36 @@ fn flags(port: &PortState, streams: &[&OpenStream]) -> String {
     ]
     .iter()
     .collect()
+}
+
+/// What the templates of several streams have in common: of each field the first one's value, and how
+/// many others there are.
+fn together<'a>(templates: impl Iterator<Item = &'a TemplateView>) -> TemplateView {
+    let all: Vec<&TemplateView> = templates.collect();
+    let field = |of: fn(&TemplateView) -> &String| {
+        let Some(first) = all.first().map(|template| of(template)) else {
+            return String::new();
+        };
+        let mut others: Vec<&String> = all.iter().map(|template| of(template)).collect();
+        others.sort_unstable();
+        others.dedup();
+        match others.len() - 1 {
+            0 => first.clone(),
+            more => format!("{first} +{more}"),
+        }
+    };
+    TemplateView {
+        dst_mac: field(|template| &template.dst_mac),
+        src_mac: field(|template| &template.src_mac),
+        dst_ip: field(|template| &template.dst_ip),
+        src_ip: field(|template| &template.src_ip),
+        src_port: field(|template| &template.src_port),
+        dst_port: field(|template| &template.dst_port),
+        kind: field(|template| &template.kind),
+        vlan: field(|template| &template.vlan),
+        size: field(|template| &template.size),
+        pattern: field(|template| &template.pattern),
+    }
 }
 
 fn spread_of(ticks: &HistogramSnapshot, clock: &Clock) -> Spread {

@@ -12,6 +12,8 @@ use crate::apps::pktgen::signature::Label;
 /// A stream ready to write frames.
 #[derive(Debug)]
 pub(crate) struct Stream {
+    /// Of its signatures: the session, and the stream's number in it.
+    pub(crate) session: u16,
     id: u16,
     is_signed: bool,
     /// The longest frame. Words that vary are not yet in it.
@@ -52,6 +54,7 @@ impl Stream {
         variation: Option<Variation>,
     ) -> Self {
         Self {
+            session: 0,
             id,
             is_signed,
             template: template.into(),
@@ -104,6 +107,7 @@ impl Stream {
         let bursts = rooms.chunks_mut(MOST).zip(stamps.chunks(MOST));
         for ((rooms, stamps), first) in bursts.zip((first..).step_by(MOST)) {
             let labels = Labels {
+                session: self.session,
                 stream: self.id,
                 is_signed: self.is_signed,
                 first,
@@ -147,6 +151,7 @@ impl<R: Room> Work for Writing<'_, R> {
 /// The signatures of a burst's frames.
 #[derive(Clone, Copy)]
 struct Labels<'a> {
+    session: u16,
     stream: u16,
     is_signed: bool,
     first: u64,
@@ -158,6 +163,7 @@ impl Labels<'_> {
     fn each(&self) -> impl Iterator<Item = Label> {
         let numbered = self.stamps.iter().zip(self.first..);
         numbered.map(|(&stamp, sequence)| Label {
+            session: self.session,
             stream: self.stream,
             sequence,
             stamp,

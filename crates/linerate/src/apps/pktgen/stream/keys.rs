@@ -9,6 +9,8 @@ pub(crate) enum Field {
     DstMac,
     Vlan,
     InnerVlan,
+    Mpls,
+    InnerMpls,
     EtherType,
     ArpOp,
     Src,
@@ -29,6 +31,8 @@ pub(crate) enum Field {
     IcmpId,
     IcmpSeq,
     Vxlan,
+    Gre,
+    Gtpu,
     OuterSrcMac,
     OuterDstMac,
     OuterVlan,
@@ -129,6 +133,8 @@ const fn of(
 const BYTE: (u128, u128) = (0, 0xff);
 const SHORT: (u128, u128) = (0, 0xffff);
 const WORD: (u128, u128) = (0, 0xffff_ffff);
+/// RFC 3032, 2.1: the first 16 have meanings of their own.
+const LABELS: (u128, u128) = (16, 0xf_ffff);
 /// RFC 4814, 4.5: the ports that random ones are of.
 const SRC_PORTS: (u128, u128) = (1024, 65535);
 const DST_PORTS: (u128, u128) = (1, 49151);
@@ -230,6 +236,20 @@ pub(crate) const KEYS: &[KeyHelp] = &[
         Field::InnerVlan,
         "inner_vlan",
         "the tag behind the service tag",
+    ),
+    number(
+        Field::Mpls,
+        "mpls",
+        20,
+        LABELS,
+        "an MPLS label (RFC 3032) between the Ethernet and IP headers; with inner_mpls the outer one",
+    ),
+    number(
+        Field::InnerMpls,
+        "inner_mpls",
+        20,
+        LABELS,
+        "the label behind that of mpls",
     ),
     of(
         Field::EtherType,
@@ -365,6 +385,20 @@ pub(crate) const KEYS: &[KeyHelp] = &[
         (1, 0xff_ffff),
         "network identifier: puts the frame into VXLAN (RFC 7348); its size is then that of the outer frame",
     ),
+    number(
+        Field::Gre,
+        "gre",
+        32,
+        WORD,
+        "key (RFC 2890): puts the IP packet, or an eth or arp frame, into GRE (RFC 2784); size as with vxlan",
+    ),
+    number(
+        Field::Gtpu,
+        "gtpu",
+        32,
+        (1, 0xffff_ffff),
+        "tunnel endpoint: puts the IP packet into GTP-U (3GPP TS 29.281); size as with vxlan",
+    ),
     mac(
         Field::OuterSrcMac,
         "outer_src_mac",
@@ -398,7 +432,7 @@ pub(crate) const KEYS: &[KeyHelp] = &[
         "outer_dport",
         16,
         TUNNEL_PORTS,
-        "of the tunnel; default 4789",
+        "of the tunnel; default 4789, of GTP-U 2152",
     ),
     number(
         Field::OuterTtl,

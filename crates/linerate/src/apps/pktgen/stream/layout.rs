@@ -6,7 +6,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
 use linerate_wire::ethernet::{EtherType, MacAddr};
-use linerate_wire::{arp, icmp, ipv4, ipv6, protocol, tcp, udp, vlan, vxlan};
+use linerate_wire::mpls::Entry;
+use linerate_wire::{arp, gre, gtpu, icmp, ipv4, ipv6, mpls, protocol, tcp, udp, vlan, vxlan};
 
 use super::keys::Field;
 use super::parts::Kind;
@@ -67,6 +68,8 @@ pub(super) struct Layout<'a> {
     spec: &'a StreamSpec,
     /// Bytes of all headers. Bits of varying fields, lengths and checksums are 0.
     pub(super) head: Vec<u8>,
+    /// Where the header that comes next is named by its EtherType, if it is.
+    names_next: Option<usize>,
     pub(super) varied: Vec<Varied>,
     pub(super) lengths: Vec<Length>,
     /// Inner ones first, for outer ones are over them.
@@ -141,6 +144,7 @@ impl<'a> Layout<'a> {
         let mut layout = Self {
             spec,
             head: Vec::new(),
+            names_next: None,
             varied: Vec::new(),
             lengths: Vec::new(),
             sums: Vec::new(),
@@ -149,12 +153,16 @@ impl<'a> Layout<'a> {
         };
         let (inside, v6) = layout.inside()?;
         let mut outer = Vec::new();
-        if spec.fields.contains_key(&Field::Vxlan) {
-            layout.tunnel(src, dst)?;
+        let mut has_ethernet = true;
+        if let Some(tunnel) = layout.tunnel_of()? {
+            has_ethernet = layout.tunnel(tunnel, inside, src, dst)?;
             // Inner checksums come first: those of the tunnel are over them.
             outer = std::mem::take(&mut layout.sums);
         }
-        layout.frame(inside, v6, src, dst)?;
+        match (has_ethernet, inside) {
+            (false, Inside::Ip(over)) => layout.ip_and_over(over, v6)?,
+            _ => layout.frame(inside, v6, src, dst)?,
+        }
         layout.sums.append(&mut outer);
         layout.check_all_used(inside, v6)?;
         Ok(layout)
@@ -245,8 +253,39 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Outer headers up to and with that of VXLAN.
-    fn tunnel(&mut self, src: MacAddr, dst: MacAddr) -> Result<(), StreamError> {
+    /// The key that asks for a tunnel, if one does.
+    fn tunnel_of(&self) -> Result<Option<Field>, StreamError> {
+        let all = [Field::Vxlan, Field::Gre, Field::Gtpu];
+        let mut given = all.into_iter().filter(|&field| self.has(field));
+        let (first, second) = (given.next(), given.next());
+        match (first, second) {
+            (Some(one), Some(other)) => Err(StreamError::new(
+                format!(
+                    "{} and {} are two tunnels",
+                    self.given(one),
+                    self.given(other)
+                ),
+                "give one of them",
+            )),
+            _ => Ok(first),
+        }
+    }
+
+    /// Outer headers up to and with that of the tunnel. Whether an Ethernet header follows.
+    fn tunnel(
+        &mut self,
+        tunnel: Field,
+        inside: Inside,
+        src: MacAddr,
+        dst: MacAddr,
+    ) -> Result<bool, StreamError> {
+        let is_ip = matches!(inside, Inside::Ip(_));
+        if tunnel == Field::Gtpu && !is_ip {
+            return Err(StreamError::new(
+                format!("{} carries IP packets alone", self.given(tunnel)),
+                "write kind=udp, or gre= or vxlan= for frames",
+            ));
+        }
         let v6 = self
             .family(Field::OuterSrc, Field::OuterDst)?
             .is_some_and(|(v6, _)| v6);
@@ -257,16 +296,65 @@ impl<'a> Layout<'a> {
             src,
             &[Field::OuterVlan],
         );
+        if tunnel == Field::Gre {
+            self.ip(v6, &OUTER, Some(protocol::GRE));
+            // An IP header that comes next says so here.
+            let header = gre::header_with_key(EtherType::TRANSPARENT_ETHERNET, 0);
+            let at = self.push("GRE", &header);
+            self.put(Field::Gre, at + 4, 4, 0, 0);
+            self.names_next = is_ip.then_some(at + 2);
+            return Ok(!is_ip);
+        }
         let addresses = self.ip(v6, &OUTER, Some(protocol::UDP));
+        let port = match tunnel {
+            Field::Gtpu => gtpu::PORT,
+            _ => vxlan::PORT,
+        };
         self.udp(
             addresses,
-            // RFC 7348, 5: over IPv4 the checksum should be zero.
+            // RFC 7348, 5: over IPv4 the checksum should be zero. GTP-U may do without, too.
             v6,
             (Field::OuterSrcPort, 49152),
-            (Field::OuterDstPort, vxlan::PORT),
+            (Field::OuterDstPort, port),
         );
+        if tunnel == Field::Gtpu {
+            let at = self.push("GTP-U", &gtpu::header(0, 0));
+            self.put(Field::Gtpu, at + 4, 4, 0, 1);
+            // 3GPP TS 29.281 5.1: of what follows the mandatory eight bytes.
+            self.lengths.push(Length {
+                at: at + 2,
+                from: at + gtpu::HEADER_LEN,
+            });
+            self.names_next = None;
+            return Ok(false);
+        }
         let at = self.push("VXLAN", &vxlan::header(0));
         self.put(Field::Vxlan, at + 4, 4, 8, 1);
+        Ok(true)
+    }
+
+    /// The labels between Ethernet and IP.
+    fn labels(&mut self) -> Result<(), StreamError> {
+        if !self.has(Field::Mpls) {
+            return match self.has(Field::InnerMpls) {
+                true => Err(StreamError::new(
+                    format!("{} has no label before it", self.given(Field::InnerMpls)),
+                    "give mpls=, the outer label, too",
+                )),
+                false => Ok(()),
+            };
+        }
+        self.set_ethertype(EtherType::MPLS);
+        let has_inner = self.has(Field::InnerMpls);
+        for (field, is_bottom) in [(Field::Mpls, !has_inner), (Field::InnerMpls, true)] {
+            if self.has(field) {
+                let entry = Entry::new(0, 0, is_bottom, 64);
+                let at = self.push("MPLS", &entry.0);
+                self.put_bits(field, at, mpls::ENTRY_LEN, 12, 20, 0);
+            }
+        }
+        // RFC 3032 2.2: the label tells what is behind it.
+        self.names_next = None;
         Ok(())
     }
 
@@ -316,7 +404,10 @@ impl<'a> Layout<'a> {
                 }
             }
             Inside::Arp => self.arp(src, dst, is_reply),
-            Inside::Ip(over) => self.ip_and_over(over, v6)?,
+            Inside::Ip(over) => {
+                self.labels()?;
+                self.ip_and_over(over, v6)?;
+            }
         }
         Ok(())
     }
@@ -379,6 +470,7 @@ impl<'a> Layout<'a> {
             self.put(tag, at + 2, 2, 0, 0);
         }
         // Whoever comes next sets it.
+        self.names_next = Some(self.head.len());
         self.head.extend([0; 2]);
         if let Some((_, bytes)) = self
             .layers
@@ -390,8 +482,9 @@ impl<'a> Layout<'a> {
     }
 
     fn set_ethertype(&mut self, ethertype: EtherType) {
-        let at = self.head.len() - 2;
-        self.head[at..].copy_from_slice(&ethertype.0.to_be_bytes());
+        if let Some(at) = self.names_next {
+            self.head[at..at + 2].copy_from_slice(&ethertype.0.to_be_bytes());
+        }
     }
 
     fn arp(&mut self, src: MacAddr, dst: MacAddr, is_reply: bool) {
@@ -609,7 +702,9 @@ impl<'a> Layout<'a> {
             Field::Proto => "write kind=ipv4 or kind=ipv6",
             Field::FlowLabel => "write IPv6 addresses, or kind=udp6",
             Field::IpId => "write IPv4 addresses",
-            field if field > Field::Vxlan => "give vxlan=, the network identifier",
+            Field::Mpls | Field::InnerMpls => "write an IP kind, outside of gre= and gtpu=",
+            Field::OuterSrcPort | Field::OuterDstPort => "give vxlan= or gtpu=, which have ports",
+            field if field > Field::Gtpu => "give vxlan=, gre= or gtpu=, the tunnel",
             _ => "write kind=udp",
         };
         Err(StreamError::new(

@@ -154,7 +154,7 @@ pub(super) fn acls(file: &Section<'_>) -> Vec<Acl> {
         }
         let default = section.choice("default", &ACTIONS);
         let answer = section.choice("reject", &ANSWERS);
-        let rules = rules(&section);
+        let rules = rules(&section, name.as_ref().map_or("", |name| &name.value));
         section.end();
         acls.push(Acl {
             name: name.map_or(String::new(), |name| name.value),
@@ -166,15 +166,19 @@ pub(super) fn acls(file: &Section<'_>) -> Vec<Acl> {
     acls
 }
 
-fn rules(section: &Section<'_>) -> Vec<AclRule> {
+fn rules(section: &Section<'_>, acl: &str) -> Vec<AclRule> {
     let mut all: Vec<AclRule> = Vec::new();
     let (mut known4, mut known6) = (HashSet::new(), HashSet::new());
     let legal = "a list of tables such as { action = \"deny\", source = \"10.0.0.0/8\" }";
-    for (value, _) in section.list("rules", legal) {
-        let Some(rule) = section.within("acl.rules", value, legal) else {
+    for (number, (value, _)) in (1..).zip(section.list("rules", legal)) {
+        // As `ctl show acls` and the lines of `log` number them.
+        let which = format!("acl {acl} rule {number}");
+        let Some(rule) = section.element(&which, value, legal) else {
             continue;
         };
-        let Some(read) = self::rule(&rule) else {
+        let read = self::rule(&rule);
+        // What was misread may ask less than was meant, and is not held against the others.
+        let Some(read) = read.filter(|_| rule.end()) else {
             rule.end();
             continue;
         };
@@ -184,10 +188,9 @@ fn rules(section: &Section<'_>) -> Vec<AclRule> {
         if again4 || again6 {
             let problem = "an earlier rule asks the same: this one never decides";
             rule.wrong(rule.line, "action", problem, "remove one of the two");
+            continue;
         }
-        if rule.end() {
-            all.push(read);
-        }
+        all.push(read);
     }
     all
 }
@@ -211,15 +214,18 @@ fn rule(section: &Section<'_>) -> Option<AclRule> {
         known.map(|(_, verdict)| *verdict)
     });
     let (source, destination) = (prefix("source"), prefix("destination"));
-    let protocol = section
-        .read("protocol", "a name or a number, or any", words::protocol)
-        .and_then(|at| at.value);
+    let protocol = section.read("protocol", "a name or a number, or any", words::protocol);
     let (source_ports, destination_ports) = (ports("source_port"), ports("destination_port"));
     let icmp_type = section.number::<u8>("icmp_type", 0..=255);
     let log = section.switch("log");
+    // One that is written wrong may have had ports, or types.
+    let is_misread = protocol.is_none() && section.has("protocol");
+    let protocol = protocol.and_then(|at| at.value);
+    let mut is_mixed = false;
     if let (Some(a), Some(b)) = (&source, &destination)
         && matches!(a.value, Prefix::V4(_)) != matches!(b.value, Prefix::V4(_))
     {
+        is_mixed = true;
         let problem = "source and destination are of two families";
         section.wrong(b.line, "destination", problem, "both IPv4 or both IPv6");
     }
@@ -228,6 +234,7 @@ fn rule(section: &Section<'_>) -> Option<AclRule> {
         (&destination_ports, "destination_port"),
     ] {
         if let Some(at) = at
+            && !is_misread
             && !matches!(protocol, Some(6 | 17 | 132))
         {
             let legal = "with protocol = \"tcp\", \"udp\" or \"sctp\"";
@@ -235,6 +242,7 @@ fn rule(section: &Section<'_>) -> Option<AclRule> {
         }
     }
     if let Some(at) = &icmp_type
+        && !is_misread
         && !matches!(protocol, Some(1 | 58))
     {
         let legal = "with protocol = \"icmp\" or \"icmp6\"";
@@ -250,7 +258,8 @@ fn rule(section: &Section<'_>) -> Option<AclRule> {
         destination_ports: destination_ports.map(|at| at.value),
         icmp_type: icmp_type.map(|at| at.value),
     };
-    if protocol == Some(58) && !rule.is_for(false) || protocol == Some(1) && !rule.is_for(true) {
+    let misses = |number, v4| protocol == Some(number) && !rule.is_for(v4);
+    if !is_mixed && (misses(58, false) || misses(1, true)) {
         let legal = "icmp with IPv4 addresses, icmp6 with IPv6 addresses";
         section.wrong(
             section.line,

@@ -70,6 +70,8 @@ pub(crate) struct RouterStanza {
     /// Most routes of each family, and most neighbours.
     pub(crate) routes: u32,
     pub(crate) neighbours: u32,
+    /// Neighbours that do not answer which packets of one source may have asked for a second.
+    pub(crate) neighbour_scan: u32,
     /// How long routes stay that FRR or the kernel does not repeat after a restart.
     pub(crate) graceful: Duration,
     /// How much the slow worker gets of each kind of packet at most.
@@ -92,6 +94,7 @@ impl Default for RouterStanza {
             period: Some(Duration::from_secs(10)),
             routes: 1_000_000,
             neighbours: 65_536,
+            neighbour_scan: 100,
             graceful: Duration::from_secs(60),
             punts: Rates::default(),
             queues: 1,

@@ -177,9 +177,21 @@ fn check(
     };
     for via in ways {
         if let Some(address) = via.address {
-            if address.is_ipv4() != route.prefix.first().is_ipv4() {
-                let problem = format!("{address} is of another family than {}", route.prefix);
-                section.wrong(line, "via", problem, "a next hop of the same family");
+            // RFC 8950: IPv4 by way of IPv6. Nobody routes the other way round, nor does the
+            // kernel.
+            if address.is_ipv4() && !route.prefix.first().is_ipv4() {
+                let problem = format!(
+                    "{address} is no next hop of {}, which is IPv6",
+                    route.prefix
+                );
+                section.wrong(line, "via", problem, "an IPv6 address");
+                continue;
+            }
+            let is_link_local = matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
+            if is_link_local && via.interface.is_none() {
+                let problem = format!("{address} may be on any link");
+                let legal = "its link as well: { address = \"fe80::1\", interface = \"wan\" }";
+                section.wrong(line, "via", problem, legal);
                 continue;
             }
             if owns(interfaces, route.vrf, address) {

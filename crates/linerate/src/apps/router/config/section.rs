@@ -12,7 +12,7 @@ use std::str::FromStr;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::nearest::offer;
+use crate::nearest::{nearest, offer};
 
 /// Something wrong with one line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -117,12 +117,14 @@ impl Notes {
 
 /// One table of the file, and which of its keys were asked for.
 pub(super) struct Section<'a> {
-    /// `interface`.
-    pub(super) name: &'a str,
+    /// What complaints say before a key: `interface.`, `acl edge rule 2: `.
+    before: String,
     pub(super) line: usize,
     table: &'a DeTable<'a>,
     notes: &'a Notes,
     known: RefCell<Vec<&'static str>>,
+    /// Keys that must be there and are not, and what would be right.
+    missing: RefCell<Vec<(&'static str, String)>>,
     /// Whether it is as it should be so far.
     sound: Cell<bool>,
 }
@@ -135,11 +137,15 @@ impl<'a> Section<'a> {
         notes: &'a Notes,
     ) -> Self {
         Self {
-            name,
+            before: match name {
+                "" => String::new(),
+                name => format!("{name}."),
+            },
             line: notes.line_of(byte),
             table,
             notes,
             known: RefCell::default(),
+            missing: RefCell::default(),
             sound: Cell::new(true),
         }
     }
@@ -180,6 +186,26 @@ impl<'a> Section<'a> {
         section
     }
 
+    /// The same, of which complaints say which it is.
+    pub(super) fn element(
+        &self,
+        which: &str,
+        value: &'a Spanned<DeValue<'a>>,
+        legal: &str,
+    ) -> Option<Section<'a>> {
+        let mut section = Self::of("", value, self.notes, legal);
+        match &mut section {
+            Some(section) => section.before = format!("{which}: "),
+            None => self.sound.set(false),
+        }
+        section
+    }
+
+    /// Whether the file says something of `key`, be it right or wrong.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
+    }
+
     /// Notes that the value of `key` is wrong.
     pub(super) fn wrong(
         &self,
@@ -194,10 +220,7 @@ impl<'a> Section<'a> {
 
     /// `interface.vlan`
     fn full(&self, key: &str) -> String {
-        match self.name {
-            "" => key.into(),
-            name => format!("{name}.{key}"),
-        }
+        format!("{}{key}", self.before)
     }
 
     fn mistyped(&self, line: usize, key: &str, value: &DeValue<'_>, legal: &str) {
@@ -208,7 +231,9 @@ impl<'a> Section<'a> {
     pub(super) fn required(&self, key: &'static str, legal: &str) -> Option<At<String>> {
         if self.table.get(key).is_none() {
             self.known.borrow_mut().push(key);
-            self.wrong(self.line, key, "it is missing", legal);
+            // Under another name, perhaps: `end` sees.
+            self.missing.borrow_mut().push((key, legal.into()));
+            self.sound.set(false);
             return None;
         }
         self.text(key, legal)
@@ -396,9 +421,11 @@ impl<'a> Section<'a> {
         table
     }
 
-    /// Complains about keys that nobody asked for; whether all was as it should be.
-    pub(super) fn end(self) -> bool {
+    /// Complains about keys that nobody asked for, and about those that are missing unless one of the former
+    /// stands for them; whether all was as it should be.
+    pub(super) fn end(&self) -> bool {
         let known = self.known.borrow();
+        let mut missing = self.missing.borrow_mut();
         for (key, _) in self.table.iter() {
             let text: &str = key.get_ref();
             if !known.contains(&text) {
@@ -407,7 +434,13 @@ impl<'a> Section<'a> {
                 self.notes
                     .error(line, &self.full(text), "there is no such key", legal);
                 self.sound.set(false);
+                let meant = nearest(text, known.iter().copied());
+                missing.retain(|(key, _)| meant.first().is_none_or(|meant| meant != key));
             }
+        }
+        for (key, legal) in missing.drain(..) {
+            self.notes
+                .error(self.line, &self.full(key), "it is missing", legal);
         }
         self.sound.get()
     }

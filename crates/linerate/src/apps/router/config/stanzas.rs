@@ -10,6 +10,7 @@ use linerate_drivers::{COMMON_OPTIONS, Drivers};
 use super::section::{At, Section};
 use super::{MAIN_TABLE, PortConfig, RouterStanza, VrfConfig};
 use crate::apps::router::plane::punt::{Rates, Reason};
+use crate::apps::runtime::claim;
 use crate::config::PlanStanza;
 use crate::nearest::offer;
 
@@ -62,6 +63,9 @@ pub(super) fn router(file: &Section<'_>) -> RouterStanza {
         neighbours: section
             .number("neighbours", 1..=1_000_000)
             .map_or(usual.neighbours, |at| at.value),
+        neighbour_scan: section
+            .number("neighbour_scan", 1..=1_000_000)
+            .map_or(usual.neighbour_scan, |at| at.value),
         graceful: seconds("graceful", usual.graceful),
         punts: punts(&section),
         queues: section
@@ -104,11 +108,23 @@ pub(super) fn ports(file: &Section<'_>) -> Vec<At<PortConfig>> {
         if let Some(spec) = &spec {
             check_spec(&section, spec);
         }
+        let spec_line = spec.as_ref().map_or(line, |spec| spec.line);
         let spec = spec.map_or(String::new(), |spec| spec.value);
         let name = name.map_or_else(|| spec_name(&spec), |name| name.value);
         if ports.iter().any(|port| port.value.name == name) {
             let problem = format!("`{name}` names two ports");
             section.wrong(line, "name", problem, "a name of its own");
+        }
+        let wanted = claim::wanted(&spec);
+        let same =
+            |port: &&At<PortConfig>| wanted.is_some() && claim::wanted(&port.value.spec) == wanted;
+        if let (Some(other), Some(interface)) = (ports.iter().find(same), &wanted) {
+            let problem = format!(
+                "interface `{interface}` is port `{}` already",
+                other.value.name
+            );
+            let legal = "an interface of its own: every frame would come by both";
+            section.wrong(spec_line, "spec", problem, legal);
         }
         section.end();
         // A port that is wrong counts as one all the same: what refers to it is not wrong as well.

@@ -195,8 +195,16 @@ fn what_does_not_go_together_is_said() {
             "9: route.via: the route leads nowhere; via, or one of blackhole, unreachable and prohibit = true",
         ),
         (
-            "[[route]]\nprefix = \"10.0.0.0/8\"\nvia = \"2001:db8::1\"",
-            "11: route.via: 2001:db8::1 is of another family than 10.0.0.0/8; a next hop of the same family",
+            "[[route]]\nprefix = \"2001:db8::/32\"\nvia = \"10.0.0.1\"",
+            "11: route.via: 10.0.0.1 is no next hop of 2001:db8::/32, which is IPv6; an IPv6 address",
+        ),
+        (
+            "[[route]]\nprefix = \"10.0.0.0/8\"\nvia = \"fe80::1\"",
+            "11: route.via: fe80::1 may be on any link; its link as well: { address = \"fe80::1\", interface = \"wan\" }",
+        ),
+        (
+            "[[port]]\nspec = \"af_xdp:eth0\"\n[[port]]\nname = \"dmz\"\nspec = \"af_packet:eth0,queues=2\"",
+            "13: port.spec: interface `eth0` is port `af_xdp:eth0` already; an interface of its own: every frame would come by both",
         ),
         (
             "[[neighbour]]\naddress = \"10.0.0.1\"\nmac = \"01:00:00:00:00:01\"\ninterface = \"wan\"",
@@ -204,11 +212,11 @@ fn what_does_not_go_together_is_said() {
         ),
         (
             "[[acl]]\nname = \"a\"\nrules = [{ action = \"drop\" }]",
-            "11: acl.rules.action: `drop` is no action; permit, deny or reject",
+            "11: acl a rule 1: action: `drop` is no action; permit, deny or reject",
         ),
         (
             "[[acl]]\nname = \"a\"\nrules = [{ action = \"deny\", destination_port = \"22\" }]",
-            "11: acl.rules.destination_port: only some protocols have ports; with protocol = \"tcp\", \"udp\" or \"sctp\"",
+            "11: acl a rule 1: destination_port: only some protocols have ports; with protocol = \"tcp\", \"udp\" or \"sctp\"",
         ),
         (
             "[[interface]]\nport = \"wan\"\npolicer = { rate = \"fast\", burst = \"64kB\" }",
@@ -224,6 +232,69 @@ fn what_does_not_go_together_is_said() {
         ),
     ] {
         assert_eq!(complaints(text), [wanted], "{text}");
+    }
+}
+
+/// RFC 8950 in the file, as from the kernel and FRR; and ports that share an interface.
+#[test]
+fn ipv4_by_way_of_ipv6_is_sound() {
+    let config = good(
+        "[[interface]]\nport = \"wan\"\naddresses = [\"2001:db8::1/64\"]\n\
+         [[route]]\nprefix = \"10.0.0.0/8\"\nvia = [\"2001:db8::2\", { address = \"fe80::1\", interface = \"wan\" }]\n",
+    );
+    assert_eq!(config.warnings, []);
+    assert_eq!(config.gateways().len(), 2);
+    good(
+        "[[port]]\nname = \"x\"\nspec = \"af_xdp:eth0,filter=udp\"\n\
+         [[port]]\nname = \"y\"\nspec = \"af_xdp:eth0,filter=tcp,start_queue=1\"\n",
+    );
+}
+
+/// One mistake is one complaint, which says in which rule it is: what cannot be read does not make another
+/// key wrong, or another rule the same.
+#[test]
+fn a_mistake_in_a_rule_is_told_once_and_of_that_rule() {
+    for (rules, wanted) in [
+        (
+            "{ action = \"deny\" },\n{ action = \"permit\", protocol = \"tpc\", destination_port = \"22\" }",
+            "13: acl edge rule 2: protocol: ",
+        ),
+        (
+            "{ action = \"deny\", protocol = \"ipcmp\", icmp_type = 8 }",
+            "12: acl edge rule 1: protocol: ",
+        ),
+        (
+            "{ action = \"deny\" },\n{ action = \"permit\", source = \"10.0.0.0/33\" }",
+            "13: acl edge rule 2: source: ",
+        ),
+        (
+            "{ action = \"deny\" },\n{ action = \"permit\", sorce = \"10.0.0.0/8\" }",
+            "13: acl edge rule 2: sorce: there is no such key; perhaps source",
+        ),
+        (
+            "{ actoin = \"deny\" }",
+            "12: acl edge rule 1: actoin: there is no such key; perhaps action",
+        ),
+        (
+            "{ protocol = \"tcp\" }",
+            "12: acl edge rule 1: action: it is missing",
+        ),
+        (
+            "{ action = \"deny\", protocol = \"icmp\", source = \"10.0.0.0/8\", \
+             destination = \"2001:db8::/32\" }",
+            "12: acl edge rule 1: destination: source and destination are of two families",
+        ),
+        (
+            "{ action = \"deny\" },\n{ action = \"deny\" }",
+            "13: acl edge rule 2: action: an earlier rule asks the same",
+        ),
+    ] {
+        let text = format!("[[acl]]\nname = \"edge\"\nrules = [\n{rules},\n]");
+        let said = complaints(&text);
+        assert!(
+            said.len() == 1 && said[0].starts_with(wanted),
+            "{rules}: {said:#?}"
+        );
     }
 }
 

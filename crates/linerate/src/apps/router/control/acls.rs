@@ -102,13 +102,10 @@ impl Control {
     }
 
     /// A row for each rule, and one for the default of each list.
-    pub(super) fn acl_rows(&self, filter: &str) -> Vec<Value> {
+    pub(super) fn acl_rows(&self) -> Vec<Value> {
         let packets = |list, rule| self.acl_packets(list, rule);
         let mut rows = Vec::new();
         for (number, acl) in self.config.acls.iter().enumerate() {
-            if !filter.is_empty() && acl.name != filter {
-                continue;
-            }
             for (at, rule) in acl.rules.iter().enumerate() {
                 rows.push(json!({
                     "acl": acl.name,

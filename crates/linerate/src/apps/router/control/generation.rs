@@ -90,6 +90,12 @@ pub(super) fn settings(
     })
 }
 
+/// The MAC address and the MTU that an interface has on these ports.
+pub(super) fn wire(id: InterfaceId, interface: &InterfaceConfig, ports: &Infos) -> (MacAddr, u16) {
+    let port = port(interface, ports);
+    (mac(id.0, port), mtu(interface, port))
+}
+
 /// The twins that `config` asks for on these ports, in the order of their interfaces.
 pub(super) fn twins(config: &Config, ports: &Infos) -> Vec<Wanted> {
     let wanted = |(id, interface): (u16, &InterfaceConfig)| {

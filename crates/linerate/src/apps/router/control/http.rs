@@ -123,6 +123,13 @@ fn answer(mut stream: TcpStream, page: &Page) -> io::Result<()> {
     let Some(head) = read_head(&mut stream)? else {
         return Ok(());
     };
+    let deadline = Instant::now() + PATIENCE;
+    write_until(&mut stream, &response(&head, page), deadline)?;
+    stream.shutdown(std::net::Shutdown::Write)
+}
+
+/// What a request, from its first line to the empty one, is answered.
+fn response(head: &[u8], page: &Page) -> Vec<u8> {
     let first = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
     let first = String::from_utf8_lossy(first);
     let mut words = first.split(' ');
@@ -142,16 +149,41 @@ fn answer(mut stream: TcpStream, page: &Page) -> io::Result<()> {
             "GET /metrics\n".into(),
         ),
     };
-    let fields = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+    let mut bytes = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n",
         body.len()
-    );
-    let deadline = Instant::now() + PATIENCE;
-    write_until(&mut stream, fields.as_bytes(), deadline)?;
+    )
+    .into_bytes();
     if method != "HEAD" {
-        write_until(&mut stream, body.as_bytes(), deadline)?;
+        bytes.extend(body.as_bytes());
     }
-    stream.shutdown(std::net::Shutdown::Write)
+    bytes
+}
+
+/// Any bytes as a request: the answer is a whole one, and the page is for those who ask for it.
+#[cfg(any(test, fuzzing))]
+pub(super) fn fuzz(input: &[u8]) {
+    const PAGE: &str = "x 1\n# EOF\n";
+    let answer = response(input, &(Arc::new(|| Some(PAGE.into())) as Page));
+    let answer = String::from_utf8(answer).expect("an answer is text");
+    let (fields, body) = answer.split_once("\r\n\r\n").expect("fields end");
+    let first = fields.lines().next().unwrap_or("");
+    let status: u16 = first[9..12].parse().expect("a status of three digits");
+    assert!(matches!(status, 200 | 400 | 404 | 405), "{first}");
+    assert_eq!(
+        fields.lines().count(),
+        4,
+        "a request adds no field: {fields}"
+    );
+    let asks = |method: &[u8]| {
+        input.starts_with(method) && input[method.len()..].starts_with(b" /metrics")
+    };
+    assert_eq!(
+        status == 200,
+        status == 200 && (asks(b"GET") || asks(b"HEAD"))
+    );
+    assert_eq!(body == PAGE, status == 200 && !asks(b"HEAD"));
 }
 
 /// A request up to the empty line behind its fields; none where it does not come whole.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use linerate_core::port::PortInfo;
 
 use crate::apps::router::keeper::{Privileged, SETTINGS_AT, settings_under};
+use crate::apps::router::machine;
 use crate::error::Error;
 
 /// Settings that were changed. Dropped, it puts them back.
@@ -165,12 +166,10 @@ impl Hush {
 
 /// The interfaces of the kernel among ports.
 fn interfaces(ports: &[PortInfo]) -> Vec<String> {
-    let target = |port: &PortInfo| {
-        let (kind, target) = port.name.split_once(':')?;
-        let target = target.split(',').next()?.to_string();
-        matches!(kind, "af_packet" | "af_xdp").then_some(target)
-    };
-    ports.iter().filter_map(target).collect()
+    let below = ports
+        .iter()
+        .filter_map(|port| machine::interface_of(&port.name));
+    below.map(|(_, interface)| interface).collect()
 }
 
 impl Drop for Hush {

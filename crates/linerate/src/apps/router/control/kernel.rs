@@ -19,7 +19,9 @@ use super::{Control, Event};
 use crate::apps::router::config::{Config, InterfaceConfig, MAIN_TABLE};
 use crate::apps::router::fpm::{self, Fpm};
 use crate::apps::router::keeper::Privileged;
+use crate::apps::router::machine;
 use crate::apps::router::model::{Cidr, InterfaceId, Vrf};
+use crate::apps::router::netlink::ports::Interfaces;
 use crate::apps::router::netlink::twin::Likeness;
 use crate::apps::router::netlink::{Mirror, News};
 use crate::apps::router::rib::{Rib, Source};
@@ -35,6 +37,8 @@ struct Space {
 /// All that speaks to the control thread from outside.
 pub(super) struct Kernel {
     spaces: Vec<Space>,
+    /// Interfaces below ports, where there are such.
+    below: Option<Interfaces>,
     pub(super) fpm: Option<Fpm>,
     /// Addresses that the kernel has for an interface's twin.
     learned: HashMap<InterfaceId, Vec<Cidr>>,
@@ -103,6 +107,7 @@ impl Kernel {
         });
         let mut kernel = Self {
             spaces: Vec::new(),
+            below: None,
             fpm: fpm.transpose()?,
             learned: HashMap::new(),
             privileged: privileged.clone(),
@@ -113,11 +118,16 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// Listens in every name space in which a configuration has twins.
+    /// Listens in every name space in which a configuration has twins, and to what becomes of the
+    /// interfaces below its ports.
     ///
     /// # Errors
     /// A name space that there is not.
     pub(super) fn open_spaces(&mut self, config: &Config) -> Result<(), Error> {
+        let mut ports = config.ports.iter();
+        if self.below.is_none() && ports.any(|port| machine::interface_of(&port.spec).is_some()) {
+            self.below = Some(Interfaces::watch(waker(&self.desk, &self.woken))?);
+        }
         let twins = config.interfaces.iter().filter(|one| one.twin.is_some());
         for interface in twins {
             let name = config.vrfs[interface.vrf as usize].netns.clone();
@@ -203,12 +213,16 @@ impl Control {
             return false;
         };
         kernel.woken.store(false, Ordering::SeqCst);
+        let below = kernel.below.as_mut().map(Interfaces::hear);
         let mut more = false;
         let mut news = Vec::new();
         for space in &mut kernel.spaces {
             more |= space.ears.poll(&mut self.rib, &mut news);
         }
         self.hear(news);
+        if let Some(said) = below.filter(|said| said.any) {
+            self.look_at_ports(&said.gone);
+        }
         let mut of_frr = Vec::new();
         // Routes by a twin that is not known yet would be taken for somebody else's.
         if let Some(kernel) = &mut self.kernel

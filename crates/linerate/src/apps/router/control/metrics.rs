@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use linerate_core::port::Link;
+use linerate_core::port::{Link, PortStats};
 
 use super::Control;
 use super::exposition::{Exposition, Kind};
@@ -17,7 +17,10 @@ impl Control {
         let mut page = Exposition::default();
         self.instance(&mut page);
         self.port_metrics(&mut page);
+        self.capture_metrics(&mut page);
         self.interface_metrics(&mut page);
+        self.host_metrics(&mut page);
+        self.balance_metrics(&mut page);
         self.acl_metrics(&mut page);
         self.lcore_metrics(&mut page);
         self.table_metrics(&mut page);
@@ -113,6 +116,19 @@ impl Control {
         }
     }
 
+    /// What captures of ports (`capture=`) lack.
+    fn capture_metrics(&self, page: &mut Exposition) {
+        page.family(
+            "port_capture_missed_packets",
+            Kind::Counter,
+            "packets",
+            "Packets that a capture of the port was to have and has not: full disk, or bound reached.",
+        );
+        for open in self.running.ports() {
+            page.sample(&[("port", &open.name)], open.port.stats().capture_missed);
+        }
+    }
+
     fn interface_metrics(&self, page: &mut Exposition) {
         type Of = fn(&Traffic) -> u64;
         let families: [(&str, &str, &str, Of); 4] = [
@@ -173,7 +189,12 @@ impl Control {
             let sum: u64 = self.counters.iter().map(|worker| worker.icmp(what)).sum();
             page.sample(&[("what", name)], sum);
         }
-        let sums: [(&str, &str, u64); 3] = [
+        let sums: [(&str, &str, u64); 4] = [
+            (
+                "by_host_packets",
+                "Packets handed to the kernel because their route leads by a device of its own.",
+                self.counters.iter().map(|c| c.by_host.read()).sum(),
+            ),
             (
                 "fragments_made_packets",
                 "Fragments made of packets that were too long for the next link.",
@@ -193,6 +214,69 @@ impl Control {
         for (family, help, value) in sums {
             page.family(family, Kind::Counter, "packets", help);
             page.sample(&[], value);
+        }
+    }
+
+    /// What passes host interfaces, the router's ends in the kernel.
+    fn host_metrics(&self, page: &mut Exposition) {
+        type Of = fn(&PortStats) -> u64;
+        let families: [(&str, &str, &str, Of); 4] = [
+            (
+                "host_transmit_packets",
+                "packets",
+                "Packets that went to the kernel by the host interface.",
+                |stats| stats.tx_packets,
+            ),
+            (
+                "host_transmit_bytes",
+                "bytes",
+                "Bytes of frames that went to the kernel.",
+                |stats| stats.tx_bytes,
+            ),
+            (
+                "host_receive_packets",
+                "packets",
+                "Packets that came from the kernel by the host interface.",
+                |stats| stats.rx_packets,
+            ),
+            (
+                "host_receive_bytes",
+                "bytes",
+                "Bytes of frames that came from the kernel.",
+                |stats| stats.rx_bytes,
+            ),
+        ];
+        let all: Vec<_> = self.twins.iter().map(|twin| (twin, twin.stats())).collect();
+        for (family, unit, help, read) in families {
+            page.family(family, Kind::Counter, unit, help);
+            for (twin, stats) in &all {
+                let labels = [
+                    ("host", twin.wanted.name.as_str()),
+                    ("interface", &twin.wanted.interface),
+                ];
+                page.sample(&labels, read(stats));
+            }
+        }
+        page.family(
+            "host_drops_packets",
+            Kind::Counter,
+            "packets",
+            "Packets that the kernel did not take or could not hand over by the host interface.",
+        );
+        for (twin, stats) in &all {
+            let drops = [("receive", &stats.rx_drops), ("transmit", &stats.tx_drops)];
+            for (direction, (reason, count)) in drops
+                .iter()
+                .flat_map(|(direction, drops)| drops.iter().map(move |drop| (*direction, drop)))
+            {
+                let labels = [
+                    ("host", twin.wanted.name.as_str()),
+                    ("interface", &twin.wanted.interface),
+                    ("direction", direction),
+                    ("reason", reason),
+                ];
+                page.sample(&labels, count);
+            }
         }
     }
 

@@ -8,6 +8,8 @@
 //! is, `stream` is captures and traces; `embedded` is a router inside of another program.
 
 mod acls;
+mod balance;
+mod cleared;
 mod desk;
 mod difference;
 mod embedded;
@@ -31,7 +33,7 @@ mod stream;
 mod tests;
 mod twins;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -57,6 +59,8 @@ use crate::apps::runtime::{Running, Sample};
 use crate::error::Error;
 use crate::socket::Problem;
 use acls::Teller;
+use balance::Held;
+use cleared::Cleared;
 use desk::Job;
 use hush::Hush;
 use kernel::Kernel;
@@ -120,6 +124,10 @@ pub(crate) struct Control {
     previous: Sample,
     sampled: Instant,
     reloads: Reloads,
+    /// What waits in the workers.
+    held: Held,
+    /// What counters were when somebody cleared them.
+    cleared: Option<Cleared>,
     /// Captures begun so far: the number of the last.
     captures: u64,
     /// The last ticket that a traced packet was given.
@@ -279,22 +287,34 @@ impl Control {
             return Err(keeper::ended());
         }
         let ticks = self.running.clock().now();
-        let hits = self.running.handles().filter_map(|worker| {
+        let mut held = Held::default();
+        let mut hits: Vec<Hits> = Vec::new();
+        for worker in self.running.handles() {
             let ticked = worker.call(move |worker| match &mut worker.stage {
                 RouterStage::Fast(fast) => {
                     fast.tick(ticks, &mut worker.egress);
-                    Some(fast.take_hits())
+                    Ok((fast.take_hits(), fast.held_fragments()))
                 }
                 RouterStage::Slow(slow) => {
                     slow.tick(ticks, &mut worker.egress);
-                    None
+                    Err(slow.held())
                 }
             });
-            ticked.ok().flatten()
-        });
-        let hits: Vec<Hits> = hits.collect();
+            // One that has ended holds nothing that it would ever let go of.
+            match ticked {
+                Ok(Ok((hit, fragments))) => {
+                    hits.push(hit);
+                    held.fragments += fragments;
+                }
+                Ok(Err(neighbour)) => held.neighbour += neighbour,
+                Err(_) => {}
+            }
+        }
+        self.held = held;
         self.tell_hits(&hits, now);
+        self.look_at_ports(&BTreeSet::new());
         self.refresh_links();
+        self.running.warn();
         // A time of grace may be over, though nobody says anything.
         self.fed |= self.kernel.is_some();
         if now >= self.sampled + RATES {
@@ -433,4 +453,16 @@ impl Control {
             }
         }
     }
+}
+
+/// Any bytes to the page of metrics.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn fuzz_http(input: &[u8]) {
+    http::fuzz(input);
+}
+
+/// The parameters of any request that starts a stream.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn fuzz_params(params: &Value) {
+    stream::fuzz(params);
 }

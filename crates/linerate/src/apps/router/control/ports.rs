@@ -1,11 +1,17 @@
-//! Ports, from control's side: whether they are up, and what a reload brings and takes away.
+//! Ports, from control's side: whether they are up, what they are like, and what a reload brings
+//! and takes away.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use linerate_core::port::{Link, PortInfo};
 use linerate_drivers::Drivers;
+use linerate_wire::ethernet::HEADER_LEN;
 
-use super::Control;
 use super::stage::on_slow;
+use super::{Control, generation};
 use crate::apps::router::config::{Config, RouterStanza};
+use crate::apps::router::machine;
 use crate::apps::router::model::InterfaceId;
 use crate::apps::runtime::{OpenPort, Options};
 use crate::error::Error;
@@ -95,43 +101,124 @@ impl Control {
         self.hush.follow(&infos);
     }
 
-    /// Tells routing which interfaces are up: those whose ports are.
-    pub(super) fn refresh_links(&mut self) {
+    /// Looks at all ports: whether they are up, and what they are like. `gone`: interfaces of the
+    /// kernel whose links were gone since the last look, for however short a time.
+    pub(super) fn look_at_ports(&mut self, gone: &BTreeSet<String>) {
+        self.refresh_wires();
+        self.refresh_links(gone);
+    }
+
+    /// Takes over the MTU and the MAC address that the device of a port has now. What is configured
+    /// below that stays.
+    fn refresh_wires(&mut self) {
+        let changed = self.running.look_again();
+        if changed.is_empty() {
+            return;
+        }
+        for (number, was) in changed {
+            if let Some(open) = self.running.port(number) {
+                say_wire(&open.name, &was, &open.info);
+            }
+        }
+        let infos = self.port_infos();
+        for twin in generation::twins(&self.config, &infos) {
+            // The kernel is told below; should the device be made again, it is made so.
+            self.twins.allot(twin);
+        }
+        let mut settings = (*self.settings).clone();
+        for (id, interface) in (0..).map(InterfaceId).zip(&mut settings.interfaces) {
+            let config = self.config.interfaces.get(usize::from(id.0));
+            let Some(config) = config.filter(|config| !config.is_gone()) else {
+                continue;
+            };
+            let wire = generation::wire(id, config, &infos);
+            if wire != (interface.mac, interface.mtu) {
+                (interface.mac, interface.mtu) = wire;
+                self.rib.set_interface(id, Some(interface));
+            }
+        }
+        self.settings = Arc::new(settings);
+        self.install(&self.settings.clone());
+        self.changed();
+        self.liken_all();
+    }
+
+    /// Tells routing and the neighbour table which interfaces are up: those whose ports are.
+    pub(super) fn refresh_links(&mut self, gone: &BTreeSet<String>) {
         let state = |open: &OpenPort| match open.info.kind {
             // The end of a capture file is none of the link that it stands for.
             "pcap" => Link::Up,
             _ => open.port.link(),
         };
         let ports = self.running.ports().iter();
-        let states: Vec<(u16, &str, Link)> = ports
-            .map(|open| (open.number, open.name.as_str(), state(open)))
+        let states: Vec<(u16, &str, Link, bool)> = ports
+            .map(|open| {
+                let below = machine::interface_of(&open.info.name);
+                let was_gone = below.is_some_and(|(_, name)| gone.contains(&name));
+                (open.number, open.name.as_str(), state(open), was_gone)
+            })
             .collect();
-        let up = |(number, _, state): &(u16, &str, Link)| (*number, *state == Link::Up);
-        let links = states.iter().map(up).collect();
-        if links == self.links {
+        let up = |(number, _, state, _): &(u16, &str, Link, bool)| (*number, *state == Link::Up);
+        let links: BTreeMap<u16, bool> = states.iter().map(up).collect();
+        let blinked: BTreeSet<u16> = states
+            .iter()
+            .filter(|(number, _, state, was_gone)| {
+                *was_gone && *state == Link::Up && self.links.get(number) == Some(&true)
+            })
+            .map(|(number, ..)| *number)
+            .collect();
+        if links == self.links && blinked.is_empty() {
             return;
         }
-        for (number, name, state) in &states {
+        for (number, name, state, _) in &states {
             match (state, self.links.get(number)) {
                 (Link::Up, Some(false)) => eprintln!("port {name} is up"),
+                (Link::Up, Some(true)) if blinked.contains(number) => {
+                    eprintln!("port {name} was down for a moment");
+                }
                 (Link::Down(why), Some(true) | None) => eprintln!("port {name} is down: {why}"),
                 _ => {}
             }
         }
         let before = std::mem::replace(&mut self.links, links);
-        for (id, interface) in (0..).zip(&self.config.interfaces) {
+        for (id, interface) in (0..).map(InterfaceId).zip(&self.config.interfaces) {
             // A loopback is no way out: routing takes it for down.
-            if let Some(port) = interface.port {
-                let (id, up) = (InterfaceId(id), self.links.get(&port) == Some(&true));
-                self.rib.interface_state(id, up);
-                if up && before.get(&port) == Some(&false) {
+            let Some(port) = interface.port else { continue };
+            let up = self.links.get(&port) == Some(&true);
+            self.rib.interface_state(id, up);
+            match before.get(&port) {
+                Some(false) if up => {
                     on_slow(self.slow(), move |slow, egress| slow.link_up(id, egress));
                 }
+                Some(true) if !up => {
+                    on_slow(self.slow(), move |slow, _| slow.link_down(id));
+                }
+                _ if blinked.contains(&port) => {
+                    on_slow(self.slow(), move |slow, egress| slow.link_up(id, egress));
+                }
+                _ => {}
             }
         }
         // An interface that has come back has forgotten.
         self.hush.keep();
         self.changed();
         self.liken_all();
+    }
+}
+
+/// Says what is another about the device of a port.
+fn say_wire(name: &str, was: &PortInfo, now: &PortInfo) {
+    let mtu = |info: &PortInfo| info.max_frame_bytes.saturating_sub(HEADER_LEN);
+    if mtu(was) != mtu(now) {
+        eprintln!(
+            "port {name}: its MTU is {} now, it was {}",
+            mtu(now),
+            mtu(was)
+        );
+    }
+    if was.mac != now.mac
+        && let Some(mac) = now.mac
+    {
+        eprintln!("port {name}: its MAC address is {mac} now");
     }
 }

@@ -10,6 +10,7 @@
 //! answers others meanwhile. Only what differs is told: no worker hears of a reload that changes routes
 //! alone, and the routing table of no route that stays.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use serde_json::{Value, json};
 use super::difference::{self, Difference};
 use super::{Control, generation};
 use crate::apps::router::config::{Config, NeighbourConfig, PortConfig, VrfConfig};
+use crate::apps::router::machine;
 use crate::apps::router::model::InterfaceId;
 use crate::apps::router::plane::Change;
 use crate::apps::router::plane::settings::{Interface, Settings};
@@ -78,7 +80,11 @@ impl Control {
     /// All of it, or nothing.
     fn take_over(&mut self, config: Config) -> Result<Changes, Error> {
         self.refuse_restarts(&config)?;
+        // What a device is like now, not when it was opened.
+        self.look_at_ports(&BTreeSet::new());
         let config = config.keeping(&self.config, |number| self.twins.has(number));
+        let is_new = |port: &&PortConfig| !self.config.ports.contains(port);
+        machine::check_ports(&self.path, config.ports.iter().filter(is_new))?;
         let added = self.add_ports(&config)?;
         let infos = self.port_infos();
         let wanted = generation::twins(&config, &infos);
@@ -123,6 +129,7 @@ impl Control {
         self.retain_ports();
         self.remove_addresses(&old);
         self.liken_all();
+        self.retain_cleared();
         Ok(Changes::between(&old, &self.config, routes))
     }
 
@@ -202,7 +209,7 @@ impl Control {
         self.follow_neighbours(old);
         // Interfaces that are new, or on another port, are told anew.
         self.links.clear();
-        self.refresh_links();
+        self.refresh_links(&BTreeSet::new());
         routes
     }
 

@@ -27,8 +27,8 @@ const LOOK_MS: u32 = 100;
 /// How long a client may take to read an answer, or to send the rest of a line that it began.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// All methods, for those who mistype one.
-const METHODS: [&str; 7] = [
-    "show", "reload", "stop", "drain", "trace", "capture", "metrics",
+const METHODS: [&str; 8] = [
+    "show", "clear", "reload", "stop", "drain", "trace", "capture", "metrics",
 ];
 
 /// The listener. Dropping it sends clients away.
@@ -176,6 +176,7 @@ fn serve(mut stream: UnixStream, desk: &Desk, closing: &AtomicBool) -> io::Resul
 fn ask(method: &str, params: Value, desk: &Desk) -> Result<Value, Problem> {
     match method {
         "show" => desk.call(move |control| show::show(control, &params))?,
+        "clear" => desk.call(move |control| show::clear(control, &params))?,
         "reload" => desk.reload(),
         "stop" => desk.call(|control| {
             control.end_after(Duration::ZERO);

@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::time::Instant;
 
+use linerate_core::port::Link;
+use linerate_wire::rtnetlink;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Control;
+use super::cleared::{COUNTED, Cleared, Counted};
 use super::stage::on_slow;
 use crate::apps::router::model::{Cidr, Prefix};
 use crate::apps::router::rib::{Shown, ShownWay, Use};
@@ -15,7 +19,8 @@ use crate::nearest::offer;
 use crate::socket::Problem;
 
 /// What there is to show.
-const WHAT: [&str; 7] = [
+const WHAT: [&str; 8] = [
+    "summary",
     "ports",
     "interfaces",
     "routes",
@@ -37,26 +42,35 @@ pub(super) fn show(control: &mut Control, params: &Value) -> Result<Value, Probl
     let limit = params.get("limit").and_then(Value::as_u64).unwrap_or(1000);
     let rows = Rows::new(limit.min(MOST));
     let rows = match what {
-        "ports" => control.ports(rows, filter),
-        "interfaces" => control.interfaces(rows, filter),
         "routes" => control.routes(rows, filter)?,
         "neighbours" => control.neighbours(rows, filter),
-        "drops" => control.drops(rows, filter),
-        "lcores" => control.lcores(rows, filter),
-        "acls" => {
-            let mut rows = rows;
-            control
-                .acl_rows(filter)
-                .into_iter()
-                .for_each(|row| rows.add(row));
-            rows
-        }
-        other => {
-            let problem = format!("there is no table `{other}`");
-            return Err(Problem::new(problem, offer(other, WHAT)));
-        }
+        what => match COUNTED.iter().find(|table| table.what == what) {
+            Some(table) => control.counted(table, rows, filter),
+            None => {
+                let problem = format!("there is no table `{what}`");
+                return Err(Problem::new(problem, offer(what, WHAT)));
+            }
+        },
     };
     Ok(rows.end())
+}
+
+/// The answer to `clear`: from now on tables show what was counted since.
+///
+/// # Errors
+/// There is nothing of that name to clear.
+pub(super) fn clear(control: &mut Control, params: &Value) -> Result<Value, Problem> {
+    match params.get("what").and_then(Value::as_str) {
+        Some("counters") => {
+            let cleared = Cleared::new(Instant::now(), |table| control.rows(table));
+            control.cleared = Some(cleared);
+            Ok(json!({ "text": "counters are shown from 0; the metrics page goes on" }))
+        }
+        other => {
+            let problem = format!("there is no `{}` to clear", other.unwrap_or(""));
+            Err(Problem::new(problem, "clear counters"))
+        }
+    }
 }
 
 /// Rows under way.
@@ -77,24 +91,22 @@ impl Rows {
         }
     }
 
-    /// Adds a row while there is room.
-    fn add(&mut self, row: impl Serialize) {
-        self.add_with(|| row);
-    }
-
     /// Adds the row that `make` makes while there is room.
     fn add_with<R: Serialize>(&mut self, make: impl FnOnce() -> R) {
         if self.rows.len() as u64 >= self.limit {
             self.more += 1;
             return;
         }
-        let row = serde_json::to_value(make()).expect("rows have only texts as keys");
-        self.rows.push(row);
+        self.rows.push(value(make()));
     }
 
     fn end(self) -> Value {
         json!({ "rows": self.rows, "more": self.more, "summary": self.summary })
     }
+}
+
+fn value(row: impl Serialize) -> Value {
+    serde_json::to_value(row).expect("rows have only texts as keys")
 }
 
 /// Which routes: those of prefixes with all in them, or those that hold an address.
@@ -125,6 +137,8 @@ struct RouteRow<'a> {
     /// Where packets really go.
     resolved: Vec<String>,
     source: &'static str,
+    /// Which protocol found it, where another program has put it in.
+    protocol: Option<String>,
     distance: u8,
     metric: u32,
     /// `active`, `backup`, or why it is not used.
@@ -152,51 +166,129 @@ struct InterfaceRow<'a> {
     in_bytes: u64,
     out_packets: u64,
     out_bytes: u64,
+    /// What the twin took, did not take, and gave.
+    to_host_packets: u64,
+    to_host_drops: u64,
+    from_host_packets: u64,
 }
 
 impl Control {
-    fn ports(&self, mut rows: Rows, filter: &str) -> Rows {
-        let reading = Sample::take(&self.running).since(&self.previous);
-        for port in &reading.ports {
-            if filter.is_empty() || port.name == filter {
-                rows.add(port);
-            }
+    /// A table of counters: since they were cleared, if they were.
+    fn counted(&self, table: &Counted, mut rows: Rows, filter: &str) -> Rows {
+        let mut all = self.rows(table);
+        if let Some(cleared) = &self.cleared {
+            cleared.subtract(table, &mut all);
         }
+        let mut notes = Vec::new();
+        match table.what {
+            "drops" => {
+                let packets = |row: &Value| row["packets"].as_u64().unwrap_or(0);
+                all.retain(|row| packets(row) > 0);
+                // Most first, and then as they come: by reason and place.
+                all.sort_by_key(|row| std::cmp::Reverse(packets(row)));
+                let total: u64 = all.iter().map(packets).sum();
+                notes.push(format!("{total} packets dropped"));
+            }
+            "ports" => {
+                let ports = self.running.ports().iter();
+                notes.extend(ports.filter_map(|open| {
+                    let warning = open.port.warning()?;
+                    Some(format!("warning: {}: {warning}", open.name))
+                }));
+            }
+            "summary" => {
+                all.extend(self.now());
+                notes.push(self.state());
+            }
+            _ => {}
+        }
+        if let Some(cleared) = &self.cleared {
+            let seconds = cleared.at.elapsed().as_secs_f64();
+            notes.push(format!(
+                "counted since they were cleared, {seconds:.1} s ago"
+            ));
+        }
+        let wanted =
+            |row: &Value| filter.is_empty() || table.names.iter().any(|name| row[*name] == *filter);
+        for row in all.into_iter().filter(|row| wanted(row)) {
+            rows.add_with(|| row);
+        }
+        rows.summary = (!notes.is_empty()).then(|| notes.join("\n"));
         rows
     }
 
-    fn lcores(&self, mut rows: Rows, filter: &str) -> Rows {
+    /// All rows of a table of counters, since the start.
+    fn rows(&self, table: &Counted) -> Vec<Value> {
+        match table.what {
+            "summary" => self.balance_rows(),
+            "ports" => self.ports(),
+            "interfaces" => self.interfaces(),
+            "drops" => self.drops(),
+            "lcores" => self.lcores(),
+            _ => self.acl_rows(),
+        }
+    }
+
+    /// Forgets what was cleared of counters that a reload has replaced.
+    pub(super) fn retain_cleared(&mut self) {
+        if let Some(mut cleared) = self.cleared.take() {
+            cleared.retain(|table| self.rows(table));
+            self.cleared = Some(cleared);
+        }
+    }
+
+    /// How it is, in a line.
+    fn state(&self) -> String {
+        let ports = self.running.ports();
+        let up = ports.iter().filter(|open| open.port.link() == Link::Up);
+        let counts = self.rib.counts();
+        let [v4, v6] = counts.routes;
+        format!(
+            "up {:.1} s; {} of {} ports up; {v4} IPv4 and {v6} IPv6 routes, {} neighbours",
+            self.began.elapsed().as_secs_f64(),
+            up.count(),
+            ports.len(),
+            counts.neighbours
+        )
+    }
+
+    fn ports(&self) -> Vec<Value> {
+        let reading = Sample::take(&self.running).since(&self.previous);
+        reading.ports.iter().map(value).collect()
+    }
+
+    fn lcores(&self) -> Vec<Value> {
+        let mut rows = Vec::new();
         let now = Sample::take(&self.running);
         // How busy they are now; what they did since the start.
         let (recent, all) = (now.since(&self.previous), now.since(&self.first));
         let last = all.lcores.len() - 1;
         for (index, lcore) in all.lcores.iter().enumerate() {
-            if !filter.is_empty() && lcore.load.name != filter {
-                continue;
-            }
-            let mut row = serde_json::to_value(lcore).expect("rows have only texts as keys");
+            let mut row = value(lcore);
             row["busy_share"] = recent.lcores[index].load.busy_share.into();
             let does = match index == last {
                 true => "neighbours, twins, what is for the box",
                 false => "forwards",
             };
             row["does"] = does.into();
-            rows.add(row);
+            rows.push(row);
         }
         rows
     }
 
-    fn interfaces(&self, mut rows: Rows, filter: &str) -> Rows {
+    fn interfaces(&self) -> Vec<Value> {
+        let mut rows = Vec::new();
         for (interface, config) in self.settings.interfaces.iter().zip(&self.config.interfaces) {
-            if config.is_gone() || (!filter.is_empty() && interface.name != filter) {
+            if config.is_gone() {
                 continue;
             }
+            let host = self.twins.stats_of(&interface.name).unwrap_or_default();
             let open = self.running.port(interface.port);
             let state = match open.map(|open| open.port.link()) {
-                None | Some(linerate_core::port::Link::Up) => "up".into(),
-                Some(linerate_core::port::Link::Down(why)) => format!("down: {why}"),
+                None | Some(Link::Up) => "up".into(),
+                Some(Link::Down(why)) => format!("down: {why}"),
             };
-            rows.add(InterfaceRow {
+            rows.push(value(InterfaceRow {
                 name: &interface.name,
                 port: open.map(|open| open.name.as_str()),
                 vlan: interface.vlan,
@@ -215,7 +307,10 @@ impl Control {
                 in_bytes: self.traffic(&interface.name, |traffic| traffic.in_bytes.read()),
                 out_packets: self.traffic(&interface.name, |traffic| traffic.out_packets.read()),
                 out_bytes: self.traffic(&interface.name, |traffic| traffic.out_bytes.read()),
-            });
+                to_host_packets: host.tx_packets,
+                to_host_drops: host.tx_drops.iter().map(|(_, count)| count).sum(),
+                from_host_packets: host.rx_packets,
+            }));
         }
         rows
     }
@@ -268,6 +363,13 @@ impl Control {
             to: kind.into_iter().chain(route.ways.iter().map(way)).collect(),
             resolved: route.resolved.iter().map(way).collect(),
             source: route.key.source.name(),
+            protocol: match route.key.protocol {
+                0 => None,
+                number => Some(
+                    rtnetlink::protocol_name(number)
+                        .map_or_else(|| number.to_string(), str::to_string),
+                ),
+            },
             distance: route.key.distance,
             metric: route.key.metric,
             state: match route.used {
@@ -300,34 +402,27 @@ impl Control {
         rows
     }
 
-    fn drops(&self, mut rows: Rows, filter: &str) -> Rows {
-        // By reason and place, most first.
+    /// By reason and place.
+    fn drops(&self) -> Vec<Value> {
         let mut all: BTreeMap<(String, String), u64> = BTreeMap::new();
         for (name, _, stats) in self.running.lcores() {
             for (reason, count) in stats.drops() {
                 *all.entry((reason, name.into())).or_default() += count;
             }
         }
-        for open in self.running.ports() {
-            let stats = open.port.stats();
+        let ports = self.running.ports().iter();
+        let ports = ports.map(|open| (open.name.as_str(), open.port.stats()));
+        let twins = self.twins.iter();
+        let twins = twins.map(|twin| (twin.wanted.name.as_str(), twin.stats()));
+        for (name, stats) in ports.chain(twins) {
             for (way, drops) in [("rx", &stats.rx_drops), ("tx", &stats.tx_drops)] {
                 for (reason, count) in drops.iter().filter(|(_, count)| *count > 0) {
-                    let key = (format!("{way}_{reason}"), open.name.clone());
+                    let key = (format!("{way}_{reason}"), name.into());
                     *all.entry(key).or_default() += count;
                 }
             }
         }
-        let mut all: Vec<_> = all.into_iter().collect();
-        all.sort_by_key(|((reason, at), count)| {
-            (std::cmp::Reverse(*count), reason.clone(), at.clone())
-        });
-        let total: u64 = all.iter().map(|(_, count)| count).sum();
-        for ((reason, at), packets) in all {
-            if filter.is_empty() || reason == filter || at == filter {
-                rows.add(json!({ "reason": reason, "at": at, "packets": packets }));
-            }
-        }
-        rows.summary = Some(format!("{total} packets dropped since the start"));
-        rows
+        let row = |((reason, at), packets): ((String, String), u64)| json!({ "reason": reason, "at": at, "packets": packets });
+        all.into_iter().map(row).collect()
     }
 }

@@ -14,6 +14,7 @@ use linerate_drivers::Drivers;
 use linerate_stack::neighbour;
 
 use super::acls::Teller;
+use super::balance::Held;
 use super::desk::Desk;
 use super::http::{Http, Page};
 use super::hush::Hush;
@@ -178,6 +179,7 @@ pub(super) fn bring_up(
         }
         let neighbours = neighbour::Config {
             max_entries: config.router.neighbours as usize,
+            source_asks_per_s: config.router.neighbour_scan,
             seed: clock.now(),
             ..neighbour::Config::default()
         };
@@ -222,6 +224,8 @@ pub(super) fn bring_up(
         first: first.clone(),
         sampled: now,
         reloads: Reloads::default(),
+        held: Held::default(),
+        cleared: None,
         captures: 0,
         tickets: Arc::default(),
         fed: false,

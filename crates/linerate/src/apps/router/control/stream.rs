@@ -13,7 +13,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use linerate_core::packet::Packet;
 use linerate_core::port::pcapng::{Direction, InterfaceId, PcapngWriter, Record as Entry};
-use linerate_wire::FlowKey;
 use linerate_wire::filter::Filter;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -519,49 +518,22 @@ fn story(record: &Record, names: &[String]) -> Value {
     json!({
         "interface": interface,
         "bytes": record.bytes,
-        "packet": format!("{} by {interface}, {} bytes", summary(&record.frame), record.bytes),
+        "packet": format!("{} by {interface}, {} bytes", record.summary, record.bytes),
         "steps": steps,
         "end": record.end,
     })
 }
 
-/// A packet in a few words: `192.0.2.9:4000 > 10.1.2.3:53 udp`.
-fn summary(frame: &[u8]) -> String {
-    let headers = linerate_wire::parse(frame);
-    let key = headers
-        .as_ref()
-        .ok()
-        .and_then(|headers| headers.flow_key(frame));
-    let (src, dst, protocol, ports) = match &key {
-        Some(FlowKey::V4(key)) => (
-            key.src().to_string(),
-            key.dst().to_string(),
-            key.protocol(),
-            (key.src_port(), key.dst_port()),
-        ),
-        Some(FlowKey::V6(key)) => (
-            format!("[{}]", key.src()),
-            format!("[{}]", key.dst()),
-            key.protocol(),
-            (key.src_port(), key.dst_port()),
-        ),
-        None => {
-            return match headers {
-                Ok(headers) => format!("{:?}", headers.ethertype),
-                Err(malformed) => format!("malformed: {malformed}"),
-            };
+/// Any parameters as those of a capture or a trace: an error, or a filter that can be asked.
+#[cfg(any(test, fuzzing))]
+pub(super) fn fuzz(params: &Value) {
+    let captured = read::<CaptureAsked>(params).map(|asked| asked.filter);
+    let traced = read::<TraceAsked>(params).map(|asked| asked.filter);
+    for text in [captured, traced].into_iter().flatten() {
+        match filter(&text) {
+            Ok(filter) => assert_eq!(filter.is_none(), text.trim().is_empty()),
+            Err(problem) => assert!(problem.problem.contains(&text) && !problem.fix.is_empty()),
         }
-    };
-    let name = match protocol {
-        linerate_wire::protocol::TCP => "tcp".into(),
-        linerate_wire::protocol::UDP => "udp".into(),
-        linerate_wire::protocol::ICMP => "icmp".into(),
-        linerate_wire::protocol::ICMPV6 => "icmp6".into(),
-        other => format!("protocol {other}"),
-    };
-    match ports {
-        (0, 0) => format!("{src} > {dst} {name}"),
-        (from, to) => format!("{src}:{from} > {dst}:{to} {name}"),
     }
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use linerate_core::packet::Pools;
-use linerate_core::port::{Link, Port, PortConfig, RxQueue};
+use linerate_core::port::{Link, Port, PortConfig, PortStats, RxQueue};
 use linerate_core::run::{Inlet, Way, WorkerHandle};
 use linerate_drivers::{Drivers, Opener};
 use linerate_wire::MacAddr;
@@ -69,6 +69,8 @@ pub(super) struct Twins {
     first: u16,
     /// Numbers that are ports'.
     ports: Vec<u16>,
+    /// What twins counted that have been taken away.
+    gone: PortStats,
 }
 
 impl Twins {
@@ -77,6 +79,7 @@ impl Twins {
             all: Vec::new(),
             first,
             ports: Vec::new(),
+            gone: PortStats::default(),
         }
     }
 
@@ -86,6 +89,22 @@ impl Twins {
 
     pub(super) fn is_empty(&self) -> bool {
         self.all.is_empty()
+    }
+
+    /// What all have counted, those too that have gone: sent is what went to the kernel, received what
+    /// came from it.
+    pub(super) fn stats(&self) -> PortStats {
+        let mut all = self.gone.clone();
+        for twin in &self.all {
+            all.merge(&twin.stats());
+        }
+        all
+    }
+
+    /// What the twin of an interface has counted.
+    pub(super) fn stats_of(&self, interface: &str) -> Option<PortStats> {
+        let known = |twin: &&Twin| twin.wanted.interface == interface;
+        self.all.iter().rfind(known).map(Twin::stats)
     }
 
     /// Leaves these numbers to ports.
@@ -157,7 +176,11 @@ impl Twins {
             let tx = queues.tx.pop();
             twin.rx = queues.rx.pop();
             // Where the worker has ended, the run ends too, and says why.
-            let _ = slow.call(move |worker| worker.set_outlet(number, tx.map(Way::Queue)));
+            let name = twin.wanted.name.clone();
+            let _ = slow.call(move |worker| {
+                worker.set_outlet(number, tx.map(Way::Queue));
+                worker.egress.name_outlet(number, &name);
+            });
         }
         Ok(())
     }
@@ -182,7 +205,9 @@ impl Twins {
         self.all.retain_mut(|twin| {
             let stays = wanted.iter().any(|one| one.is_device_of(&twin.wanted));
             if !stays {
-                errors.extend(twin.stop(slow));
+                let (stats, error) = twin.stop(slow);
+                self.gone.merge(&stats);
+                errors.extend(error);
             }
             stays
         });
@@ -191,8 +216,17 @@ impl Twins {
 }
 
 impl Twin {
-    fn stop(&mut self, slow: &WorkerHandle<RouterStage>) -> Option<Error> {
-        let mut port = self.port.take()?;
+    /// What it has counted.
+    pub(super) fn stats(&self) -> PortStats {
+        let port = self.port.as_ref();
+        port.map_or_else(PortStats::default, |port| port.stats())
+    }
+
+    /// Takes it away; returns what it has counted, and what went wrong.
+    fn stop(&mut self, slow: &WorkerHandle<RouterStage>) -> (PortStats, Option<Error>) {
+        let Some(mut port) = self.port.take() else {
+            return (PortStats::default(), None);
+        };
         let number = self.number;
         let queues = slow.call(move |worker| {
             let inlet = worker.take_inlet(number, 0);
@@ -200,7 +234,7 @@ impl Twin {
         });
         // Before the port stops: a device does not outlive its queues.
         drop((queues, self.rx.take()));
-        port.stop().err().map(Error::from)
+        (port.stats(), port.stop().err().map(Error::from))
     }
 }
 

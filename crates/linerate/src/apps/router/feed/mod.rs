@@ -141,8 +141,8 @@ impl Feed {
                 prefix,
                 metric,
                 to,
-                by_zebra,
-            } => self.route(rib, *table, (*prefix, *metric), to, *by_zebra),
+                protocol,
+            } => self.route(rib, *table, (*prefix, *metric), to, *protocol),
             Said::NoRoute {
                 table,
                 prefix,
@@ -169,7 +169,7 @@ impl Feed {
         table: u32,
         (prefix, metric): (Prefix, u32),
         told: &Told,
-        by_zebra: bool,
+        protocol: u8,
     ) {
         if *told == Told::Kernel {
             // zebra has one route for a prefix, and the kernel's own are known: this one took its place. Of the
@@ -184,10 +184,10 @@ impl Feed {
             return;
         };
         let key = Key {
-            copy: by_zebra && self.source == Source::Kernel,
+            protocol,
             ..Key::of(self.source, metric)
         };
-        if key.copy && self.told_by_frr && rib.has(vrf, prefix, Source::Fpm) {
+        if key.is_copy() && self.told_by_frr && rib.has(vrf, prefix, Source::Fpm) {
             return;
         }
         let to = match told {

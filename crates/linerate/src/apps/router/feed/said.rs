@@ -14,8 +14,8 @@ pub(crate) enum Said {
         prefix: Prefix,
         metric: u32,
         to: Told,
-        /// It is one of FRR's.
-        by_zebra: bool,
+        /// Who has made it (`rtm_protocol`).
+        protocol: u8,
     },
     NoRoute {
         table: u32,
@@ -94,7 +94,7 @@ impl Said {
                     prefix,
                     metric,
                     to: told(route),
-                    by_zebra: route.by_zebra(),
+                    protocol: route.protocol,
                 })
             }
             Body::DelRoute(route) => {

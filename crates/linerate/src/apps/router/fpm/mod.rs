@@ -9,6 +9,8 @@
 //! connection does not repeat is in doubt for a time that the user sets (`graceful`), and used all the
 //! while ([`restart`]).
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod listener;
 mod restart;
 #[cfg(test)]

@@ -1,13 +1,15 @@
 //! The kernel as a source: links, addresses, neighbours and routes of one network name space.
 //!
-//! [`Mirror`], on the control thread, keeps what the kernel has said about our twins, puts its routes into
-//! the routing table, and tells what control has to do. The thread that listens is `monitor`'s; making
-//! twins look like our interfaces is [`twin`]'s. Both speak by `socket`.
+//! [`Mirror`], on the control thread, keeps what the kernel has said about our twins, puts its
+//! routes into the routing table, and tells what control has to do. The thread that listens is
+//! `monitor`'s; making twins look like our interfaces is [`twin`]'s, and [`ports`] hears of the
+//! interfaces below ports. All speak by `socket`.
 //!
 //! The kernel's other interfaces are left alone: nothing here changes them, and routes by them are not
 //! taken. Routes that the kernel made itself for an address are known from the address.
 
 mod monitor;
+pub(crate) mod ports;
 pub(crate) mod socket;
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -16,7 +17,7 @@ use linerate_wire::rtnetlink::build::{Builder, DUMP, REQUEST};
 use linerate_wire::rtnetlink::{Body, Message, family, kind};
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::socket::{Events, Socket};
+use super::socket::{self, Events, Socket};
 use super::twin::Link;
 use crate::apps::router::feed::Said;
 use crate::apps::router::keeper::Privileged;
@@ -32,6 +33,13 @@ const DUMPS: usize = 5;
 
 /// `EOPNOTSUPP`.
 const NOT_SUPPORTED: i32 = 95;
+
+/// Of what a thread tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Subject {
+    All,
+    Links,
+}
 
 /// One thing that the kernel said.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,14 +106,32 @@ impl Monitor {
         room: usize,
         wake: impl Fn() + Send + 'static,
     ) -> Result<Self, Error> {
-        let events = Socket::of_events(privileged.netlink(space, Some(room))?)?;
-        let requests = Socket::new(privileged.netlink(space, None)?);
+        let sockets = (
+            privileged.netlink(space, Some(room))?,
+            privileged.netlink(space, None)?,
+        );
+        Self::on(sockets, Subject::All, wake)
+    }
+
+    /// The same on two sockets of a name space, for events and for requests, of a part of it.
+    pub(super) fn on(
+        (events, requests): (OwnedFd, OwnedFd),
+        subject: Subject,
+        wake: impl Fn() + Send + 'static,
+    ) -> Result<Self, Error> {
+        let groups = match subject {
+            Subject::All => socket::ALL,
+            Subject::Links => socket::LINKS,
+        };
+        let events = Socket::of_events(events, groups)?;
+        let requests = Socket::new(requests);
         let (heard, orders) = io::pipe()?;
         let (sender, facts) = sync_channel(UNDER_WAY);
         let told_by_frr = Arc::new(AtomicBool::new(false));
         let mut watch = Watch {
             events,
             requests,
+            subject,
             orders: heard,
             told_by_frr: told_by_frr.clone(),
             facts: sender,
@@ -168,6 +194,7 @@ impl From<io::Error> for Ended {
 struct Watch {
     events: Socket,
     requests: Socket,
+    subject: Subject,
     orders: io::PipeReader,
     told_by_frr: Arc<AtomicBool>,
     facts: SyncSender<Vec<Fact>>,
@@ -268,8 +295,12 @@ impl Watch {
             (kind::GET_ROUTE, 12, family::INET),
             (kind::GET_ROUTE, 12, family::INET6),
         ];
+        let asked = match self.subject {
+            Subject::All => &requests[..],
+            Subject::Links => &requests[..1],
+        };
         let mut whole = true;
-        for (kind, len, family) in requests {
+        for &(kind, len, family) in asked {
             let mut fixed = [0; 16];
             fixed[0] = family;
             let request = Builder::new(kind, REQUEST | DUMP).fixed(&fixed[..len]);

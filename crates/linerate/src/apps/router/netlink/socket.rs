@@ -18,9 +18,11 @@ use rustix::net::{
 use crate::apps::netns::Space;
 use crate::error::Error;
 
-/// Multicast groups (`RTMGRP_...`, bit n - 1 for `RTNLGRP_...` n) of all that [`super`] wants to know:
-/// links, neighbours, addresses and routes of both families, next-hop objects.
-const EVENTS: u32 = 1 << 0 | 1 << 2 | 1 << 4 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 31;
+/// Multicast groups (`RTMGRP_...`, bit n - 1 for `RTNLGRP_...` n) of links, and of all that
+/// [`super`] wants to know: besides neighbours, addresses and routes of both families, next-hop
+/// objects.
+pub(super) const LINKS: u32 = 1 << 0;
+pub(super) const ALL: u32 = LINKS | 1 << 2 | 1 << 4 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 31;
 /// The kernel fills at most 32 KiB at once for a reader that offers so much.
 const BUFFER: usize = 64 << 10;
 /// `NLM_F_DUMP_INTR`: something changed during the dump, which may have missed it.
@@ -77,9 +79,9 @@ impl Socket {
         }
     }
 
-    /// For events.
-    pub(super) fn of_events(fd: OwnedFd) -> io::Result<Self> {
-        bind(&fd, &SocketAddrNetlink::new(0, EVENTS))?;
+    /// For events of these groups.
+    pub(super) fn of_events(fd: OwnedFd, groups: u32) -> io::Result<Self> {
+        bind(&fd, &SocketAddrNetlink::new(0, groups))?;
         Ok(Self::new(fd))
     }
 

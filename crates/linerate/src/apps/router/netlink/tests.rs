@@ -256,7 +256,7 @@ fn what_happened_during_a_loss_is_found_out() {
                 weight: 1,
                 encapsulated: false,
             }),
-            by_zebra: false,
+            protocol: 4,
         }),
     ] {
         stand

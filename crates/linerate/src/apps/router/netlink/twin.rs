@@ -23,6 +23,8 @@ pub(crate) struct Link {
     pub(crate) name: String,
     pub(crate) up: bool,
     pub(crate) carrier: bool,
+    /// How often that has come or gone.
+    pub(crate) carrier_changes: Option<u32>,
     pub(crate) mac: Option<MacAddr>,
     /// Largest packet in bytes.
     pub(crate) mtu: u32,
@@ -50,6 +52,7 @@ impl Link {
             name: link.name.into(),
             up: link.up,
             carrier: link.carrier,
+            carrier_changes: link.carrier_changes,
             mac: link.mac,
             mtu: link.mtu.unwrap_or(0),
             master: link.master,
@@ -96,13 +99,23 @@ impl Kernel {
     /// # Errors
     /// If the kernel does not answer.
     pub(crate) fn link(&mut self, name: &str) -> Result<Option<Link>, Error> {
+        let all = self.links()?;
+        Ok(all.into_iter().find(|link| link.name == name))
+    }
+
+    /// All interfaces.
+    ///
+    /// # Errors
+    /// If the kernel does not answer.
+    pub(crate) fn links(&mut self) -> Result<Vec<Link>, Error> {
         let request = Builder::new(kind::GET_LINK, REQUEST | DUMP).fixed(&[0; 16]);
-        let mut found = None;
-        self.socket.dump(request, |body| match body {
-            Body::NewLink(link) if link.name == name => found = Some(Link::of(&link)),
-            _ => {}
+        let mut all = Vec::new();
+        self.socket.dump(request, |body| {
+            if let Body::NewLink(link) = body {
+                all.push(Link::of(&link));
+            }
         })?;
-        Ok(found)
+        Ok(all)
     }
 
     /// Makes a twin what it is to be, its wire included; nothing where somebody has deleted it: when it is

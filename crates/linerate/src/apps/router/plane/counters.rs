@@ -64,15 +64,32 @@ pub(crate) struct Counters {
     /// By access list: packets that each rule decided on, and behind the last those that none did.
     lists: Vec<(Arc<AccessList>, Arc<[Counter]>)>,
     icmp: [Counter; Sent::ALL.len()],
-    /// Fragments made of packets that were too long.
+    /// Packets that were too long, and the fragments made of them.
+    pub(crate) fragmented: Counter,
     pub(crate) fragments_made: Counter,
-    /// Datagrams put together.
+    /// Datagrams put together, and the fragments that they were.
     pub(crate) reassembled: Counter,
+    pub(crate) fragments_used: Counter,
     /// ARP requests, neighbour and router solicitations that were answered or heard, and end there.
     pub(crate) answered: Counter,
+    /// ARP and Neighbor Discovery of our own: requests, answers, advertisements.
+    pub(crate) neighbour_sent: Counter,
+    /// Packets whose route leads by an interface of the kernel's own: handed to it.
+    pub(crate) by_host: Counter,
 }
 
 impl Counters {
+    /// Those that stand alone.
+    const SINGLES: [fn(&Self) -> &Counter; 7] = [
+        |counters| &counters.fragmented,
+        |counters| &counters.fragments_made,
+        |counters| &counters.reassembled,
+        |counters| &counters.fragments_used,
+        |counters| &counters.answered,
+        |counters| &counters.neighbour_sent,
+        |counters| &counters.by_host,
+    ];
+
     /// Counters for these interfaces. Lists that `old` has go on counting where they are; the rest
     /// [goes on](Self::go_on_from) when their worker takes them.
     pub(super) fn new(settings: &Settings, old: &Self) -> Self {
@@ -109,9 +126,9 @@ impl Counters {
         for (new, old) in self.icmp.iter().zip(&old.icmp) {
             go_on(new, old);
         }
-        go_on(&self.fragments_made, &old.fragments_made);
-        go_on(&self.reassembled, &old.reassembled);
-        go_on(&self.answered, &old.answered);
+        for single in Self::SINGLES {
+            go_on(single(self), single(old));
+        }
     }
 
     /// The names of the interfaces.
@@ -149,6 +166,14 @@ impl Counters {
     /// Counts a message of ours, or one that was not sent.
     pub(super) fn sent(&self, what: Sent) {
         self.icmp[what as usize].add(1);
+    }
+
+    /// Messages of the router's own that were sent: those that are no longer anybody else's packet, as an
+    /// answer to ping is.
+    pub(crate) fn messages(&self) -> u64 {
+        let is_made = |what| !matches!(what, Sent::EchoReply | Sent::Limited | Sent::Withheld);
+        let made = Sent::ALL.iter().filter(|(what, _)| is_made(*what));
+        made.map(|(what, _)| self.icmp(*what)).sum()
     }
 
     /// How many of these there were.

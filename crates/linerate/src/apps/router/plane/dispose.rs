@@ -359,7 +359,10 @@ impl Engine {
             }
         }
         match is_whole {
-            true => out.cache.free_one(packet),
+            true => {
+                self.counters.fragmented.add(1);
+                out.cache.free_one(packet);
+            }
             // The datagram will not be whole: those under way are in vain.
             false => self.refuse(sight.index, self.reasons.no_buffer, packet, out),
         }

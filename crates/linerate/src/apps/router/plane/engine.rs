@@ -317,8 +317,7 @@ impl Engine {
         out: &mut Egress,
     ) {
         if self.watch.is_tapped() {
-            self.watch
-                .show_one(Stage::Drop, packet.meta().port, &packet);
+            self.watch.show_one(Stage::Drop, packet.port(), &packet);
         }
         self.watch
             .end(index, || format!("dropped: {}", out.reason_name(reason)));

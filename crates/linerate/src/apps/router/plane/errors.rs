@@ -420,10 +420,8 @@ impl Engine {
             (Action::Glean, Some(id)) => {
                 self.punt(NONE, view, Reason::Glean, id, number, packet, out);
             }
-            _ => {
-                self.counters.sent(Sent::Withheld);
-                out.cache.free_one(packet);
-            }
+            // The way was there when the message was made; it is counted as sent.
+            _ => out.drop_one(self.reasons.no_route, packet),
         }
     }
 }

@@ -72,6 +72,8 @@ pub(super) struct Features {
     reassembler: Option<Box<Reassembler>>,
     /// What it has dropped, as far as that is counted among the drops.
     refused: [u64; Refusal::ALL.len()],
+    /// The datagrams that it has put together, and their fragments, as far as those are counted.
+    whole: (u64, u64),
     /// What the slow worker is to see of each reason, at most.
     punts: [Meter; Reason::ALL.len()],
     /// Makes identifications of fragments.
@@ -91,6 +93,7 @@ impl Features {
             lists: Lists::default(),
             reassembler: None,
             refused: [0; Refusal::ALL.len()],
+            whole: (0, 0),
             punts,
             idents: RandomState::new(),
             ident: 0,
@@ -132,6 +135,12 @@ impl Features {
     pub(super) fn held(&self) -> u64 {
         let reassembler = self.reassembler.as_ref();
         reassembler.map_or(0, |reassembler| reassembler.held().datagrams as u64)
+    }
+
+    /// The fragments in them.
+    pub(super) fn held_fragments(&self) -> u64 {
+        let reassembler = self.reassembler.as_ref();
+        reassembler.map_or(0, |reassembler| reassembler.held().fragments)
     }
 
     /// Whether the slow worker may be given another packet for this reason.
@@ -204,7 +213,6 @@ impl Engine {
             match reassembler.push(part, HEADER_LEN, vrf, view.now_ns, &mut out.cache) {
                 Outcome::Held => {}
                 Outcome::Whole(packet) => {
-                    self.counters.reassembled.add(1);
                     // There is room: each took one out.
                     if let Err(packet) = burst.push(packet) {
                         out.drop_one(self.reasons.no_buffer, packet);
@@ -218,7 +226,7 @@ impl Engine {
                 }
             }
         }
-        self.count_refused(&reassembler, out);
+        self.count_reassembly(&reassembler, out);
         self.features.reassembler = Some(reassembler);
         if !burst.is_empty() {
             self.again(view, id, whole, burst, out);
@@ -233,7 +241,7 @@ impl Engine {
         };
         let mut first = Burst::new();
         reassembler.expire(view.now_ns, EXPIRY_BUDGET, &mut out.cache, &mut first);
-        self.count_refused(&reassembler, out);
+        self.count_reassembly(&reassembler, out);
         self.features.reassembler = Some(reassembler);
         for packet in first.drain() {
             // RFC 792, RFC 8200 4.5: the sender is told, if the first fragment came.
@@ -256,16 +264,20 @@ impl Engine {
             self.complain(view, id, &packet, complaint, out);
         }
         if self.watch.is_tapped() {
-            self.watch
-                .show_one(Stage::Drop, packet.meta().port, &packet);
+            self.watch.show_one(Stage::Drop, packet.port(), &packet);
         }
         out.cache.free_one(packet);
     }
 
-    /// Counts among the drops what the reassembler has dropped since the last time: fragments given
-    /// back, and those whose slots it has freed itself.
-    fn count_refused(&mut self, reassembler: &Reassembler, out: &mut Egress) {
-        let dropped = reassembler.stats().dropped;
+    /// Counts what the reassembler has put together since the last time, and among the drops what it has
+    /// dropped: fragments given back, and those whose slots it has freed itself.
+    fn count_reassembly(&mut self, reassembler: &Reassembler, out: &mut Egress) {
+        let stats = reassembler.stats();
+        let (datagrams, fragments) = (stats.datagrams, stats.reassembled);
+        let (known, used) = std::mem::replace(&mut self.features.whole, (datagrams, fragments));
+        self.counters.reassembled.add(datagrams - known);
+        self.counters.fragments_used.add(fragments - used);
+        let dropped = stats.dropped;
         let counted = self.features.refused.iter_mut();
         for ((now, counted), reason) in dropped.into_iter().zip(counted).zip(self.reasons.fragment)
         {

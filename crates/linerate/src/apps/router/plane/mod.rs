@@ -48,9 +48,11 @@ pub(crate) mod trace;
 mod urpf;
 mod vlan;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 #[cfg(test)]
 mod model_tests;
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 mod testing;
 #[cfg(test)]
 mod tests;
@@ -177,6 +179,11 @@ impl Fast {
     /// Slots of datagrams in the making.
     pub(crate) fn held(&self) -> u64 {
         self.engine.features.held()
+    }
+
+    /// Fragments that wait for the rest of their datagrams.
+    pub(crate) fn held_fragments(&self) -> u64 {
+        self.engine.features.held_fragments()
     }
 
     /// Traces, taps and the like.

@@ -194,6 +194,12 @@ impl Slow {
         out.flush();
     }
 
+    /// The link of an interface is gone, and with it what was known of who is there.
+    pub(crate) fn link_down(&mut self, id: InterfaceId) {
+        let now_ns = self.clock.ns(self.clock.now());
+        self.table.link_down(id.0, now_ns);
+    }
+
     /// The link of an interface has come back: hosts there learn of our addresses anew, and are asked whether
     /// they are still who they were.
     pub(crate) fn link_up(&mut self, id: InterfaceId, out: &mut Egress) {
@@ -295,7 +301,7 @@ impl Slow {
     /// Drops a packet, and tells who watches it.
     fn refuse(&mut self, reason: DropId, packet: Packet, out: &mut Egress) {
         if self.watch.is_tapped() {
-            self.watch.show_one(At::Drop, packet.meta().port, &packet);
+            self.watch.show_one(At::Drop, packet.port(), &packet);
         }
         let Punt { ticket, .. } = packet.user();
         self.watch
@@ -307,7 +313,7 @@ impl Slow {
     fn kernel_sent(&mut self, id: InterfaceId, burst: &mut Burst, out: &mut Egress) {
         for packet in burst.drain() {
             if self.watch.is_tapped() {
-                self.watch.show_one(At::Slow, packet.meta().port, &packet);
+                self.watch.show_one(At::Slow, packet.port(), &packet);
             }
             self.send(id, packet, out);
         }
@@ -350,6 +356,7 @@ impl Slow {
                     continue; // it will be asked again
                 };
                 packet.set_data(frame);
+                self.counters.neighbour_sent.add(1);
                 self.send(InterfaceId(id), packet, out);
             }
             for released in todo.released.drain(..) {

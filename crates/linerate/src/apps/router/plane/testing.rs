@@ -331,6 +331,37 @@ impl Lab {
         packet
     }
 
+    /// The longest frame that [`packet`](Self::packet) takes, in bytes.
+    pub(super) fn room_bytes(&self) -> usize {
+        self.pool.room_bytes()
+    }
+
+    /// Moves what waits for [`SLOW`] into the room of a burst.
+    pub(super) fn take_punts(&mut self, punts: &mut Burst) {
+        self.egress.flush();
+        while punts.len() < Burst::CAPACITY
+            && let Some(packet) = self.takers[usize::from(SLOW)].pop()
+        {
+            punts.push(packet).expect("a burst with room");
+        }
+    }
+
+    /// Slots of all pools.
+    pub(super) fn all_slots(&self) -> u32 {
+        self.egress.cache.pools().map(|pool| pool.slots()).sum()
+    }
+
+    /// Slots of all pools that nobody has.
+    pub(super) fn free_slots(&mut self) -> u32 {
+        self.left();
+        let shared = self
+            .egress
+            .cache
+            .pools()
+            .map(|pool| pool.stats().free_shared);
+        shared.sum::<u32>() + self.egress.cache.held_total() as u32
+    }
+
     /// Runs frames that come in by a port through a stage as one burst; returns what left, by port.
     pub(super) fn run(
         &mut self,

@@ -13,13 +13,11 @@ use std::sync::mpsc::SyncSender;
 
 use linerate_core::packet::{Burst, Packet};
 use linerate_tables::parse::Mask;
+use linerate_wire::FlowKey;
 use linerate_wire::filter::Filter;
 
 use super::punt::Reason;
 use crate::apps::router::model::InterfaceId;
-
-/// Bytes kept of a traced packet.
-const SNAP_BYTES: usize = 256;
 
 /// Where packets can be watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -89,8 +87,9 @@ pub(crate) struct Record {
     pub(crate) interface: InterfaceId,
     /// Length of the frame in bytes, without tag.
     pub(crate) bytes: usize,
-    /// Its first bytes, without tag.
-    pub(crate) frame: Vec<u8>,
+    /// Its addresses, ports and protocol in a few words, read from all of it: a parser takes a packet
+    /// that was cut for malformed.
+    pub(crate) summary: String,
     /// What was noted at each stage, in order.
     pub(crate) steps: Vec<(Stage, String)>,
     /// Where it went, or why it was dropped.
@@ -196,7 +195,7 @@ impl Watch {
             let record = Record {
                 interface,
                 bytes: frame.len(),
-                frame: frame[..frame.len().min(SNAP_BYTES)].to_vec(),
+                summary: summary(frame),
                 ..Record::default()
             };
             self.records.push((index, record));
@@ -264,5 +263,45 @@ impl Watch {
             self.trace = None;
             self.traced = 0;
         }
+    }
+}
+
+/// A packet in a few words: `192.0.2.9:4000 > 10.1.2.3:53 udp`.
+fn summary(frame: &[u8]) -> String {
+    let headers = linerate_wire::parse(frame);
+    let key = headers
+        .as_ref()
+        .ok()
+        .and_then(|headers| headers.flow_key(frame));
+    let (src, dst, protocol, ports) = match &key {
+        Some(FlowKey::V4(key)) => (
+            key.src().to_string(),
+            key.dst().to_string(),
+            key.protocol(),
+            (key.src_port(), key.dst_port()),
+        ),
+        Some(FlowKey::V6(key)) => (
+            format!("[{}]", key.src()),
+            format!("[{}]", key.dst()),
+            key.protocol(),
+            (key.src_port(), key.dst_port()),
+        ),
+        None => {
+            return match headers {
+                Ok(headers) => format!("{:?}", headers.ethertype),
+                Err(malformed) => format!("malformed: {malformed}"),
+            };
+        }
+    };
+    let name = match protocol {
+        linerate_wire::protocol::TCP => "tcp".into(),
+        linerate_wire::protocol::UDP => "udp".into(),
+        linerate_wire::protocol::ICMP => "icmp".into(),
+        linerate_wire::protocol::ICMPV6 => "icmp6".into(),
+        other => format!("protocol {other}"),
+    };
+    match ports {
+        (0, 0) => format!("{src} > {dst} {name}"),
+        (from, to) => format!("{src}:{from} > {dst}:{to} {name}"),
     }
 }

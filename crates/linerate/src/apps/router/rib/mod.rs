@@ -29,7 +29,7 @@ mod route;
 mod show;
 mod slots;
 mod targets;
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use linerate_wire::rtnetlink;
+
 use crate::apps::router::model::InterfaceId;
 
 /// Where a route comes from. Of two that are equally distant the earlier one here is used.
@@ -39,7 +41,7 @@ impl Source {
     }
 
     /// How far its routes are unless they say so themselves. FRR puts its routes into the kernel
-    /// too: those that it tells are taken from FRR ([`Key::copy`]).
+    /// too: those that it tells are taken from FRR ([`Key::is_copy`]).
     pub(crate) fn distance(self) -> u8 {
         match self {
             Self::Reserved | Self::Own | Self::Connected => 0,
@@ -64,8 +66,8 @@ pub(crate) struct Key {
     pub(crate) distance: u8,
     /// Of several of the same source and distance the one with the lowest.
     pub(crate) metric: u32,
-    /// Of the kernel's: FRR has put it there, and tells of it itself where it has a connection.
-    pub(crate) copy: bool,
+    /// Who has made it, by the kernel's number (`rtm_protocol`); 0: the source itself.
+    pub(crate) protocol: u8,
 }
 
 impl Key {
@@ -75,8 +77,13 @@ impl Key {
             source,
             distance: source.distance(),
             metric,
-            copy: false,
+            protocol: 0,
         }
+    }
+
+    /// Of the kernel's: FRR has put it there, and tells of it itself where it has a connection.
+    pub(crate) fn is_copy(self) -> bool {
+        self.source == Source::Kernel && rtnetlink::by_zebra(self.protocol)
     }
 
     /// Whether a route of one key takes the place of one with the other. FRR has one route for a

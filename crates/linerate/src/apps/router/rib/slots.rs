@@ -18,7 +18,7 @@ pub(super) struct Candidate {
     source: Source,
     /// Its source has begun anew and has not repeated it yet.
     pub(super) stale: bool,
-    copy: bool,
+    protocol: u8,
 }
 
 const _: () = assert!(size_of::<Candidate>() == 16);
@@ -32,7 +32,7 @@ impl Candidate {
             distance: key.distance,
             source: key.source,
             stale: false,
-            copy: key.copy,
+            protocol: key.protocol,
         }
     }
 
@@ -41,7 +41,7 @@ impl Candidate {
             source: self.source,
             distance: self.distance,
             metric: self.metric,
-            copy: self.copy,
+            protocol: self.protocol,
         }
     }
 
@@ -86,7 +86,7 @@ impl Slots {
 
     /// Takes the kernel's copy of FRR's route at `head` out of the list behind it.
     pub(super) fn take_copy(&mut self, head: u32) -> Option<Candidate> {
-        self.unlink_after(head, |candidate| candidate.copy)
+        self.unlink_after(head, |candidate| candidate.key().is_copy())
     }
 
     /// Takes the candidate that one with `key` would replace out of a list. Returns the list's new

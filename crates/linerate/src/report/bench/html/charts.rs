@@ -2,13 +2,14 @@
 
 use std::fmt::Write;
 
+use super::tables::{NONE, table};
 use super::{scale, section};
 use crate::apps::pktgen::Latency;
 use crate::apps::pktgen::units::l2_bps;
 use crate::report::bench::{LatencyRow, Report, Throughput, deviation, median, times};
 use crate::report::chart::{
-    Axis, Curve, Series, Spread, boxes, columns_below, count, dots_of, duration, escape, plain,
-    plot, short,
+    Axis, Curve, Series, Spread, boxes, columns_below, count, dots, duration, escape, plain, plot,
+    short,
 };
 
 /// What the charts by size have below them.
@@ -217,30 +218,33 @@ fn ports(body: &mut String, report: &Report, sizes: &[usize], lines: &[Line]) {
 /// How many times faster, with intervals.
 fn ratios(body: &mut String, report: &Report) {
     for baseline in &report.baselines {
-        let found: Vec<_> = baseline
+        let found = baseline
             .throughput
             .iter()
-            .filter_map(|row| Some((row.frame_bytes, times(report, row)?)))
-            .collect();
-        if found.is_empty() {
+            .filter_map(|row| Some((row.frame_bytes, times(report, row)?)));
+        let mut found = found.peekable();
+        if found.peek().is_none() {
             continue;
         }
-        let _ = write!(
+        let times = format!("times {}", escape(&baseline.name));
+        let rows = found.map(|(size, of)| {
+            vec![
+                format!("{size} B"),
+                format!("<b>{:.2}×</b>", of.ratio),
+                match of.interval() {
+                    Some((low, high, _)) => format!("{low:.2}–{high:.2}"),
+                    None => "too few searches".into(),
+                },
+                of.interval().map_or_else(
+                    || NONE.into(),
+                    |(_, _, share)| format!("{:.0} %", share * 100.0),
+                ),
+            ]
+        });
+        table(
             body,
-            "<div class=\"scroll\"><table><tr><th>times {}</th>{}</tr><tr><td>ratio</td>{}</tr><tr><td>interval</td>{}</tr></table></div>",
-            escape(&baseline.name),
-            found
-                .iter()
-                .map(|(size, _)| format!("<th>{size} B</th>"))
-                .collect::<String>(),
-            found
-                .iter()
-                .map(|(_, of)| format!("<td><b>{:.2}×</b></td>", of.ratio))
-                .collect::<String>(),
-            found
-                .iter()
-                .map(|(_, of)| format!("<td class=\"dim\">{:.2}–{:.2}</td>", of.low, of.high))
-                .collect::<String>(),
+            &["frame", &times, "interval", "which holds the ratio in"],
+            rows,
         );
     }
 }
@@ -285,7 +289,7 @@ pub(super) fn spread(body: &mut String, report: &Report) {
         .iter()
         .map(|line| (line.name.as_str(), line.colour))
         .collect();
-    body.push_str(&boxes("% of median", SIZES, &spreads, &names));
+    body.push_str(&boxes("of the median", SIZES, &spreads, &names));
 }
 
 /// The load that latencies by size are shown at: the throughput, or the highest there is.
@@ -297,7 +301,7 @@ fn best_load(report: &Report) -> Option<&str> {
     throughput.map(|row| row.load.as_str())
 }
 
-/// Latency by percentile, and in ticks by size.
+/// Latency by percentile, and by size.
 pub(super) fn latency(body: &mut String, report: &Report) {
     let timed: Vec<&LatencyRow> = report
         .latency
@@ -332,7 +336,7 @@ pub(super) fn latency(body: &mut String, report: &Report) {
         escape(best),
         percentiles(&by_size)
     );
-    ticks(body, report, &by_size);
+    self::by_size(body, &by_size);
 }
 
 /// Curves of latency over percentile: the more nines, the rarer.
@@ -402,15 +406,8 @@ fn cumulated(latency: &Latency, nines: u32) -> Vec<(f64, f64)> {
     points
 }
 
-/// In ticks, as the frequency is known.
-fn ticks(body: &mut String, report: &Report, rows: &[(String, &LatencyRow)]) {
-    let mhz = report
-        .machine
-        .get("clock_mhz")
-        .and_then(serde_json::Value::as_f64);
-    let Some(mhz) = mhz.filter(|mhz| *mhz > 0.0) else {
-        return;
-    };
+/// Percentiles side by side.
+fn by_size(body: &mut String, rows: &[(String, &LatencyRow)]) {
     let names: Vec<String> = rows
         .iter()
         .map(|(_, row)| row.frame_bytes.to_string())
@@ -418,25 +415,17 @@ fn ticks(body: &mut String, report: &Report, rows: &[(String, &LatencyRow)]) {
     let series = |name, colour, of: fn(&Latency) -> f64| Series {
         name,
         colour,
-        values: rows
-            .iter()
-            .map(|(_, row)| of(&row.latency) * mhz * 1e-3)
-            .collect(),
+        values: rows.iter().map(|(_, row)| of(&row.latency)).collect(),
     };
     let all = [
         series("p50", 0, |of| of.p50_ns),
         series("p99", 1, |of| of.p99_ns),
         series("p99.9", 2, |of| of.p999_ns),
     ];
-    let unit = format!("ticks of a clock of {mhz:.0} MHz");
     let _ = write!(
         body,
-        "<h3>In ticks by frame size</h3>{}",
-        dots_of(&unit, SIZES, &names, &all, |ticks| match ticks {
-            ..1e4 => format!("{ticks:.0}"),
-            ..1e6 => format!("{:.0} k", ticks / 1e3),
-            _ => format!("{} M", short(ticks / 1e6).trim_end_matches(".0")),
-        })
+        "<h3>Latency by frame size</h3>{}",
+        dots("latency", SIZES, &names, &all)
     );
 }
 
@@ -446,8 +435,8 @@ pub(super) fn loss(body: &mut String, report: &Report) {
         return;
     }
     let of = match report.device.link_bps {
-        Some(_) => "% of line rate offered",
-        None => "% of the generator's most offered",
+        Some(_) => "offered, of the line rate",
+        None => "offered, of the generator's most",
     };
     section(
         body,
@@ -473,9 +462,10 @@ pub(super) fn loss(body: &mut String, report: &Report) {
                 .collect(),
         })
         .collect();
-    let y = Axis::linear(report.loss.iter().map(|point| point.lost_percent), plain);
-    let x = Axis::between(0.0, 100.0, 20.0, plain);
-    body.push_str(&plot("% lost", of, &x, &y, &curves, |lost| {
+    let percent = |value: f64| format!("{} %", plain(value));
+    let y = Axis::linear(report.loss.iter().map(|point| point.lost_percent), percent);
+    let x = Axis::between(0.0, 100.0, 20.0, percent);
+    body.push_str(&plot("lost", of, &x, &y, &curves, |lost| {
         format!("{} % lost", short(lost))
     }));
 }

@@ -81,6 +81,13 @@ fn head(body: &mut String, report: &Report) {
             seconds => format!(", {} long", duration_s(seconds)),
         }
     );
+    let said: Vec<(String, String)> = report
+        .notes()
+        .map(|(what, said)| (what.into(), escape(said)))
+        .collect();
+    if !said.is_empty() {
+        body.push_str(&list_of(&said));
+    }
     verdict(body, report);
     facts(body, report);
 }
@@ -110,6 +117,10 @@ fn verdict(body: &mut String, report: &Report) {
         VerdictWord::GeneratorLimited => (
             "warn",
             "The generator, not the device, was the limit: the device may do more.",
+        ),
+        VerdictWord::Incomplete => (
+            "warn",
+            "It ended before it was done: what is here is no result yet.",
         ),
         VerdictWord::Failed => ("bad", "These are no results."),
     };
@@ -300,11 +311,14 @@ fn pairs(body: &mut String, title: &str, pairs: &[(String, String)]) {
     if pairs.is_empty() {
         return;
     }
-    let _ = write!(body, "<h2>{title}</h2><dl>");
-    for (key, value) in pairs {
-        let _ = write!(body, "<dt>{key}</dt><dd>{value}</dd>");
-    }
-    body.push_str("</dl>");
+    let _ = write!(body, "<h2>{title}</h2>{}", list_of(pairs));
+}
+
+fn list_of(pairs: &[(String, String)]) -> String {
+    let rows = pairs
+        .iter()
+        .map(|(key, value)| format!("<dt>{key}</dt><dd>{value}</dd>"));
+    format!("<dl>{}</dl>", rows.collect::<String>())
 }
 
 /// A JSON value for people.

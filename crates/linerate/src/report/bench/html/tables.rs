@@ -9,20 +9,20 @@ use crate::report::bench::{
 use crate::report::chart::{duration, escape, plain};
 
 /// What has no value.
-const NONE: &str = "–";
+pub(super) const NONE: &str = "–";
 
 /// A table that can be wider than the page; cells are HTML.
-fn table(body: &mut String, headings: &[&str], rows: impl Iterator<Item = Vec<String>>) {
-    body.push_str("<div class=\"scroll\"><table><tr>");
-    // Loads are words.
+pub(super) fn table(body: &mut String, headings: &[&str], rows: impl Iterator<Item = Vec<String>>) {
+    body.push_str("<div class=\"scroll\"><table><thead><tr>");
+    // Loads and ends are words.
     let class = |column: usize| match headings.get(column) {
-        Some(&"load") => " class=\"words\"",
+        Some(&"load" | &"ended by") => " class=\"words\"",
         _ => "",
     };
     for (column, heading) in headings.iter().enumerate() {
         let _ = write!(body, "<th{}>{heading}</th>", class(column));
     }
-    body.push_str("</tr>");
+    body.push_str("</tr></thead><tbody>");
     for row in rows {
         body.push_str("<tr>");
         for (column, cell) in row.iter().enumerate() {
@@ -30,7 +30,7 @@ fn table(body: &mut String, headings: &[&str], rows: impl Iterator<Item = Vec<St
         }
         body.push_str("</tr>");
     }
-    body.push_str("</table></div>");
+    body.push_str("</tbody></table></div>");
 }
 
 fn may(value: Option<f64>, spell: impl Fn(f64) -> String) -> String {
@@ -56,14 +56,9 @@ pub(super) fn throughput(body: &mut String, report: &Report) {
         "Mbit/s L2",
         "Mbit/s L1",
         "% line",
-        "asked/s",
-        "sent",
-        "received",
-        "lost",
-        "ppm",
         "latency min",
-        "avg",
-        "max ns",
+        "mean",
+        "max",
     ];
     let latency = |row: &Throughput| {
         let same = |of: &&LatencyRow| {
@@ -79,53 +74,70 @@ pub(super) fn throughput(body: &mut String, report: &Report) {
             format!("{:.1}", row.l2_bps * 1e-6),
             format!("{:.1}", row.l1_bps * 1e-6),
             line_percent(row).map_or("n/a".into(), |percent| format!("{percent:.2}")),
+            may(latency.map(|of| of.min_ns), duration),
+            may(latency.map(|of| of.mean_ns), duration),
+            may(latency.map(|of| of.max_ns), duration),
+        ]
+    });
+    table(body, &headings, results);
+    body.push_str("<h3>The trials they are quoted from</h3>");
+    let headings = [
+        "frame",
+        "seconds",
+        "asked frames/s",
+        "sent",
+        "received",
+        "lost",
+        "lost ppm",
+    ];
+    let quoted = report.throughput.iter().map(|row| {
+        vec![
+            name(row),
+            plain((row.quoted.seconds * 1e3).round() / 1e3),
             figure(row.quoted.asked_pps),
             figure(row.quoted.sent as f64),
             figure(row.quoted.received as f64),
             figure(row.quoted.lost as f64),
             format!("{:.1}", lost_ppm(&row.quoted)),
-            may(latency.map(|of| of.min_ns), figure),
-            may(latency.map(|of| of.mean_ns), figure),
-            may(latency.map(|of| of.max_ns), figure),
         ]
     });
-    table(body, &headings, results);
-    body.push_str("<h3>How they were found</h3>");
+    table(body, &headings, quoted);
+    body.push_str("<h3>How they were found, in frames/s</h3>");
     let headings = [
         "frame",
-        "lower",
-        "upper",
+        "lower bound",
+        "upper bound",
+        "ended by",
         "conditional",
         "trials",
-        "trial s",
+    ];
+    let searches = report.throughput.iter().map(|row| {
+        vec![
+            name(row),
+            figure(row.lower_pps),
+            may(row.upper_pps, figure),
+            row.end.text().into(),
+            figure(row.conditional_pps),
+            row.trials.len().to_string(),
+        ]
+    });
+    table(body, &headings, searches);
+    body.push_str("<h3>From search to search, in frames/s, and what a packet costs</h3>");
+    let headings = [
+        "frame",
         "searches",
         "median",
-        "sd",
+        "deviation",
         "p10–p90",
         "cores",
         "ticks/packet",
         "ns/packet",
     ];
-    let searches = report.throughput.iter().map(|row| {
+    let repeats = report.throughput.iter().map(|row| {
         let many = |of: Option<f64>| may(of.filter(|_| row.repeats.len() > 1), figure);
         let ends = (quantile(&row.repeats, 0.1), quantile(&row.repeats, 0.9));
         vec![
             name(row),
-            figure(row.lower_pps),
-            match row.upper_pps {
-                Some(upper) => figure(upper),
-                None => "all went through".into(),
-            },
-            format!(
-                "{}{}",
-                figure(row.conditional_pps),
-                match row.regular || row.goal == "throughput" {
-                    true => "",
-                    false => " (irregular)",
-                }
-            ),
-            row.trials.len().to_string(),
-            plain((row.quoted.seconds * 1e3).round() / 1e3),
             row.repeats.len().to_string(),
             many(median(&row.repeats)),
             many(deviation(&row.repeats)),
@@ -146,7 +158,7 @@ pub(super) fn throughput(body: &mut String, report: &Report) {
             format!("{:.1}", row.ns_per_packet),
         ]
     });
-    table(body, &headings, searches);
+    table(body, &headings, repeats);
 }
 
 pub(super) fn latency(body: &mut String, report: &Report) {
@@ -213,13 +225,15 @@ pub(super) fn bursts(body: &mut String, report: &Report) {
         section(
             body,
             "Recovery",
-            "From the moment at which an overload was halved to the last lost frame (RFC 2544 26.5).",
+            "From the moment at which an overload was halved to the last lost frame, the mean of the repeats (RFC \
+             2544 26.5).",
         );
         let headings = [
             "frame",
             "overload",
             "then",
             "lost meanwhile",
+            "repeats",
             "recovery",
             "to within",
         ];
@@ -229,6 +243,7 @@ pub(super) fn bursts(body: &mut String, report: &Report) {
                 figure(row.overload_pps),
                 figure(row.then_pps),
                 figure(row.over.lost as f64),
+                row.repeats_ns.len().to_string(),
                 match row.recovery_ns {
                     None => NONE.into(),
                     Some(ns) => format!("<b>{}</b>", duration(ns)),
@@ -247,7 +262,21 @@ pub(super) fn self_test(body: &mut String, report: &Report) {
     section(
         body,
         "The generator by itself",
-        "Generator to generator, without the device. Its latency is in every latency above.",
+        &match report
+            .self_test
+            .iter()
+            .find_map(|test| test.stand_in.as_ref())
+        {
+            None => {
+                "Generator to generator, without the device. Its latency is in every latency above."
+                    .into()
+            }
+            Some(what) => format!(
+                "Generator to generator on {}, which stands for the device's ports: what the generator does \
+                 on those is not known from it.",
+                escape(what)
+            ),
+        },
     );
     let headings = [
         "frame",

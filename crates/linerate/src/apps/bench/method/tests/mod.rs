@@ -1,5 +1,6 @@
 //! The methods on models of devices: what is found is what the model has.
 
+mod believed;
 mod disturbed;
 mod mlrsearch;
 mod parts;

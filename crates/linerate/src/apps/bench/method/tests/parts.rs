@@ -156,6 +156,7 @@ fn quick_runs_are_planned_below_three_minutes() {
     }
     let full = Estimate::of(Kind::Rfc2544, &Settings::full(), 0);
     assert!(full.seconds > 7.0 * 20.0 * 120.0);
+    assert!(full.seconds < 14.0 * 3600.0, "{} h", full.seconds / 3600.0);
 }
 
 #[test]

@@ -50,14 +50,17 @@ pub(in super::super) fn wait(asker: &mut Asker, given: &Given) -> Done {
     let longest = given.optional(0).map(seconds).transpose()?;
     let began = Instant::now();
     loop {
-        let sending = asker
+        let busy = asker
             .desk
-            .call(|desk| Ok::<_, Problem>(desk.session()?.is_sending()))??;
+            .call(|desk| Ok::<_, Problem>(desk.session()?.is_under_way()))??;
         let late = longest.is_some_and(|longest| began.elapsed() >= longest);
-        if !sending || late {
-            let said = if sending { "still sending" } else { "all sent" };
+        if !busy || late {
+            let said = match busy {
+                true => "not all is sent, or frames are still under way",
+                false => "all is sent, and none is under way",
+            };
             return Ok(Reply {
-                data: json!({ "done": !sending }),
+                data: json!({ "done": !busy }),
                 ..text(said)
             });
         }

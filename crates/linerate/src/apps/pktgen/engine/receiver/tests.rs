@@ -61,6 +61,7 @@ fn test_frame(size: usize, stream: u16, sequence: u64) -> Vec<u8> {
     frame[24..26].copy_from_slice(&sum.to_be_bytes());
     frame[38..40].copy_from_slice(&(ip_len - 20).to_be_bytes());
     let label = Label {
+        session: 0,
         stream,
         sequence,
         stamp: 0,

@@ -35,6 +35,23 @@ pub(crate) struct SenderStats {
     pub(crate) departures_stolen: Counter,
     /// Whether nothing is left to send (1).
     pub(crate) done: Counter,
+    /// The tick at which the present sending began, or is to begin.
+    pub(crate) began: Counter,
+    /// The tick at which the last sending ended.
+    pub(crate) ended: Counter,
+    /// Ticks of sending that have ended, each to the end of the time that its last frame opens.
+    pub(crate) sent_ticks: Counter,
+}
+
+impl SenderStats {
+    /// Ticks of sending up to tick `now`; to be read on the sender's lcore.
+    pub(crate) fn sending_ticks(&self, now: u64) -> u64 {
+        let present = match self.done.read() {
+            1 => 0,
+            _ => now.saturating_sub(self.began.read()),
+        };
+        self.sent_ticks.read() + present
+    }
 }
 
 /// Ticks between two turns from which on the CPU was somebody else's: 20 us.

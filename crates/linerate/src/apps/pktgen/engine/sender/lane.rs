@@ -33,6 +33,14 @@ impl From<Replay> for Content {
 }
 
 impl Content {
+    /// The session that its signatures name.
+    pub(crate) fn set_session(&mut self, session: u16) {
+        match self {
+            Self::Stream(stream) => stream.session = session,
+            Self::Replay(replay) => replay.session = session,
+        }
+    }
+
     /// Longest frame in memory.
     pub(crate) fn max_len(&self) -> usize {
         match self {
@@ -73,6 +81,9 @@ pub(crate) struct Lane {
     pub(super) next: u64,
     /// Frames still to be intended.
     pub(super) left: u64,
+    /// Unsent frames that others are still sent for, so that as many go as were asked for. A port that
+    /// takes nothing comes to an end even so: for each frame asked for there is one.
+    pub(super) spare: u64,
     /// Frames that were intended since the start, before the lane took another's place.
     drawn: u64,
     /// Its own, while it runs.
@@ -98,6 +109,7 @@ impl Lane {
             stats,
             next: 0,
             left: 0,
+            spare: 0,
             drawn: 0,
             beat: None,
             frame_bytes: None,
@@ -162,12 +174,21 @@ impl Lane {
     /// Gets ready for the frames of a window, from the first on.
     pub(super) fn begin(&mut self, window: &Window) {
         self.drawn = 0;
+        self.spare = match &self.content {
+            Content::Stream(_) => self.count.unwrap_or(0),
+            // Each frame of a recording has its place and its time.
+            Content::Replay(_) => 0,
+        };
         self.go_on(window);
     }
 
     /// Takes the place of another lane: numbers and counters go on.
     pub(super) fn succeed(&mut self, old: &Self) {
         self.next = old.next;
+        self.spare = match &self.content {
+            Content::Stream(_) => old.spare.min(self.count.unwrap_or(0)),
+            Content::Replay(_) => 0,
+        };
         self.stats = old.stats.clone();
         self.drawn = match old.enabled {
             true => old.total() - old.left,
@@ -233,6 +254,13 @@ impl Lane {
         self.stats.intended.add(frames);
         self.stats.unsent.add(frames);
         self.skip(frames);
+    }
+
+    /// How many of so many unsent frames others are to be sent for.
+    pub(super) fn make_up(&mut self, frames: u64) -> u64 {
+        let made_up = frames.min(self.spare);
+        self.spare -= made_up;
+        made_up
     }
 
     /// Goes past frames of a recording that are not sent.

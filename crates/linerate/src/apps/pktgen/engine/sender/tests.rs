@@ -242,6 +242,70 @@ fn a_dead_queue_ends_by_itself_with_everything_unsent() {
 }
 
 #[test]
+fn as_many_go_as_were_asked_for_whatever_was_given_up_on_the_way() {
+    // Alone, and sharing a rate; the queue takes nothing for 30 ms.
+    for rates in [&[Some(1e6)][..], &[None, None]] {
+        let mut rig = Rig::empty(1024);
+        for &rate in rates {
+            rig.add(rate, Some(50_000), same);
+        }
+        rig.sender.share(Pace::even(Some(1e6)), 0);
+        rig.sender.start(0, None).unwrap();
+        rig.run(0, 10 * MS, 500);
+        rig.gate(0);
+        rig.run(10 * MS, 40 * MS, 500);
+        rig.gate(64);
+        rig.run(40 * MS, 200 * MS, 500);
+        assert!(rig.is_done());
+        for lane in 0..rates.len() {
+            let (sent, intended, unsent) = rig.books(lane);
+            assert_eq!((sent, intended), (50_000, sent + unsent));
+            assert!(unsent > 5000, "{unsent}");
+        }
+    }
+}
+
+#[test]
+fn a_dead_queue_ends_a_count_too() {
+    let mut rig = Rig::empty(1024);
+    rig.add(Some(1e6), Some(5000), same);
+    rig.add(None, Some(3000), same);
+    rig.sender.share(Pace::even(Some(1e6)), 0);
+    rig.gate(0);
+    rig.sender.start(0, None).unwrap();
+    rig.run(0, 40 * MS, 10 * US);
+    assert!(rig.is_done());
+    // Once for those asked for, and once for those that were to make up for them.
+    assert_eq!(rig.books(0), (0, 10_000, 10_000));
+    assert_eq!(rig.books(1), (0, 6000, 6000));
+}
+
+#[test]
+fn the_time_of_sending_ends_where_the_last_frames_interval_does() {
+    let ticks = |rig: &Rig, now| rig.sender.stats.sending_ticks(now);
+    let mut rig = Rig::empty(1024);
+    rig.add(Some(1e6), Some(10), same);
+    rig.sender.start(5 * MS, None).unwrap();
+    assert_eq!(ticks(&rig, 0), 0);
+    rig.run(0, 5 * MS + 4 * US, 500);
+    assert_eq!(ticks(&rig, 5 * MS + 4 * US), 4 * US);
+    rig.run(5 * MS + 4 * US, 90 * MS, 500);
+    assert_eq!((rig.books(0).0, ticks(&rig, 90 * MS)), (10, 10 * US));
+    // A second time: all of both. Of a trial it is the trial's time.
+    rig.sender
+        .start(100 * MS, Some(Duration::from_micros(7)))
+        .unwrap();
+    rig.run(90 * MS, 120 * MS, 500);
+    assert_eq!((rig.books(0).0, ticks(&rig, 120 * MS)), (17, 17 * US));
+    // Stopped, it ends there.
+    let mut rig = Rig::one(1e6);
+    rig.sender.start(0, None).unwrap();
+    rig.run(0, MS, 500);
+    rig.sender.stop(MS);
+    assert_eq!(ticks(&rig, 2 * MS), MS);
+}
+
+#[test]
 fn a_stolen_cpu_is_caught_up_within_the_limit_and_not_taken_for_bad_pacing() {
     let mut rig = Rig::one(1e6);
     rig.start(Duration::from_millis(100));

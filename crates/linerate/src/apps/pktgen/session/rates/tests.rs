@@ -7,7 +7,7 @@ const HZ: f64 = 2.6e9;
 
 fn count(seconds: f64, packets: u64, frame_bytes: u64) -> Count {
     Count {
-        at: (seconds * HZ) as u64,
+        ticks: (seconds * HZ) as u64,
         packets,
         bytes: packets * frame_bytes,
     }

@@ -87,8 +87,30 @@ fn a_trace_tells_stage_by_stage_what_became_of_a_packet() {
     assert_eq!(steps[0], "input: valid");
     assert!(steps[1].starts_with("lookup: 10.1.0.9: hop ") && steps[1].contains("198.51.100.2"));
     assert!(steps[2].starts_with("rewrite: time to live less one, to 02:00:00:00:00:a2"));
-    assert_eq!(told[0].frame, frames[1]);
+    assert_eq!(told[0].summary, "192.0.2.7:5000 > 10.1.0.9:53 udp");
     assert_eq!((told[0].interface, told[0].bytes), (WAN, 60));
+}
+
+#[test]
+fn a_trace_reads_packets_of_any_length_and_says_which_are_malformed() {
+    let mut lab = Lab::new();
+    let mut fast = lab.fast();
+    let (trace, records) = trace("", 5);
+    fast.watch().set_trace(Some(trace));
+    let long = |bytes| {
+        let payload = udp(bytes);
+        let new = Frame::new();
+        Frame { payload, ..new }.bytes()
+    };
+    let mut cut = long(400);
+    cut.truncate(300);
+    lab.run(&mut fast, 0, &[long(18), long(300), long(1472), cut]);
+    let told: Vec<String> = records.try_iter().map(|record| record.summary).collect();
+    assert_eq!(told.len(), 4);
+    for sound in &told[..3] {
+        assert_eq!(sound, "192.0.2.7:5000 > 10.1.0.9:53 udp");
+    }
+    assert!(told[3].starts_with("malformed: "), "{told:?}");
 }
 
 #[test]

@@ -1,0 +1,67 @@
+//! What must hold for any input of the program itself, as functions over bytes: targets of `fuzz/`.
+//!
+//! Here for tests and fuzzing alone. `cargo test` replays `fuzz/corpus/NAME` through each.
+
+use crate::apps::{pktgen, router};
+use crate::socket::Request;
+
+/// Frames of any bytes, with any metadata, through a router of any of 64 configurations.
+pub fn router_path(input: &[u8]) {
+    router::plane::fuzz::check(input);
+}
+
+/// zebra's stream of routes.
+pub fn fpm_stream(input: &[u8]) {
+    router::fpm::fuzz::check(input);
+}
+
+/// A line to a control socket: it is a request or an error, and a request survives being written.
+pub fn control_request(input: &[u8]) {
+    let Ok(request) = serde_json::from_slice::<Request>(input) else {
+        return;
+    };
+    let written = serde_json::to_vec(&request).expect("a request is JSON");
+    let again: Request = serde_json::from_slice(&written).expect("our own JSON");
+    assert_eq!(again, request);
+    router::control::fuzz_params(&request.params);
+}
+
+/// A request for the page of metrics.
+pub fn http_request(input: &[u8]) {
+    router::control::fuzz_http(input);
+}
+
+/// Commands, run files and ports of the generator.
+pub fn pktgen_text(input: &[u8]) {
+    pktgen::fuzz(input);
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::{fs, path::Path};
+
+    fn replay(name: &str, check: fn(&[u8])) {
+        const PREFIXES: usize = 16;
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+        let mut files = 0;
+        for file in fs::read_dir(folder.join(name)).unwrap() {
+            let bytes = fs::read(file.unwrap().path()).unwrap();
+            let prefixes = (0..bytes.len()).step_by(bytes.len() / PREFIXES + 1);
+            prefixes.for_each(|len| check(&bytes[..len]));
+            check(&bytes);
+            files += 1;
+        }
+        assert!(files > 0, "{name} has no corpus");
+    }
+
+    #[test]
+    fn corpora_and_their_prefixes_pass() {
+        replay("router_path", router_path);
+        replay("fpm_stream", fpm_stream);
+        replay("control_request", control_request);
+        replay("http_request", http_request);
+        replay("pktgen_text", pktgen_text);
+    }
+}

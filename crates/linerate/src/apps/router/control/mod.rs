@@ -313,7 +313,6 @@ impl Control {
         self.held = held;
         self.tell_hits(&hits, now);
         self.look_at_ports(&BTreeSet::new());
-        self.refresh_links();
         self.running.warn();
         // A time of grace may be over, though nobody says anything.
         self.fed |= self.kernel.is_some();

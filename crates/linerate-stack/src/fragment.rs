@@ -179,8 +179,9 @@ impl<'a> Cut<'a> {
         self.is_done
     }
 
-    /// Writes fragments to the end of the burst, until that is full or all are written; their slots are
-    /// of the pools that `cache` was made for. False where no slot was free: those that were written stand, and the rest can be had later or given up.
+    /// Writes fragments to the end of the burst, until that is full or all are written; their slots
+    /// are of the pools that `cache` was made for. False where no slot was free: those that were
+    /// written stand, and the rest can be had later or given up.
     pub fn fill(&mut self, cache: &mut PoolCache, out: &mut Burst) -> bool {
         while !self.is_done() && out.room() > 0 {
             let bytes = self.l3 + self.mtu.min(usize::from(u16::MAX));

@@ -16,8 +16,8 @@
 //!
 //! What has come is kept as runs of bytes: RFC 815's holes, seen from the other side. Bytes that are
 //! there already and the same are a duplicate, and dropped, also where they are a part of what came
-//! (RFC 8200 4.5 spares only exact duplicates); anything else that meets a run abandons the datagram
-//! (RFC 5722, RFC 8200 4.5; for IPv4 alike).
+//! (RFC 8200 4.5 spares only exact duplicates); anything else that meets a run abandons the
+//! datagram (RFC 5722, RFC 8200 4.5; for IPv4 alike).
 //!
 //! # Bounds
 //!
@@ -42,7 +42,7 @@
 //! let large = Pool::new(&PoolConfig { class: SlotClass::Large, ..PoolConfig::new("large", 16) })?;
 //! let mut cache = PoolCache::new(&[small, large]);
 //! let mut reassembler = Reassembler::new(&Config::default())?;
-//! // The halves of a UDP datagram of 3000 bytes from 10.0.0.1 to 10.0.0.2, without an Ethernet header.
+//! // The halves of a UDP datagram of 3000 bytes from 10.0.0.1 to 10.0.0.2; no Ethernet header.
 //! let mut first = [0; 20 + 1480];
 //! first[..24].copy_from_slice(&[
 //!     0x45, 0, 0x05, 0xdc, 0, 1, 0x20, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, //
@@ -112,8 +112,8 @@ impl Reassembler {
     /// Takes a packet of which the IP header stands at byte `l3`, received in `vrf` at `now_ns`.
     ///
     /// The caller has checked the IPv4 header's checksum (RFC 1812 5.2.2). Any bytes are taken without
-    /// panic. Larger slots come from the pools that `cache` was made for, and what is not needed any more
-    /// goes to it.
+    /// panic. Larger slots come from the pools that `cache` was made for, and what is not needed
+    /// any more goes to it.
     #[inline]
     pub fn push(
         &mut self,

@@ -132,7 +132,8 @@ impl<const W: usize> PacketKey<W> {
         key
     }
 
-    /// As a packet of which the upper layer's header is not known: no ports, no ICMP type, no flags.
+    /// As a packet of which the upper layer's header is not known: no ports, no ICMP type, no
+    /// flags.
     #[must_use]
     #[inline(always)]
     pub fn without_upper(mut self) -> Self {

@@ -10,9 +10,9 @@ use super::key::{self, PacketKey};
 use crate::TableError;
 use crate::lpm::{Prefix4, Prefix6};
 
-/// An address prefix: `W` words of 32 bits, the most significant first (1 for IPv4, 4 for IPv6). The
-/// same as [`lpm::Prefix`](crate::lpm::Prefix), in the form that packets' fields have here: either is
-/// made from the other.
+/// An address prefix: `W` words of 32 bits, the most significant first (1 for IPv4, 4 for IPv6).
+/// The same as [`lpm::Prefix`](crate::lpm::Prefix), in the form that packets' fields have here:
+/// either is made from the other.
 ///
 /// ```
 /// use linerate_tables::acl::Prefix;

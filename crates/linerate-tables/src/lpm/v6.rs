@@ -55,14 +55,15 @@ impl Default for Lpm6Config {
 pub struct Fib6(Tree);
 
 impl Fib6 {
-    /// The next hop of an address (network order, as packets have it) in a VRF; `None` where no route
-    /// holds it, or where there is no such VRF.
+    /// The next hop of an address (network order, as packets have it) in a VRF; `None` where no
+    /// route holds it, or where there is no such VRF.
     #[inline]
     pub fn lookup(&self, vrf: u32, address: [u8; 16]) -> Option<u32> {
         Some(self.0.lookup(vrf, u128::from_be_bytes(address))).filter(|&hop| hop != NO_ROUTE)
     }
 
-    /// The next hops of a burst of addresses (network order, too) in one VRF; [`NO_ROUTE`] where there is none. Fastest in multiples of 64, which wait for memory together.
+    /// The next hops of a burst of addresses (network order, too) in one VRF; [`NO_ROUTE`] where
+    /// there is none. Fastest in multiples of 64, which wait for memory together.
     ///
     /// # Panics
     /// If the slices differ in length.

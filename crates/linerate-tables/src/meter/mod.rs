@@ -72,7 +72,8 @@ mod sealed {
 /// ```
 /// use linerate_tables::meter::{Color, Profile, SrTcm, SrTcmConfig};
 /// // 1 Mbyte/s, bursts of 2000 and 3000 bytes, a clock of nanoseconds.
-/// let meter = SrTcm::new(&SrTcmConfig { cir: 1_000_000, cbs: 2000, ebs: 3000, hz: 1_000_000_000 })?;
+/// let hz = 1_000_000_000;
+/// let meter = SrTcm::new(&SrTcmConfig { cir: 1_000_000, cbs: 2000, ebs: 3000, hz })?;
 /// let mut buckets = meter.full(0);
 /// let mut mark = |now, bytes| meter.mark(&mut buckets, now, bytes, Color::Green);
 /// assert_eq!(mark(0, 1500), Color::Green);
@@ -211,8 +212,8 @@ impl TrTcm {
 }
 
 impl TrTcm4115 {
-    /// A profile of these rates, which are independent of each other. One of them may be zero: nothing
-    /// is green, or nothing yellow, after the burst.
+    /// A profile of these rates, which are independent of each other. One of them may be zero:
+    /// nothing is green, or nothing yellow, after the burst.
     ///
     /// # Errors
     /// [`TableError::Meter`]: both rates zero, a rate without a burst, or sizes beyond this clock.

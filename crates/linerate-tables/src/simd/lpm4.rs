@@ -125,8 +125,8 @@ impl Fib {
         self.directory[first..first + count].fill(entry);
     }
 
-    /// Makes the flat array say of a /18 what its directory entry, the `index`-th, leads to. To be called
-    /// when the entry, its chunk or a next hop's number in it has changed.
+    /// Makes the flat array say of a /18 what its directory entry, the `index`-th, leads to. To be
+    /// called when the entry, its chunk or a next hop's number in it has changed.
     pub(crate) fn flatten(&mut self, index: usize) {
         let Some(flat) = &mut self.flat else {
             return;

@@ -2,8 +2,8 @@
 //! are one load (DIR-24-8 without the 8: what is longer than /24 is asked of the compact table).
 //!
 //! A leaf below [`BY_NUMBER`] is the next hop itself. Others name one by its number in the compact
-//! table; number 0 is nobody's, and says that the compact table has to be asked. Which of the two is
-//! faster depends on the traffic: see `lpm::v4::choice`.
+//! table; number 0 is nobody's, and says that the compact table has to be asked. Which of the two
+//! is faster depends on the traffic: see `lpm::v4::choice`.
 
 use linerate_core::MemError;
 use linerate_core::env::Isa;
@@ -33,7 +33,8 @@ pub(super) struct Flat {
     kernel: Kernel,
 }
 
-/// The leaf of a next hop that has this number; `fixed` if the number stays and the next hop changes.
+/// The leaf of a next hop that has this number; `fixed` if the number stays and the next hop
+/// changes.
 pub(super) fn leaf(number: usize, hop: u32, fixed: bool) -> u16 {
     match u16::try_from(hop) {
         Ok(hop) if hop < BY_NUMBER && !fixed => hop,
@@ -77,7 +78,8 @@ impl Flat {
         self.leaves[block * 64..][..64].copy_from_slice(leaves);
     }
 
-    /// The next hops of a VRF that there is; `by_number[0]` where the compact table has to be asked.
+    /// The next hops of a VRF that there is; `by_number[0]` where the compact table has to be
+    /// asked.
     ///
     /// # Panics
     /// If there is no such VRF, if the slices differ in length, or if there are too few numbers.
@@ -117,8 +119,8 @@ mod x86 {
 
     pub(super) fn v4(leaves: &[u16], by_number: &[u32], addresses: &[u32], hops: &mut [u32]) {
         assert!(leaves.len() > LEAVES && by_number.len() >= NUMBERS);
-        // SAFETY: `pick` gives this out where the CPU has AVX-512 F, BW, CD, DQ and VL; the lengths were
-        // checked.
+        // SAFETY: `pick` gives this out where the CPU has AVX-512 F, BW, CD, DQ and VL; the lengths
+        // were checked.
         unsafe { avx512(leaves, by_number, addresses, hops) }
     }
 
@@ -134,8 +136,8 @@ mod x86 {
             // SAFETY: 64 bytes are read from 16 words.
             let addresses = unsafe { _mm512_loadu_si512(addresses.as_ptr().cast()) };
             let index = _mm512_srli_epi32::<8>(addresses);
-            // SAFETY: 24-bit indices of elements of 2 bytes, of which 4 are read: within one leaf more
-            // than `LEAVES`.
+            // SAFETY: 24-bit indices of elements of 2 bytes, of which 4 are read: within one leaf
+            // more than `LEAVES`.
             let words = unsafe { _mm512_i32gather_epi32::<2>(index, leaves.as_ptr().cast()) };
             let mut found = _mm512_and_si512(words, low_half);
             let far = _mm512_test_epi32_mask(found, far_bit);

@@ -1,9 +1,9 @@
 //! Which of its two layouts a lookup table is read in, found out on the traffic itself.
 //!
-//! The compact one takes three loads, mostly from the second-level cache; the flat one takes one, from
-//! an array that no cache but the last holds. Where few prefixes get most packets the flat one is
-//! faster, where all get as many the compact one. Nobody knows beforehand, so it is measured, now and
-//! then, for a moment.
+//! The compact one takes three loads, mostly from the second-level cache; the flat one takes one,
+//! from an array that no cache but the last holds. Where few prefixes get most packets the flat one
+//! is faster, where all get as many the compact one. Nobody knows beforehand, so it is measured,
+//! now and then, for a moment.
 
 use linerate_core::env::Clock;
 
@@ -158,8 +158,8 @@ impl Choice {
 mod tests {
     use super::*;
 
-    /// Runs so many bursts, of which each takes what `ticks` says of its layout. Returns how many each
-    /// layout had.
+    /// Runs so many bursts, of which each takes what `ticks` says of its layout. Returns how many
+    /// each layout had.
     fn runs(ticks: impl Fn(Layout) -> u64, bursts: u32) -> (Choice, [u32; 2]) {
         let mut choice = Choice::new(Clock::monotonic("not read"));
         let mut used = [0; 2];

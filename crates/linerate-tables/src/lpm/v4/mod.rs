@@ -8,13 +8,13 @@
 //!    address's /24 in the bitmap is the leaf's place; most chunks are one cache line;
 //! 3. the next hop of that number.
 //!
-//! Beside it there may be a flat array, one load for each lookup ([`Layout::Flat`], ADR 38).
-//!
 //! A full Internet table takes 4.2 MB so (DIR-24-8: 64 MB), which is what makes lookups fast. An /18
 //! that leads to one next hop needs no chunk of its own. A /24 with longer prefixes in it has four
 //! directory entries of its own, each with a chunk for 64 addresses; a chunk that names such a /24,
 //! or one of more than 16,000 next hops, is *wide*: its leaves are 64 bits. It reads as a narrow chunk
 //! that has no route, so that lookups need no branch for it; what finds no route is looked at again.
+//!
+//! Beside it there may be a flat array, one load for each lookup ([`Layout::Flat`], ADR 38).
 //!
 //! | what | who | cost |
 //! |---|---|---|
@@ -74,11 +74,12 @@ pub struct Lpm4Config {
     /// VRFs, numbered from 0: each takes 1 MiB of each copy of the table.
     pub vrfs: u32,
     /// Bytes of one copy of the lookup table, all VRFs together; reserved at once. A full Internet
-    /// table needs 5 MiB, a million random /24s with as many next hops 24 MiB. Flat arrays are beside it.
+    /// table needs 5 MiB, a million random /24s with as many next hops 24 MiB. Flat arrays are
+    /// beside it.
     pub table_bytes: usize,
-    /// So many VRFs, from 0 on, have a flat array beside it: 32 MiB for each in each copy of the table.
-    /// Worth it where few prefixes get most packets; [`Choice`] finds out. Next hops below 32768 are
-    /// found with one load, others with two.
+    /// So many VRFs, from 0 on, have a flat array beside it: 32 MiB for each in each copy of the
+    /// table. Worth it where few prefixes get most packets; [`Choice`] finds out. Next hops below
+    /// 32768 are found with one load, others with two.
     pub flat_vrfs: u32,
     /// Bytes that the route store may grow to, all VRFs together: 20 to 40 for each route.
     pub rib_bytes: usize,
@@ -129,8 +130,8 @@ impl Fib4 {
         self.0.lookup_bulk(layout, vrf, addresses, hops);
     }
 
-    /// As [`lookup_bulk`](Self::lookup_bulk), by whichever layout turns out to be faster on what this
-    /// lcore looks up.
+    /// As [`lookup_bulk`](Self::lookup_bulk), by whichever layout turns out to be faster on what
+    /// this lcore looks up.
     ///
     /// # Panics
     /// If the slices differ in length.

@@ -365,7 +365,7 @@ impl Engine {
         let mut is_whole = true;
         while is_whole && !cut.is_done() {
             let mut fragments = Burst::new();
-            is_whole = cut.fill(&mut out.cache, &self.pools, &mut fragments);
+            is_whole = cut.fill(&mut out.cache, &mut fragments);
             for mut fragment in fragments.drain() {
                 // What stands before the network header is each fragment's own to have.
                 fragment.data_mut()[..HEADER_LEN].copy_from_slice(&packet.data()[..HEADER_LEN]);

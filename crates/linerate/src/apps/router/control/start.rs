@@ -90,7 +90,7 @@ pub(crate) fn start(path: &Path, config: Config, plan: &Plan, run: &Run) -> Resu
     let socket = config.router.control.clone().unwrap_or_else(usual_socket);
     let server = Server::listen(&socket, usual, desk.clone())?;
     let http = listen_http(&config, &desk)?;
-    let mut drivers = Drivers::opened_by(privileged.clone());
+    let mut drivers = Drivers::opened_by(privileged.clone()).joining_segments();
     let mut control = bring_up(path, config, plan, &mut drivers, &desk, run, privileged)?;
     let begun = control.say_ready(&socket, http.as_ref().map(|http| http.at));
     control.notify = Notify::from_environment();

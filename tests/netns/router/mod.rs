@@ -19,6 +19,7 @@ mod bfd;
 mod fragments;
 mod frr;
 mod frr_fpm;
+mod joined;
 mod live;
 mod multipath;
 mod neighbours;

@@ -20,6 +20,7 @@ mod fragments;
 mod frr;
 mod frr_fpm;
 mod host;
+mod joined;
 mod live;
 mod multipath;
 mod neighbours;

@@ -447,7 +447,7 @@ fn configuration(kind: &str, socket: &std::path::Path, cpus: [usize; 2]) -> Stri
 
 /// The one of `all` that `rate` gives the highest figure. What does not run is none of them, unless nothing
 /// does.
-fn best<T: Copy>(
+pub(super) fn best<T: Copy>(
     all: impl IntoIterator<Item = T>,
     mut rate: impl FnMut(T) -> Result<f64, TaskError>,
 ) -> Result<T, TaskError> {

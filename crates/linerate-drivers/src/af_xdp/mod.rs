@@ -15,6 +15,7 @@
 //! | checksums | local senders leave them unfinished on virtual interfaces, and AF_XDP does not say which: see `csum=` |
 //! | VLAN | tags that the interface or a veth's peer offloads are lost: `ethtool -K IFACE rxvlan off`, `ethtool -K PEER txvlan off` |
 //! | oversized frames | in native mode a veth's peer sends none (the kernel turns its TSO off); in generic mode they are dropped as `oversize`: `ethtool -K IFACE gro off lro off`, `ethtool -K PEER tso off gso off` |
+//! | `gro=on` | TCP segments are joined, and sent by packet sockets; not with zero-copy |
 //! | interface deleted | the link goes down, the queues have nothing; an interface of that name that comes up is attached |
 //! | needs | CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF; the pool in locked memory: CAP_IPC_LOCK or `ulimit -l`; Linux 5.10 |
 //!
@@ -53,7 +54,7 @@ pub const KIND: Kind = Kind {
     summary: "a Linux interface past the network stack, by XDP: all frames or chosen flows",
     example: "af_xdp:eth0,queues=2",
     options: OPTIONS,
-    open: |spec, drivers| Ok(Box::new(open(spec, &drivers.opener)?)),
+    open: |spec, drivers| Ok(Box::new(open(spec, &drivers.opener, drivers.joins)?)),
 };
 
 /// Entries of a ring where the pool is large enough.
@@ -61,12 +62,13 @@ const RING: u32 = 2048;
 /// And at least.
 const MIN_RING: u32 = 64;
 
-/// Opens a port; the interface must exist.
+/// Opens a port; the interface must exist. `joins`: TCP segments are joined where the options do
+/// not say, if the interface is a virtual one.
 ///
 /// # Errors
 /// [`PortError`] names a wrong option, or why the interface is not to be had.
-pub fn open(spec: &Spec, opener: &Arc<dyn Opener>) -> Result<AfXdpPort, PortError> {
-    let device = Device::new(spec, opener)?;
+pub fn open(spec: &Spec, opener: &Arc<dyn Opener>, joins: bool) -> Result<AfXdpPort, PortError> {
+    let device = Device::new(spec, opener, joins)?;
     let found = device.find()?;
     let port = AfXdpPort {
         device: Arc::new(device),
@@ -253,6 +255,10 @@ impl AfXdpPort {
             .as_deref()
             .unwrap_or("none: every frame comes here");
         facts.push(("filter", filter.into()));
+        if options.joins && !zero_copy {
+            let how = "TCP segments are joined, and sent by a packet socket";
+            facts.push(("gro", how.into()));
+        }
         if options.busy_poll_us > 0 {
             facts.push(("busy poll", format!("{} us", options.busy_poll_us)));
         }

@@ -94,7 +94,7 @@ pub(crate) fn start(path: &Path, config: Config, plan: &Plan, run: &Run) -> Resu
     let _signals = Signals::catch(desk.clone())?;
     let server = Server::listen(door, desk.clone())?;
     let http = listen_http(&config, &desk)?;
-    let mut drivers = Drivers::opened_by(privileged.clone());
+    let mut drivers = Drivers::opened_by(privileged.clone()).joining_segments();
     let access = Access { privileged, socket };
     let mut control = bring_up(path, config, plan, &mut drivers, &desk, run, &access)?;
     let begun = control.say_ready(&access.socket, http.as_ref().map(|http| http.at));

@@ -122,7 +122,8 @@ impl Permits {
             Request::ControlSocket { netns } => {
                 self.all_taps().any(|(n, _)| n.as_ref() == Some(netns))
             }
-            Request::PacketSocket { name } => self.packet.contains(name),
+            // af_xdp sends unsegmented frames through packet sockets.
+            Request::PacketSocket { name } => self.packet.contains(name) || self.xdp.contains(name),
             Request::XdpProgram { name, filter } => {
                 self.xdp.contains(name) && filter.len() <= MOST_FILTER
             }

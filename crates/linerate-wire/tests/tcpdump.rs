@@ -121,7 +121,7 @@ fn filters_pass_the_frames_that_tcpdump_passes() {
         return;
     }
     if let Some((frames, folder)) = all_frames(TEST) {
-        compare(&frames, &folder);
+        compare(&frames, folder.path());
     }
 }
 
@@ -133,7 +133,7 @@ fn filters_pass_the_made_frames_that_tcpdump_passes() {
         return;
     }
     let folder = PrivateFolder::new("filters").expect("the temporary folder is writable");
-    compare(&made(), &folder);
+    compare(&made(), folder.path());
 }
 
 /// Frames of all kinds that filters ask for.

@@ -126,6 +126,7 @@ mod tests {
             mtu: 1500,
             master: None,
             inward: None,
+            is_made: true,
         })
     }
 

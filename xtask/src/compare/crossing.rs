@@ -233,6 +233,7 @@ impl Crossing {
 
     fn router(&self, linerate: &Linerate, kind: &str) -> Result<Command, TaskError> {
         let folder = process::target_dir().join("compare");
+        fs::create_dir_all(&folder).map_err(TaskError::file(&folder))?;
         let (file, socket) = (folder.join("router.veth.toml"), self.socket());
         let text = configuration(kind, &socket, [self.feeder_cpu, self.worker_cpu]);
         fs::write(&file, text).map_err(TaskError::file(&file))?;

@@ -144,6 +144,7 @@ impl Tcp {
 
     fn through(&self, linerate: &Linerate, way: Way, seconds: f64) -> Result<Sample, TaskError> {
         let folder = process::target_dir().join("compare");
+        fs::create_dir_all(&folder).map_err(TaskError::file(&folder))?;
         let file = folder.join("router.veth.tcp.toml");
         // In a folder with a short name: a socket's path has 107 bytes at most.
         let socket = std::env::temp_dir().join(format!("{}.sock", self.ours.middle));

@@ -1,5 +1,7 @@
 //! Our filters against tcpdump's, over real and deliberately broken frames.
 
+#![allow(clippy::unwrap_used)] // a test
+
 mod captures;
 
 use std::path::Path;

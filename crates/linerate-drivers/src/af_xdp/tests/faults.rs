@@ -318,7 +318,7 @@ fn zero_copy_takes_aligned_slots() {
     let refused = error(&spec, &PortConfig::default(), &pools(1024));
     assert!(refused.contains("aligned slots"), "{refused}");
     let parsed = spec.parse().unwrap();
-    assert!(open(&parsed, &own()).unwrap().info().aligned_pool);
+    assert!(open(&parsed, &own(), false).unwrap().info().aligned_pool);
     // Without a device there is no reason to give staggered slots up.
     let spec = format!("af_xdp:{}", veth.here);
     assert!(!open_port(&spec).info().aligned_pool);

@@ -842,7 +842,6 @@ fn nested_fields_run_like_the_digits_of_a_counter() {
     assert_eq!(digits(tuples, 200), expected.collect::<Vec<_>>());
     let plain = (0..200u16).map(|n| (n as u8 % 3 + 1, n / 2 % 2 + 10, n % 2 + 5));
     let plain = plain
-        .map(|(dst, port, id)| (dst, port, id))
         .collect::<Vec<_>>();
     assert_eq!(digits(&format!("{line} nest=vlan,sport"), 200), plain);
     // Far in, and back: as a port that took less than it was given has it.

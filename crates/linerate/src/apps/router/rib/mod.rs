@@ -30,6 +30,7 @@ mod show;
 mod slots;
 mod targets;
 #[cfg(any(test, fuzzing))]
+#[allow(clippy::unwrap_used)] // of tests
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;

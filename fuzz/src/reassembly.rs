@@ -63,8 +63,7 @@ impl Rig {
             now_ns += 5_000_000_000;
             let mut packet = self.packet();
             assert!(packet.set_data(bytes));
-            let (cache, pools) = (&mut self.cache, &self.pools);
-            match self.reassembler.push(packet, 0, 0, now_ns, cache, pools) {
+            match self.reassembler.push(packet, 0, 0, now_ns, &mut self.cache) {
                 Outcome::Held => {}
                 Outcome::Dropped(_, packet) => self.cache.free_one(packet),
                 Outcome::Whole(packet) => {
@@ -108,7 +107,7 @@ impl Rig {
         };
         while !cut.is_done() {
             let mut burst = Burst::with_room(8);
-            assert!(cut.fill(&mut self.cache, &self.pools, &mut burst));
+            assert!(cut.fill(&mut self.cache, &mut burst));
             assert!(burst.iter().all(|fragment| fragment.len() <= mtu));
             bytes += burst.bytes();
             self.cache.free(&mut burst);

@@ -89,20 +89,18 @@ fn real_and_broken_packets_pass() {
         eprintln!("SKIP replay of real packets: no captures; set LINERATE_DATA to their folder");
         return;
     }
-    let folder = env::temp_dir().join(format!("linerate-replay-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
+    let folder = linerate_core::env::PrivateFolder::new("replay").unwrap();
     let unpacked = Command::new("tar")
         .arg("xzf")
         .arg(&archive)
         .arg("-C")
-        .arg(&folder)
+        .arg(folder.path())
         .status();
     assert!(unpacked.unwrap().success());
     let packets: Vec<_> = files(&folder.join("tests"))
         .iter()
         .flat_map(|file| packets(file))
         .collect();
-    fs::remove_dir_all(&folder).unwrap();
     assert!(packets.len() > 9000, "only {} packets read", packets.len());
     let prefixes: [&[u8]; 3] = [b"", b"\0\x64", b"vlan and port 53 or not net 10.0.0.0/8\0"];
     for packet in &packets {

@@ -1,6 +1,11 @@
 //! A directory of a test's own, gone when the test ends, however it ends.
 
-use std::path::{Path, PathBuf};
+#[path = "../../crates/linerate-core/src/env/private_folder.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod private_folder;
+
+use private_folder::PrivateFolder;
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A number for each thing that needs a name of its own.
@@ -10,31 +15,25 @@ pub(crate) fn number() -> u32 {
 }
 
 /// The directory.
-pub(crate) struct Scratch(PathBuf);
+pub(crate) struct Scratch(PrivateFolder);
 
 impl Scratch {
-    /// An empty one that every user may read and write: tcpdump gives up its privileges.
+    /// An empty one that every user may read and write: tcpdump gives up its privileges, and so do
+    /// FRR and the router. What one puts there is nobody else's, as in /tmp.
     pub(crate) fn new() -> Self {
         use std::os::unix::fs::PermissionsExt;
-        let path =
-            std::env::temp_dir().join(format!("linerate-{}-{}", std::process::id(), number()));
-        std::fs::create_dir(&path).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
-        Self(path)
+        let folder = PrivateFolder::new("netns").unwrap();
+        let open = std::fs::Permissions::from_mode(0o1777);
+        std::fs::set_permissions(folder.path(), open).unwrap();
+        Self(folder)
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     /// A file in it, as text for command lines.
     pub(crate) fn file(&self, name: &str) -> String {
         self.0.join(name).display().to_string()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

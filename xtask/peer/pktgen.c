@@ -21,11 +21,11 @@ enum {
 	FRAME = 60, // in memory: 64 with the check sequence
 };
 
-struct headers {
+struct __attribute__((packed)) headers { // __rte_packed is deprecated since 25.03
 	struct rte_ether_hdr ether;
 	struct rte_ipv4_hdr ip;
 	struct rte_udp_hdr udp;
-} __rte_packed;
+};
 
 static struct headers template_headers(void)
 {

@@ -12,6 +12,9 @@ mod libtest;
 #[allow(clippy::unwrap_used)]
 mod links;
 mod packages;
+#[path = "../../crates/linerate-core/src/env/private_folder.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod private_folder;
 mod process;
 mod rust_scan;
 mod test;

@@ -62,10 +62,12 @@ impl Drop for Undo {
 #[cfg(test)]
 mod tests {
     use super::Undo;
+    use crate::private_folder::PrivateFolder;
 
     #[test]
     fn undoes_in_reverse_order_on_drop() {
-        let file = std::env::temp_dir().join(format!("xtask-undo-{}", std::process::id()));
+        let folder = PrivateFolder::new("undo").unwrap();
+        let file = folder.join("undone");
         let path = file.display();
         let mut undo = Undo::new().unwrap();
         undo.add(&format!("echo first >> {path}")).unwrap();
@@ -73,6 +75,5 @@ mod tests {
         assert!(!file.exists(), "nothing runs before the drop");
         drop(undo);
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "second\nfirst\n");
-        std::fs::remove_file(&file).unwrap();
     }
 }

@@ -80,6 +80,8 @@ pub const KINDS: &[Kind] = &[
 pub struct Drivers {
     pub(crate) rings: ring::Registry,
     pub(crate) opener: Arc<dyn Opener>,
+    /// Whether ports join TCP segments where their options do not say.
+    pub(crate) joins: bool,
 }
 
 impl Default for Drivers {
@@ -99,6 +101,17 @@ impl Drivers {
         Self {
             rings: ring::Registry::default(),
             opener,
+            joins: false,
+        }
+    }
+
+    /// The same for who forwards: ports on virtual interfaces join TCP segments before they send
+    /// them, unless their options say otherwise.
+    #[must_use]
+    pub fn joining_segments(self) -> Self {
+        Self {
+            joins: true,
+            ..self
         }
     }
 
@@ -126,7 +139,7 @@ impl Drivers {
             });
         };
         spec.check_keys(&[kind.options, COMMON_OPTIONS].concat())?;
-        wrap::wrap(&spec, (kind.open)(&spec, self)?)
+        wrap::wrap(&spec, (kind.open)(&spec, self)?, &*self.opener)
     }
 }
 

@@ -4,6 +4,7 @@
 //! into a packet's metadata and written from it.
 
 use linerate_core::packet::{Meta, Offload, Packet};
+use linerate_wire::offload::Joint;
 use linerate_wire::tcp::{HEADER_LEN, Tcp, flag};
 
 /// Length of the header in bytes.
@@ -64,6 +65,19 @@ pub(crate) fn write(packet: &Packet) -> Header {
         return [0; LEN];
     }
     unfinished(packet, meta)
+}
+
+/// The header of TCP segments that were joined.
+pub(crate) fn tcp(joint: &Joint) -> Header {
+    let at = joint.layout();
+    let kind = if joint.is_v4() { GSO_TCPV4 } else { GSO_TCPV6 };
+    let ecn = if joint.has_cwr() { GSO_ECN } else { 0 };
+    let mut header = [NEEDS_CSUM, kind | ecn, 0, 0, 0, 0, 0, 0, 0, 0];
+    let words = [at.payload(), joint.gso_size().into(), at.l4(), 16];
+    for (to, word) in header[2..].chunks_exact_mut(2).zip(words) {
+        to.copy_from_slice(&(word as u16).to_ne_bytes());
+    }
+    header
 }
 
 fn unfinished(packet: &Packet, meta: &Meta) -> Header {

@@ -8,28 +8,26 @@
 //! by whoever put it together from fragments before.
 //!
 //! ```
-//! use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools};
+//! use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig};
 //! use linerate_stack::fragment::Cut;
 //!
-//! let pools = Pools::new(vec![Pool::new(&PoolConfig::new("rx", 256))?]);
-//! let mut cache = PoolCache::new(pools.as_slice());
-//! let mut packet = cache.get(pools.primary()).expect("a fresh pool has free slots");
+//! let mut cache = PoolCache::new(&[Pool::new(&PoolConfig::new("rx", 256))?]);
 //! let mut datagram = [0; 220];
 //! datagram[..20].copy_from_slice(&[
 //!     0x45, 0, 0, 220, 0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
 //! ]);
-//! packet.set_data(&datagram);
+//! let packet = cache.copy_of(&datagram).expect("a fresh pool has free slots");
 //! let mut cut = Cut::ipv4(&packet, 0, 100)?;
 //! let mut fragments = Burst::new();
 //! while !cut.is_done() {
-//!     assert!(cut.fill(&mut cache, &pools, &mut fragments));
+//!     assert!(cut.fill(&mut cache, &mut fragments));
 //! }
 //! // 80 + 80 + 40 bytes of payload.
 //! assert_eq!(fragments.iter().map(|fragment| fragment.len()).collect::<Vec<_>>(), [100, 100, 60]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use linerate_core::packet::{Burst, Offload, Packet, PoolCache, Pools};
+use linerate_core::packet::{Burst, Offload, Packet, PoolCache};
 use linerate_wire::ipv4::{self, Ipv4};
 use linerate_wire::ipv6::{self, Ipv6};
 use linerate_wire::{checksum, protocol};
@@ -181,13 +179,13 @@ impl<'a> Cut<'a> {
         self.is_done
     }
 
-    /// Writes fragments to the end of the burst, until that is full or all are written. False where no
-    /// slot was free: those that were written stand, and the rest can be had later or given up.
-    pub fn fill(&mut self, cache: &mut PoolCache, pools: &Pools, out: &mut Burst) -> bool {
+    /// Writes fragments to the end of the burst, until that is full or all are written; their slots
+    /// are of the pools that `cache` was made for. False where no slot was free: those that were
+    /// written stand, and the rest can be had later or given up.
+    pub fn fill(&mut self, cache: &mut PoolCache, out: &mut Burst) -> bool {
         while !self.is_done() && out.room() > 0 {
             let bytes = self.l3 + self.mtu.min(usize::from(u16::MAX));
-            let pool = pools.for_frame(bytes);
-            let Some(fragment) = pool.and_then(|pool| cache.get(pool)) else {
+            let Some(fragment) = cache.get_for(bytes) else {
                 return false;
             };
             let fragment = self.write(fragment);

@@ -453,8 +453,8 @@ fn tshark_finds_every_frame_as_it_was_meant() {
     neighbours(&mut cases);
     errors(&mut cases);
     resets(&mut cases);
-    let name = format!("linerate-stack-{}.pcap", std::process::id());
-    let capture = std::env::temp_dir().join(name);
+    let folder = linerate_core::env::PrivateFolder::new("stack").unwrap();
+    let capture = folder.join("frames.pcap");
     write_pcap(&capture, &cases);
 
     let statuses = ["ip", "icmp", "icmpv6", "tcp"].map(|layer| format!("{layer}.checksum.status"));
@@ -481,7 +481,6 @@ fn tshark_finds_every_frame_as_it_was_meant() {
         tshark.args(["-e", field]);
     }
     let output = tshark.output().expect("tshark runs");
-    std::fs::remove_file(&capture).unwrap();
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{complaint}");
     let text = String::from_utf8(output.stdout).unwrap();

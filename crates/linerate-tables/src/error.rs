@@ -9,7 +9,7 @@ pub enum TableError {
     Memory(#[from] linerate_core::MemError),
     // --- rss
     /// A Toeplitz key that is too short or too long.
-    #[error("an RSS key of {given} bytes; it takes 40 to 256, NICs take 40 or 52")]
+    #[error("an RSS key of {given} bytes; it takes 40 to 256, NICs take 40, 48 or 52")]
     RssKeyBytes {
         /// Its length.
         given: usize,

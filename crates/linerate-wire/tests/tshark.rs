@@ -170,7 +170,7 @@ fn finds_what_tshark_finds() {
     };
     let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/tunnels");
     frames.extend(files(&seeds).iter().map(|seed| fs::read(seed).unwrap()));
-    let all = folder.0.join("all.pcap");
+    let all = folder.join("all.pcap");
     write_pcap(&all, &frames);
     let text = ask_tshark(&all);
     let lines: Vec<_> = text.lines().collect();

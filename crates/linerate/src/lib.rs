@@ -12,12 +12,14 @@ mod stderr;
 mod apps;
 mod config;
 mod error;
+mod files;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod nearest;
 mod report;
 mod socket;
 mod tui;
+mod users;
 
 use std::process::ExitCode;
 

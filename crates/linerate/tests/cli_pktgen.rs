@@ -230,6 +230,156 @@ fn exit_codes_tell_loss_and_invalid_runs_apart() {
 }
 
 #[test]
+fn total_loss_passes_no_gate() {
+    let lossy = format!("{LOOP},faulty=loss:1");
+    let all = ["-p", &lossy, "-s", "count=1000", "--json", "--max-loss-ppm"];
+    for limit in ["0", "999999"] {
+        let run = report(&[&all[..], &[limit]].concat(), 3);
+        assert_eq!(run["streams"][0]["tally"]["lost"], 1000);
+        assert_eq!(
+            (&run["verdict"]["word"], &run["settled"]),
+            (&json!("lossy"), &json!(true))
+        );
+    }
+    // Nor does what nobody could know.
+    let unknown = [
+        "-p",
+        &lossy,
+        "-s",
+        "count=1000 signature=off",
+        "--json",
+        "--max-loss-ppm",
+        "0",
+    ];
+    let run = report(&unknown, 4);
+    assert_eq!(run["verdict"]["word"], "invalid");
+}
+
+#[test]
+fn a_client_that_waits_reads_the_loss() {
+    let scratch = Scratch::new("pktgen-loss");
+    let socket = scratch.path("s.sock");
+    let lossy = "b=ring:b,loop=on,faulty=loss:1";
+    let running = Running::start(&socket, &["-p", lossy, "-s", "port=b count=400"]);
+    let mut client = connect(&socket);
+    for _ in 0..2 {
+        client.method("clear", Value::Null);
+        client.method("start", json!({ "ports": "b" }));
+        assert_eq!(client.method("wait", Value::Null)["done"], true);
+        let counts = client.method("snapshot", Value::Null);
+        assert_eq!(counts["streams"][0]["tally"]["lost"], 400);
+    }
+    client.method("quit", Value::Null);
+    running.end();
+}
+
+#[test]
+fn the_python_module_and_its_notebook_work_against_a_session() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        println!("SKIP the Python module: no python3; apt install python3");
+        return;
+    }
+    let scratch = Scratch::new("pktgen-python");
+    let module = output(&["--print", "python"]);
+    assert!(module.status.success());
+    let module = scratch.write("linerate_pktgen.py", module.stdout);
+    let folder = Path::new(&module).parent().unwrap();
+    let script = r#"
+import json, sys
+import linerate_pktgen as pktgen
+
+# The cells of the example, one after the other.
+shown = {}
+for cell in json.load(open(sys.argv[1]))["cells"]:
+    if cell["cell_type"] == "code":
+        exec("".join(cell["source"]), shown)
+assert [row[0] for row in shown["rows"]] == [64, 512, 1518], shown["rows"]
+assert all(row[1] > 0 and row[2] == 0 for row in shown["rows"]), shown["rows"]
+assert shown["final"]["received"] == shown["final"]["sent"] > 0, shown["final"]
+
+program = sys.argv[2]
+with pktgen.launch(["ring:a,loop=on,faulty=loss:1"], ["name=s count=300"], program) as session:
+    counts = session.run()
+    assert pktgen.totals(counts)["lost"] == 300 and pktgen.totals(counts)["loss"] == 1.0, counts
+    assert "name=s" in session.command("stream list")["text"]
+    assert session.streams()[0]["name"] == "s"
+    assert session.until(lambda counts: False, seconds=0.05, period=0.01) is None
+    for number, counts in enumerate(session.snapshots(period=0.05)):
+        # Another answer between two events.
+        assert session.snapshot()["streams"][0]["tally"]["sent"] == 300
+        if number == 2:
+            break
+    try:
+        session.ask("start", ports="nowhere")
+        raise SystemExit("it was started")
+    except pktgen.Problem as refused:
+        assert "nowhere" in refused.problem and refused.fix, refused
+try:
+    pktgen.launch(["nonsense:a"], [], program)
+    raise SystemExit("it was opened")
+except pktgen.Problem as refused:
+    assert "nonsense" in str(refused), refused
+"#;
+    let ran = Command::new("python3")
+        .args(["-c", script])
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/python/example.ipynb"))
+        .arg(env!("CARGO_BIN_EXE_linerate"))
+        .env("LINERATE", env!("CARGO_BIN_EXE_linerate"))
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    let complaint = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{complaint}");
+}
+
+#[test]
+fn an_error_that_nobody_hears_is_no_panic() {
+    for command in [
+        &["pktgen", "-p", "nonsense:a"][..],
+        &["l2fwd", "nonsense:a"],
+        &["ports", "-x"],
+    ] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_linerate"));
+        let (reader, writer) = std::io::pipe().unwrap();
+        // Nobody reads it any more.
+        drop(reader);
+        let mut child = child
+            .args(command)
+            .stdin(Stdio::null())
+            .stdout(writer.try_clone().unwrap())
+            .stderr(writer)
+            .spawn()
+            .unwrap();
+        let code = child.wait().unwrap().code();
+        assert!(
+            matches!(code, Some(1 | 2)),
+            "{command:?} ended with {code:?}"
+        );
+    }
+}
+
+#[test]
+fn the_last_tables_fit_a_terminal() {
+    let ran = output(&[
+        "-p",
+        LOOP,
+        "-s",
+        "name=telephony count=1000000 rate=max",
+        "--headless",
+    ]);
+    let text = String::from_utf8(ran.stdout).unwrap();
+    let tables = text
+        .lines()
+        .skip(1)
+        .take_while(|line| !line.contains("seed"));
+    let long: Vec<_> = tables.filter(|line| line.chars().count() > 80).collect();
+    assert!(long.is_empty(), "{long:#?}");
+    for column in ["sent/s", "unsent", "lost", "reordered", "p99 us", "max us"] {
+        assert!(text.contains(column), "{column}: {text}");
+    }
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_before_the_run() {
     let (error, _) = refused(&["--json"]);
     assert!(error.contains("no port"), "{error}");

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use linerate_core::env::PrivateFolder;
 use serde_json::Value;
 
 fn linerate(args: &[&str]) -> Output {
@@ -53,23 +54,18 @@ fn machine(name: &str) -> String {
 }
 
 /// A file that goes away with the test.
-struct Scratch(PathBuf);
+struct Scratch(PathBuf, #[allow(dead_code)] PrivateFolder);
 
 impl Scratch {
     fn new(name: &str, text: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("linerate-cli-{}-{name}", std::process::id()));
+        let folder = PrivateFolder::new("cli").unwrap();
+        let path = folder.join(name);
         std::fs::write(&path, text).unwrap();
-        Self(path)
+        Self(path, folder)
     }
 
     fn path(&self) -> &str {
         self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
     }
 }
 

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use linerate_core::env::PrivateFolder;
 use serde_json::Value;
 
 fn linerate(args: &[&str]) -> Output {
@@ -39,23 +40,18 @@ fn refused(args: &[&str]) -> (String, String) {
 }
 
 /// A file that goes away with the test.
-struct Scratch(PathBuf);
+struct Scratch(PathBuf, #[allow(dead_code)] PrivateFolder);
 
 impl Scratch {
     fn new(name: &str, bytes: &[u8]) -> Self {
-        let path = std::env::temp_dir().join(format!("linerate-rss-{}-{name}", std::process::id()));
+        let folder = PrivateFolder::new("cli").unwrap();
+        let path = folder.join(name);
         std::fs::write(&path, bytes).unwrap();
-        Self(path)
+        Self(path, folder)
     }
 
     fn path(&self) -> &str {
         self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
     }
 }
 

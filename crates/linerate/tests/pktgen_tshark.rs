@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
+
+use linerate_core::env::PrivateFolder;
 
 /// Frames of each stream.
 const FRAMES: usize = 4;
@@ -204,7 +206,7 @@ const CASES: &[Case] = &[
         "eth:ethertype:vlan:ethertype:mpls:ip:udp:data",
         &[
             ("mpls.label", "100 101 100 101"),
-            ("mpls.bottom", "True True True True"),
+            ("mpls.bottom", "1 1 1 1"),
             ("mpls.ttl", "64 64 64 64"),
             ("vlan.id", "7 7 7 7"),
         ],
@@ -214,7 +216,7 @@ const CASES: &[Case] = &[
         "eth:ethertype:mpls:ipv6:tcp:data",
         &[
             ("mpls.label", "16,1000 16,1001 16,1002 16,1003"),
-            ("mpls.bottom", "False,True False,True False,True False,True"),
+            ("mpls.bottom", "0,1 0,1 0,1 0,1"),
         ],
     ),
     case(
@@ -265,15 +267,6 @@ const CASES: &[Case] = &[
 /// tshark's number of a warning (`PI_WARN`); those of errors are larger.
 const WARNING: u32 = 0x60_0000;
 
-/// A folder that goes with its owner.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// The destination that tells a stream's frames: number `number`.
 fn address(number: usize) -> String {
     format!("02:00:00:00:02:{number:02x}")
@@ -308,10 +301,8 @@ fn the_dissector_reads_what_was_signed() {
         println!("SKIP the dissector in tshark: no tshark; apt install tshark");
         return;
     }
-    let name = format!("linerate-pktgen-dissector-{}", std::process::id());
-    let folder = Folder(std::env::temp_dir().join(name));
-    std::fs::create_dir_all(&folder.0).unwrap();
-    let (capture, script) = (folder.0.join("all.pcapng"), folder.0.join("linerate.lua"));
+    let folder = PrivateFolder::new("dissector").unwrap();
+    let (capture, script) = (folder.join("all.pcapng"), folder.join("linerate.lua"));
     let linerate = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
         let output = command.arg("pktgen").args(args).output().unwrap();
@@ -394,10 +385,8 @@ fn tshark_finds_every_kind_of_frame_as_it_was_asked_for() {
         println!("SKIP generated frames against tshark: no tshark; apt install tshark");
         return;
     }
-    let name = format!("linerate-pktgen-tshark-{}", std::process::id());
-    let folder = Folder(std::env::temp_dir().join(name));
-    std::fs::create_dir_all(&folder.0).unwrap();
-    let capture = folder.0.join("all.pcapng");
+    let folder = PrivateFolder::new("pktgen").unwrap();
+    let capture = folder.join("all.pcapng");
     generate(&capture);
 
     let statuses =

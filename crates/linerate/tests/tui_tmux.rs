@@ -5,7 +5,8 @@
 //! `UPDATE_SCREENS=1` writes those files anew.
 #![allow(clippy::unwrap_used)]
 
-use std::path::{Path, PathBuf};
+use linerate_core::env::PrivateFolder;
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -31,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Terminal {
     /// Name of the tmux server, and folder for all that is written.
     name: String,
-    home: PathBuf,
+    home: PrivateFolder,
 }
 
 impl Terminal {
@@ -42,8 +43,7 @@ impl Terminal {
             return None;
         }
         let name = format!("linerate-{}-{test}", std::process::id());
-        let home = std::env::temp_dir().join(&name);
-        std::fs::create_dir_all(&home).unwrap();
+        let home = PrivateFolder::new(test).unwrap();
         let quoted: Vec<String> = args.iter().map(|word| format!("'{word}'")).collect();
         // The shell stays, so that what is printed at the end can be read.
         let line = format!(
@@ -53,7 +53,7 @@ impl Terminal {
         );
         let terminal = Self { name, home };
         let size = [width.to_string(), height.to_string()];
-        let state = terminal.home.to_string_lossy().into_owned();
+        let state = terminal.home.path().to_string_lossy().into_owned();
         let output = Command::new("tmux")
             .args([
                 "-u",
@@ -80,7 +80,7 @@ impl Terminal {
 
     fn tmux(&self, args: &[&str]) -> Output {
         Command::new("tmux")
-            .env("TMUX_TMPDIR", &self.home)
+            .env("TMUX_TMPDIR", self.home.path())
             .args(["-u", "-L", &self.name])
             .args(args)
             .output()
@@ -178,7 +178,6 @@ impl Drop for Terminal {
     fn drop(&mut self) {
         // Its own server only; it may have ended by itself.
         let _ = self.tmux(&["kill-server"]);
-        let _ = std::fs::remove_dir_all(&self.home);
     }
 }
 
@@ -419,8 +418,7 @@ impl Drop for Headless {
 
 #[test]
 fn a_session_that_goes_is_told_and_the_terminal_given_back() {
-    let folder = std::env::temp_dir().join(format!("linerate-{}-session", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = PrivateFolder::new("session").unwrap();
     let socket = folder.join("socket");
     let socket_text = socket.to_str().unwrap();
     let session = Command::new(env!("CARGO_BIN_EXE_linerate"))
@@ -447,7 +445,6 @@ fn a_session_that_goes_is_told_and_the_terminal_given_back() {
         assert!(text.contains("fix: "), "{text}");
         assert!(!text.contains("<main>"), "{text}");
     }
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]

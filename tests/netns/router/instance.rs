@@ -113,6 +113,12 @@ impl Router {
         sum(&self.show("drops"), word, false)
     }
 
+    /// The sum of all numbers of that name in `ctl show` of something.
+    #[track_caller]
+    pub(super) fn counted(&self, what: &str, name: &str) -> u64 {
+        sum(&self.show(what), name, false)
+    }
+
     /// Writes another configuration, and does not say so.
     pub(super) fn rewrite(&self, config: &str) {
         write(&self.file, &self.socket, config);

@@ -19,6 +19,8 @@ mod bfd;
 mod fragments;
 mod frr;
 mod frr_fpm;
+mod host;
+mod joined;
 mod live;
 mod multipath;
 mod neighbours;

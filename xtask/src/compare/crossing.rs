@@ -25,6 +25,7 @@ use super::sample::Sample;
 use super::veth::{self, FarEnd, ip};
 use super::{progress, testpmd};
 use crate::error::TaskError;
+use crate::private_folder::PrivateFolder;
 use crate::process;
 use crate::undo::Undo;
 
@@ -76,6 +77,7 @@ pub(super) struct Crossing {
     /// What turned out fastest.
     kind: &'static str,
     placement: Placement,
+    folder: PrivateFolder,
 }
 
 impl Crossing {
@@ -84,6 +86,9 @@ impl Crossing {
         xgen: PathBuf,
         cpus: &Cpus,
     ) -> Result<Crossing, TaskError> {
+        let folder = PrivateFolder::new("compare");
+        let folder = folder.map_err(TaskError::file(&std::env::temp_dir()))?;
+        undo.add(&format!("rm -rf '{}'", folder.path().display()))?;
         let id = std::process::id();
         let namespaces = ["gen", "mid", "snk"].map(|name| format!("lr{name}{id}"));
         for namespace in &namespaces {
@@ -121,6 +126,7 @@ impl Crossing {
             kind: KINDS[0],
             placement: Placement::Feeder,
             namespaces,
+            folder,
         };
         let middle = crossing.middle();
         // GRO gives the port a NAPI of its own, without which veth takes no XDP frames.
@@ -247,7 +253,7 @@ impl Crossing {
 
     /// In a folder with a short name: a socket's path has 107 bytes at most.
     fn socket(&self) -> PathBuf {
-        std::env::temp_dir().join(format!("{}.sock", self.middle()))
+        self.folder.join("router.sock")
     }
 
     /// What comes through while `command` forwards, which prints a line when it does.
@@ -441,7 +447,7 @@ fn configuration(kind: &str, socket: &std::path::Path, cpus: [usize; 2]) -> Stri
 
 /// The one of `all` that `rate` gives the highest figure. What does not run is none of them, unless nothing
 /// does.
-fn best<T: Copy>(
+pub(super) fn best<T: Copy>(
     all: impl IntoIterator<Item = T>,
     mut rate: impl FnMut(T) -> Result<f64, TaskError>,
 ) -> Result<T, TaskError> {

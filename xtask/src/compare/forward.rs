@@ -66,7 +66,10 @@ impl Setting<'_> {
             | Peer::OneCoreInput { .. }
             | Peer::TwoCores
             | Peer::Own { .. }
-            | Peer::Linux => unreachable!("peer::micro, linerate and the kernel run these"),
+            | Peer::Linux
+            | Peer::LinuxTcp { .. } => {
+                unreachable!("peer::micro, linerate and the kernel run these")
+            }
         }
     }
 

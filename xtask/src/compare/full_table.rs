@@ -27,6 +27,7 @@ use super::ours::Linerate;
 use super::progress;
 use super::veth::{self, ip};
 use crate::error::TaskError;
+use crate::private_folder::PrivateFolder;
 use crate::process;
 use crate::undo::Undo;
 
@@ -63,12 +64,13 @@ pub(super) fn frr(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskE
     let mut undo = Undo::new()?;
     let id = std::process::id();
     let [far, middle] = ["far", "frr"].map(|name| format!("lr{name}{id}"));
-    let folder = std::env::temp_dir().join(&middle);
+    let private = PrivateFolder::new("compare");
+    let private = private.map_err(TaskError::file(&std::env::temp_dir()))?;
+    let folder = private.path().to_owned();
     undo.add(&format!("rm -rf '{}'", folder.display()))?;
     wire(&mut undo, &far, &middle)?;
-    // FRR's own user writes there.
-    fs::create_dir_all(&folder).map_err(TaskError::file(&folder))?;
-    let open = fs::Permissions::from_mode(0o777);
+    // FRR's own user writes there. What others put there is theirs alone, as in /tmp.
+    let open = fs::Permissions::from_mode(0o1777);
     fs::set_permissions(&folder, open).map_err(TaskError::file(&folder))?;
 
     let (file, socket) = (folder.join("router.toml"), folder.join("router.sock"));

@@ -3,7 +3,7 @@
 //! Read [`rows`] first: the table. Both sides of a row are processes that print one figure; they run ours,
 //! peer, ours, peer, for at least five rounds, one at a time, and the medians are compared. [`ours`] runs
 //! `linerate bench micro`, [`peer`] our C programs that drive DPDK, [`forward`] DPDK's own applications,
-//! [`crossing`] the kernel as a router.
+//! [`crossing`] and [`tcp`] the kernel as a router.
 //! What is changed on the machine for it (huge pages, namespaces, the session's weight) is undone at the end.
 
 mod absolute;
@@ -19,14 +19,17 @@ mod report;
 mod rows;
 mod sample;
 mod stats;
+mod tcp;
 mod testpmd;
 mod veth;
 
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use rustix::fs::OFlags;
 use serde_json::json;
 
 use absolute::{ABSOLUTES, Absolute};
@@ -40,6 +43,7 @@ use peer::Dpdk;
 use report::{Limited, Line, Rounds, Status};
 use rows::{Peer, ROWS, Row};
 use sample::Sample;
+use tcp::Tcp;
 use veth::Veth;
 
 use crate::error::TaskError;
@@ -198,9 +202,11 @@ fn select(options: &Options) -> Result<(Vec<Row>, Vec<&'static Absolute>), TaskE
 /// One measuring process at a time on this machine: the lock of whoever compares now.
 fn wait_until_alone() -> Result<std::fs::File, TaskError> {
     let path = std::env::temp_dir().join("linerate-compare.lock");
+    // The name is known to all, so that they meet: nothing is written, and no link followed.
     let open = std::fs::File::options()
         .create(true)
         .append(true)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
         .open(&path);
     let file = open.map_err(TaskError::file(&path))?;
     if file.try_lock().is_err() {
@@ -262,7 +268,10 @@ impl<'a> Bench<'a> {
     ) -> Result<Bench<'a>, TaskError> {
         let cpus = Cpus::choose()?;
         let is_own = |row: &Row| matches!(row.peer, Peer::Own { .. });
-        let needs_no_dpdk = |row: &Row| matches!(row.peer, Peer::Own { .. } | Peer::Linux);
+        let needs_no_dpdk = |row: &Row| {
+            let Row { peer, .. } = row;
+            matches!(peer, Peer::Own { .. } | Peer::Linux | Peer::LinuxTcp { .. })
+        };
         let dpdk = (!rows.iter().all(needs_no_dpdk))
             .then(|| Dpdk::find(options.dpdk.as_deref()))
             .transpose()?;
@@ -306,7 +315,10 @@ impl<'a> Bench<'a> {
     fn measure(&self, row: &Row, patience: &mut Patience) -> Line {
         let wanted = self.options.rounds();
         let mut data = Rounds::default();
-        let two = matches!(row.peer, Peer::TwoCores | Peer::Veth { .. } | Peer::Linux);
+        let two = matches!(
+            row.peer,
+            Peer::TwoCores | Peer::Veth { .. } | Peer::Linux | Peer::LinuxTcp { .. }
+        );
         if self.cpus.other.is_none() && two {
             data.note = Some("needs two CPUs".into());
         } else if let Err(error) = self.rounds(row, wanted, patience, &mut data) {
@@ -326,6 +338,9 @@ impl<'a> Bench<'a> {
         let mut undo = Undo::new()?;
         if row.peer == Peer::Linux {
             return self.crossing(row, wanted, &mut undo, data);
+        }
+        if let Peer::LinuxTcp { plain } = row.peer {
+            return self.tcp(row, plain, wanted, &mut undo, data);
         }
         let veth = match row.peer {
             Peer::Veth { tx, .. } => {
@@ -386,6 +401,31 @@ impl<'a> Bench<'a> {
                 data.ours.push(crossing.ours(linerate, seconds)?);
             }
             data.peer.push(crossing.peer(seconds)?);
+        }
+        Ok(())
+    }
+
+    /// The rounds of a row of TCP through the kernel's ports.
+    fn tcp(
+        &self,
+        row: &Row,
+        plain: bool,
+        wanted: usize,
+        undo: &mut Undo,
+        data: &mut Rounds,
+    ) -> Result<(), TaskError> {
+        let linerate = self.linerate.as_ref().filter(|_| !self.options.peer_only);
+        let seconds = self.seconds(row);
+        let mut tcp = Tcp::create(undo, &self.cpus, plain)?;
+        if let Some(linerate) = linerate {
+            tcp.choose(row.name, linerate, seconds)?;
+        }
+        for round in 1..=wanted {
+            progress(&format!("{} round {round} of {wanted}", row.name));
+            if let Some(linerate) = linerate {
+                data.ours.push(tcp.ours(linerate, seconds)?);
+            }
+            data.peer.push(tcp.peer(seconds)?);
         }
         Ok(())
     }

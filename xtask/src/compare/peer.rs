@@ -51,7 +51,7 @@ impl Dpdk {
         dpdk.version = version.concat();
         dpdk.cflags = dpdk.pkg_config(&["--cflags"])?;
         dpdk.libs = if dpdk.is_static() {
-            dpdk.pkg_config(&["--static", "--libs"])?
+            linkable(dpdk.pkg_config(&["--static", "--libs"])?)
         } else {
             dpdk.pkg_config(&["--libs"])?
         };
@@ -132,6 +132,8 @@ impl Dpdk {
             .arg("-o")
             .arg(&output)
             .args(&self.libs);
+        // RPATH, not RUNPATH: DPDK's libraries look for each other there, too.
+        cc.arg("-Wl,--disable-new-dtags");
         for folder in self.lib_folders() {
             cc.arg(format!("-Wl,-rpath,{}", folder.display()));
         }
@@ -241,6 +243,27 @@ impl Dpdk {
     }
 }
 
+/// What pkg-config names for a static link, without libraries that the linker does not find: it names
+/// those that others' libraries would want if they were static, too (libpcap's libsystemd), and these
+/// are shared. One that is needed after all is named by the linker, with what it lacks.
+fn linkable(libs: Vec<String>) -> Vec<String> {
+    let is_found = |file: &str| {
+        let mut cc = Command::new("cc");
+        cc.arg(format!("-print-file-name={file}"));
+        // It prints a path where it finds one, and otherwise the name.
+        process::read(&mut cc).is_ok_and(|path| path.trim() != file)
+    };
+    let keep = |lib: &String| match lib.strip_prefix("-l") {
+        None => true,
+        // DPDK's own are in its folder.
+        Some(name) if name.starts_with(':') || name.starts_with("rte_") => true,
+        Some(name) => ["so", "a"]
+            .iter()
+            .any(|end| is_found(&format!("lib{name}.{end}"))),
+    };
+    libs.into_iter().filter(keep).collect()
+}
+
 fn source(name: &str) -> PathBuf {
     process::root().join("xtask/peer").join(name)
 }
@@ -303,4 +326,26 @@ pub(super) fn micro(
 /// Run-time files of our DPDK processes carry this name.
 pub(super) fn file_prefix() -> String {
     format!("linerate-compare-{}", std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::linkable;
+
+    #[test]
+    fn a_static_link_leaves_out_what_only_other_static_libraries_want() {
+        let named = [
+            "-L/x",
+            "-lrte_eal",
+            "-l:librte_eal.a",
+            "-lm",
+            "-lno_such_library",
+            "-pthread",
+        ];
+        let kept = linkable(named.map(String::from).into());
+        assert_eq!(
+            kept,
+            ["-L/x", "-lrte_eal", "-l:librte_eal.a", "-lm", "-pthread"]
+        );
+    }
 }

@@ -7,6 +7,8 @@ pub(super) enum Unit {
     Ns,
     /// Million packets per second.
     Mpps,
+    /// Gigabits of payload per second.
+    Gbps,
 }
 
 impl Unit {
@@ -14,6 +16,7 @@ impl Unit {
         match self {
             Unit::Ns => "ns",
             Unit::Mpps => "Mpps",
+            Unit::Gbps => "Gb/s",
         }
     }
 
@@ -21,7 +24,7 @@ impl Unit {
     pub(super) fn ratio(self, ours: f64, peer: f64) -> f64 {
         match self {
             Unit::Ns => peer / ours,
-            Unit::Mpps => ours / peer,
+            Unit::Mpps | Unit::Gbps => ours / peer,
         }
     }
 }
@@ -53,6 +56,8 @@ pub(super) enum Peer {
     Veth { driver: Driver, tx: bool },
     /// The kernel's own forwarding between two veth pairs.
     Linux,
+    /// The same, of one TCP connection between two hosts. `plain`: without offloads anywhere.
+    LinuxTcp { plain: bool },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,6 +121,15 @@ const fn forward(name: &'static str, target: f64, peer: Peer) -> Row {
     }
 }
 
+const fn tcp(name: &'static str, target: f64, plain: bool) -> Row {
+    Row {
+        name,
+        unit: Unit::Gbps,
+        target: Some(target),
+        peer: Peer::LinuxTcp { plain },
+    }
+}
+
 const fn veth(name: &'static str, driver: Driver, tx: bool) -> Row {
     Row {
         name,
@@ -159,6 +173,8 @@ pub(super) const ROWS: &[Row] = &[
     forward("l3fwd.em.1k",  1.5, Peer::L3fwd { lookup: "em" }),
     forward("l3fwd.em.4m",  1.3, Peer::OneCoreInput { once: false }),
     forward("router.veth.64", 1.0, Peer::Linux),
+    tcp("router.veth.tcp",       0.7, false),
+    tcp("router.veth.tcp.plain", 1.0, true),
     one_core("parse.burst64",           Some(1.5)),
     one_core("parse.checksum.1500",     None),
     one_core("parse.crc32c.1500",       None),

@@ -34,6 +34,8 @@ pub struct RxTemplate {
 #[derive(Debug)]
 pub struct PoolCache {
     bins: Vec<Bin>,
+    /// How many of the bins are of the pools that it was made for.
+    own: usize,
 }
 
 /// Aligned, so that block copies of whole bursts do not straddle cache lines.
@@ -61,6 +63,7 @@ impl PoolCache {
     pub fn new(pools: &[Pool]) -> Self {
         Self {
             bins: pools.iter().map(|pool| Bin::new(pool.clone())).collect(),
+            own: pools.len(),
         }
     }
 
@@ -69,19 +72,53 @@ impl PoolCache {
         self.bins.iter().map(|bin| &bin.pool)
     }
 
+    /// Of the pools that it was made for, the one whose slots are the smallest that take a frame of
+    /// `bytes`.
+    pub fn pool_for(&self, bytes: usize) -> Option<&Pool> {
+        self.bin_for(bytes).map(|at| &self.bins[at].pool)
+    }
+
+    fn bin_for(&self, bytes: usize) -> Option<usize> {
+        let room = |at: &usize| self.bins[*at].pool.room_bytes();
+        let fit = (0..self.own).filter(|at| room(at) >= bytes);
+        fit.min_by_key(room)
+    }
+
+    /// One packet of length 0 from [`pool_for`](Self::pool_for), or `None` (and a counted refusal
+    /// where that pool has no free slot).
+    #[inline]
+    pub fn get_for(&mut self, bytes: usize) -> Option<Packet> {
+        let at = self.bin_for(bytes)?;
+        self.bins[at].get()
+    }
+
+    /// A packet that holds this frame, from [`pool_for`](Self::pool_for): for tools and tests, that
+    /// have no port to receive from.
+    ///
+    /// ```
+    /// use linerate_core::packet::{Pool, PoolCache, PoolConfig, SlotClass};
+    /// let small = Pool::new(&PoolConfig::new("rx", 256))?;
+    /// let large = Pool::new(&PoolConfig {
+    ///     class: SlotClass::Large,
+    ///     ..PoolConfig::new("jumbo", 16)
+    /// })?;
+    /// let mut cache = PoolCache::new(&[small, large]);
+    /// let packet = cache.copy_of(&[0; 60]).expect("a fresh pool has free slots");
+    /// let jumbo = cache.copy_of(&[0; 9000]).expect("a fresh pool has free slots");
+    /// assert!(packet.slot_bytes() < jumbo.slot_bytes());
+    /// # Ok::<(), linerate_core::MemError>(())
+    /// ```
+    pub fn copy_of(&mut self, frame: &[u8]) -> Option<Packet> {
+        let mut packet = self.get_for(frame.len())?;
+        let fits = packet.set_data(frame);
+        debug_assert!(fits, "the pool was chosen for the frame");
+        Some(packet)
+    }
+
     /// One packet of length 0, or `None` and a counted refusal.
     #[inline]
     pub fn get(&mut self, pool: &Pool) -> Option<Packet> {
-        let bin = self.bin(pool);
-        if bin.len == 0 && !bin.refill(1) {
-            return None;
-        }
-        bin.len -= 1;
-        let handle = NonZeroU32::new(bin.stack.0[bin.len]).expect("handles are never 0");
-        // SAFETY: the slot was free and in this cache's hands alone.
-        unsafe { reset(line_of(handle), Fresh::word(RxTemplate::default())) };
-        // SAFETY: likewise, and its line was just set up.
-        Some(unsafe { Packet::from_handle(handle) })
+        self.bin(pool).get()
     }
 
     /// Adds up to `count` packets of length 0 to the burst; fewer, and a counted refusal, where the
@@ -331,6 +368,20 @@ unsafe fn reset(line: *mut Line, word: u128) {
 }
 
 impl Bin {
+    /// One packet of length 0.
+    #[inline]
+    fn get(&mut self) -> Option<Packet> {
+        if self.len == 0 && !self.refill(1) {
+            return None;
+        }
+        self.len -= 1;
+        let handle = NonZeroU32::new(self.stack.0[self.len]).expect("handles are never 0");
+        // SAFETY: the slot was free and in this cache's hands alone.
+        unsafe { reset(line_of(handle), Fresh::word(RxTemplate::default())) };
+        // SAFETY: likewise, and its line was just set up.
+        Some(unsafe { Packet::from_handle(handle) })
+    }
+
     fn new(pool: Pool) -> Self {
         let (first, span) = (pool.shared().first(), pool.shared().span());
         let limit = (pool.slots() as usize / 8).min(MOST);

@@ -90,6 +90,8 @@ pub struct QueueStats {
     pub segmented: Counter,
     /// The segments that those became.
     pub segments: Counter,
+    /// Packets that went as parts of joined, unsegmented frames.
+    pub joined: Counter,
     drops: [Counter; DropReason::ALL.len()],
 }
 
@@ -143,6 +145,8 @@ pub struct PortStats {
     pub segmented: u64,
     /// The segments that those became.
     pub segments: u64,
+    /// Packets that were sent as parts of joined, unsegmented frames.
+    pub joined: u64,
     /// Drops on receive by reason, those that happened.
     pub rx_drops: Vec<(&'static str, u64)>,
     /// Drops on transmit by reason, those that happened.
@@ -177,6 +181,7 @@ impl PortStats {
                 + total(tx, |queue| &queue.checksums_completed),
             segmented: total(tx, |queue| &queue.segmented),
             segments: total(tx, |queue| &queue.segments),
+            joined: total(tx, |queue| &queue.joined),
             rx_drops: drops(rx),
             tx_drops: drops(tx),
             capture_missed: 0,

@@ -1,8 +1,6 @@
 //! The system calls of packet(7), each behind one function.
 
-use crate::vnet;
-use linerate_core::packet::Packet;
-use std::io;
+use std::io::{self, IoSlice};
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -172,67 +170,23 @@ pub(super) fn bound_to(socket: &OwnedFd) -> io::Result<i32> {
     }
 }
 
-/// Sends up to [`SEND_MOST`] packets on a socket without offload headers and returns how many
-/// went. An error is about the first packet.
-pub(super) fn send_plain(socket: &OwnedFd, packets: &[Packet]) -> io::Result<usize> {
-    let mut parts = [NO_PART; SEND_MOST];
+/// Sends up to [`SEND_MOST`] frames, each from its parts, and returns how many went. An error is
+/// about the first one.
+pub(super) fn send(socket: &OwnedFd, frames: &[&[IoSlice<'_>]]) -> io::Result<usize> {
     let mut messages = [NO_MESSAGE; SEND_MOST];
-    for ((packet, part), message) in packets.iter().zip(&mut parts).zip(&mut messages) {
-        *part = data_of(packet);
-        message.msg_hdr.msg_iov = part;
-        message.msg_hdr.msg_iovlen = 1;
+    let count = frames.len().min(SEND_MOST);
+    for (parts, message) in frames.iter().zip(&mut messages) {
+        // The kernel only reads; `IoSlice` is laid out as `iovec`.
+        message.msg_hdr.msg_iov = parts.as_ptr().cast_mut().cast();
+        message.msg_hdr.msg_iovlen = parts.len();
     }
-    let count = packets.len().min(SEND_MOST);
-    // SAFETY: `count` messages point to parts on this stack, and those to data borrowed here.
-    unsafe { send(socket, &mut messages[..count]) }
-}
-
-/// The same with a `virtio_net_hdr` before each packet, for a socket with `PACKET_VNET_HDR`.
-pub(super) fn send_offloads(socket: &OwnedFd, packets: &[Packet]) -> io::Result<usize> {
-    let mut headers = [[0; vnet::LEN]; SEND_MOST];
-    let mut parts = [[NO_PART; 2]; SEND_MOST];
-    let mut messages = [NO_MESSAGE; SEND_MOST];
-    let room = headers.iter_mut().zip(&mut parts).zip(&mut messages);
-    for (packet, ((header, part), message)) in packets.iter().zip(room) {
-        *header = vnet::write(packet);
-        let before = libc::iovec {
-            iov_base: header.as_mut_ptr().cast(),
-            iov_len: vnet::LEN,
-        };
-        *part = [before, data_of(packet)];
-        message.msg_hdr.msg_iov = part.as_mut_ptr();
-        message.msg_hdr.msg_iovlen = 2;
-    }
-    let count = packets.len().min(SEND_MOST);
-    // SAFETY: as above; the headers are on this stack too.
-    unsafe { send(socket, &mut messages[..count]) }
-}
-
-const NO_PART: libc::iovec = libc::iovec {
-    iov_base: std::ptr::null_mut(),
-    iov_len: 0,
-};
-// SAFETY: `mmsghdr` is integers and pointers; all zeros are a value of it.
-const NO_MESSAGE: libc::mmsghdr = unsafe { std::mem::zeroed() };
-
-fn data_of(packet: &Packet) -> libc::iovec {
-    let data = packet.data();
-    libc::iovec {
-        iov_base: data.as_ptr().cast_mut().cast(),
-        iov_len: data.len(),
-    }
-}
-
-/// # Safety
-/// Each message names parts that are readable until the call is over.
-unsafe fn send(socket: &OwnedFd, messages: &mut [libc::mmsghdr]) -> io::Result<usize> {
-    let count = messages.len() as libc::c_uint;
-    // SAFETY: the caller's promise; the kernel writes only lengths, into the messages.
+    // SAFETY: `count` messages point to parts, and those to bytes, borrowed for the time of the
+    // call; the kernel writes only lengths, into the messages.
     let sent = unsafe {
         libc::sendmmsg(
             socket.as_raw_fd(),
             messages.as_mut_ptr(),
-            count,
+            count as libc::c_uint,
             libc::MSG_DONTWAIT,
         )
     };
@@ -242,3 +196,6 @@ unsafe fn send(socket: &OwnedFd, messages: &mut [libc::mmsghdr]) -> io::Result<u
         Ok(sent as usize)
     }
 }
+
+// SAFETY: `mmsghdr` is integers and pointers; all zeros are a value of it.
+const NO_MESSAGE: libc::mmsghdr = unsafe { std::mem::zeroed() };

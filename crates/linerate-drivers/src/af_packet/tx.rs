@@ -4,62 +4,214 @@
 //! finished go out on one, runs of unfinished ones on the other. Calls are made in the order
 //! of the frames, and both sockets send through the same queue of the device, so order is kept
 //! (unless traffic control holds unfinished ones back: finished ones go past it).
+//!
+//! With `gro=on` TCP segments of the burst are joined, each payload gathered from where it is: one
+//! frame for the kernel's way through its device and up the stack behind it, instead of forty.
 
-use super::{Shared, sys};
-use crate::offload;
+use super::sys;
+use crate::link::Interface;
+use crate::offload::{self, merge::Merger};
 use crate::pace::Pace;
-use linerate_core::packet::{Burst, Offload, PoolCache};
+use crate::vnet;
+use linerate_core::packet::{Burst, Offload, Packet, PoolCache};
 use linerate_core::port::{DropReason, QueueStats, TxQueue};
-use std::io;
+use linerate_wire::ethernet;
+use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+/// Parts of a call's frames: each packet's data, and no more heads or offload headers than packets.
+const PARTS_MOST: usize = 2 * sys::SEND_MOST;
+
+/// How frames are to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sending {
+    /// Finished frames go past the kernel's traffic control.
+    pub(crate) qdisc_bypass: bool,
+    /// TCP segments are joined.
+    pub(crate) joins: bool,
+}
+
 /// A transmit queue.
-pub(super) struct Sender {
+pub(crate) struct Sender {
     /// `None` while the interface does not exist.
     sockets: Option<Sockets>,
-    shared: Arc<Shared>,
+    /// Opens them again.
+    open: Box<dyn Fn() -> Option<Sockets> + Send>,
+    joins: bool,
+    merger: Merger,
     pace: Pace,
     stats: Arc<QueueStats>,
 }
 
 /// The sockets of a transmit queue.
-pub(super) struct Sockets {
+pub(crate) struct Sockets {
     /// Takes frames alone.
-    pub(super) plain: OwnedFd,
+    plain: OwnedFd,
     /// Takes frames behind offload headers.
-    pub(super) offloads: OwnedFd,
+    offloads: OwnedFd,
+    /// Longest frame that the interface took when they were opened, VLAN tags aside.
+    max_frame_bytes: usize,
 }
 
+/// What was tried, and what the kernel said.
+pub(crate) type Refused = (&'static str, io::Error);
+
 impl Sockets {
-    /// Sends the first packets of a burst, those that are all finished or all not.
-    fn send(&self, burst: &Burst) -> io::Result<usize> {
-        let duties = Offload::CSUM_PARTIAL | Offload::GSO;
-        let packets = burst.as_packets();
-        if !offload::any(burst, duties) {
-            return sys::send_plain(&self.plain, packets);
+    pub(crate) fn open(interface: &Interface, how: Sending) -> Result<Self, Refused> {
+        let step = |action| move |error| (action, error);
+        let index = interface.index().map_err(step("find the interface"))?;
+        let mtu = interface.mtu().map_err(step("read the MTU"))?;
+        // A frame that the kernel has to cut, for a device that does not, goes past no traffic
+        // control: __dev_direct_xmit() drops what validate_xmit_skb_list() has made into several.
+        // And where some of a connection's frames are joined, the others must not overtake them.
+        let (_, is_virtual) = interface.driver();
+        let bypass = how.qdisc_bypass && (is_virtual || !how.joins);
+        Ok(Self {
+            plain: open_one(interface, index, false, bypass)?,
+            offloads: open_one(interface, index, true, false)?,
+            max_frame_bytes: mtu as usize + ethernet::HEADER_LEN,
+        })
+    }
+
+    /// Sends the first of the planned runs, those that are all finished or all not; returns how
+    /// many runs went.
+    fn send(&self, packets: &[Packet], merger: &Merger, first: usize) -> io::Result<usize> {
+        let runs = &merger.runs()[first..];
+        let mut headers = [[0; vnet::LEN]; sys::SEND_MOST];
+        let mut packets_left = packets;
+        let mut kind = None;
+        // Where each frame's parts end.
+        let mut ends = [0; sys::SEND_MOST];
+        let mut frames: usize = 0;
+        for (run, header) in runs.iter().zip(&mut headers) {
+            let (of_run, rest) = packets_left.split_at(run.packets);
+            let duty = run.joined.is_some() || of_run[0].meta().offload.intersects(unfinished());
+            if duty != *kind.get_or_insert(duty) {
+                break;
+            }
+            if duty && run.joined.is_none() {
+                *header = vnet::write(&of_run[0]);
+            }
+            let before = frames.checked_sub(1).map_or(0, |last| ends[last]);
+            ends[frames] = before + run.packets + usize::from(duty);
+            frames += 1;
+            packets_left = rest;
         }
-        let mut unfinished = packets
-            .iter()
-            .map(|packet| packet.meta().offload.intersects(duties));
-        let first = unfinished.next().unwrap_or(false);
-        let run = 1 + unfinished.take_while(|&duty| duty == first).count();
-        if first {
-            sys::send_offloads(&self.offloads, &packets[..run])
-        } else {
-            sys::send_plain(&self.plain, &packets[..run])
+        let mut parts = [IoSlice::new(&[]); PARTS_MOST];
+        let (mut at, mut packet) = (0, packets.iter());
+        for (run, header) in runs[..frames].iter().zip(&headers) {
+            let skip = run.joined.map_or(0, |joined| joined.payload);
+            if kind == Some(true) {
+                let head = run.joined.map_or(&header[..], |joined| merger.head(joined));
+                parts[at] = IoSlice::new(head);
+                at += 1;
+            }
+            for packet in packet.by_ref().take(run.packets) {
+                parts[at] = IoSlice::new(&packet.data()[skip..]);
+                at += 1;
+            }
         }
+        let mut messages: [&[IoSlice<'_>]; sys::SEND_MOST] = [&[]; sys::SEND_MOST];
+        let mut start = 0;
+        for (message, &end) in messages.iter_mut().zip(&ends[..frames]) {
+            *message = &parts[start..end];
+            start = end;
+        }
+        let socket = match kind {
+            Some(true) => &self.offloads,
+            _ => &self.plain,
+        };
+        sys::send(socket, &messages[..frames])
     }
 }
 
+/// What the kernel finishes of a frame.
+fn unfinished() -> Offload {
+    Offload::CSUM_PARTIAL | Offload::GSO
+}
+
+fn open_one(
+    interface: &Interface,
+    index: i32,
+    offloads: bool,
+    bypass: bool,
+) -> Result<OwnedFd, Refused> {
+    let step = |action| move |error| (action, error);
+    let opened = interface.opener().packet_socket(interface.name());
+    let socket = opened.map_err(step("open a packet socket"))?;
+    if offloads {
+        sys::set_number(&socket, libc::PACKET_VNET_HDR, 1)
+            .map_err(step("ask for offload headers"))?;
+    }
+    sys::set_number(&socket, libc::PACKET_QDISC_BYPASS, bypass.into())
+        .map_err(step("bypass traffic control"))?;
+    sys::bind(&socket, index, 0).map_err(step("bind to the interface"))?;
+    Ok(socket)
+}
+
 impl Sender {
-    pub(super) fn new(sockets: Sockets, shared: Arc<Shared>, stats: Arc<QueueStats>) -> Self {
+    pub(crate) fn new(
+        sockets: Option<Sockets>,
+        joins: bool,
+        stats: Arc<QueueStats>,
+        open: impl Fn() -> Option<Sockets> + Send + 'static,
+    ) -> Self {
         Self {
-            sockets: Some(sockets),
-            shared,
+            sockets,
+            open: Box::new(open),
+            joins,
+            merger: Merger::default(),
             pace: Pace::new(),
             stats,
         }
+    }
+
+    /// Says what is to go as one frame. Whether some frames are, or are for the kernel to finish,
+    /// and there is an interface.
+    pub(crate) fn plan(&mut self, burst: &mut Burst) -> bool {
+        offload::put_tags_back(burst);
+        match &self.sockets {
+            Some(sockets) if self.joins && burst.len() > 1 => {
+                self.merger.plan(burst, sockets.max_frame_bytes);
+            }
+            _ => self.merger.plan_alone(burst.len()),
+        }
+        let some = self.merger.joins() || offload::any(burst, unfinished());
+        some && self.sockets.is_some()
+    }
+
+    /// Sends what was planned.
+    pub(crate) fn send(&mut self, burst: &mut Burst, cache: &mut PoolCache) -> usize {
+        let (mut taken, mut run) = (0, 0);
+        while !burst.is_empty() {
+            let Some(sockets) = &self.sockets else {
+                taken += self.drop_front(burst, cache, burst.len(), DropReason::LinkDown);
+                break;
+            };
+            match sockets.send(burst.as_packets(), &self.merger, run) {
+                Ok(sent) => {
+                    let went = &self.merger.runs()[run..run + sent];
+                    let packets = went.iter().map(|run| run.packets).sum();
+                    let joined = went.iter().filter(|run| run.joined.is_some());
+                    let joined: usize = joined.map(|run| run.packets).sum();
+                    self.stats.joined.add(joined as u64);
+                    self.stats
+                        .passed(packets as u64, burst.bytes_of_front(packets));
+                    cache.free_front(burst, packets);
+                    taken += packets;
+                    run += sent;
+                }
+                Err(error) => match self.refused(&error, run, burst, cache) {
+                    Some(dropped) => {
+                        taken += dropped;
+                        run += dropped;
+                    }
+                    None => break,
+                },
+            }
+        }
+        taken
     }
 
     /// Takes `count` packets that will not be sent.
@@ -75,12 +227,13 @@ impl Sender {
         count
     }
 
-    /// What becomes of the first packet after the kernel refused it: how many packets were taken,
+    /// What becomes of the first frame after the kernel refused it: how many packets were taken,
     /// or `None` to keep them for later.
     #[cold]
     fn refused(
         &mut self,
         error: &io::Error,
+        run: usize,
         burst: &mut Burst,
         cache: &mut PoolCache,
     ) -> Option<usize> {
@@ -92,6 +245,11 @@ impl Sender {
                 self.sockets = None;
                 (burst.len(), DropReason::LinkDown)
             }
+            // Joining was our idea: its packets may yet go one by one.
+            _ if self.merger.runs()[run].joined.is_some() => {
+                self.merger.undo(run);
+                return Some(0);
+            }
             Some(libc::EMSGSIZE) => (1, DropReason::Oversize),
             Some(libc::EINVAL) => (1, DropReason::Malformed),
             _ => (1, DropReason::Refused),
@@ -102,31 +260,13 @@ impl Sender {
 
 impl TxQueue for Sender {
     fn tx_burst(&mut self, burst: &mut Burst, cache: &mut PoolCache) -> usize {
-        let mut taken = 0;
-        offload::put_tags_back(burst);
-        while !burst.is_empty() {
-            let Some(sockets) = &self.sockets else {
-                taken += self.drop_front(burst, cache, burst.len(), DropReason::LinkDown);
-                break;
-            };
-            match sockets.send(burst) {
-                Ok(sent) => {
-                    self.stats.passed(sent as u64, burst.bytes_of_front(sent));
-                    cache.free_front(burst, sent);
-                    taken += sent;
-                }
-                Err(error) => match self.refused(&error, burst, cache) {
-                    Some(dropped) => taken += dropped,
-                    None => break,
-                },
-            }
-        }
-        taken
+        self.plan(burst);
+        self.send(burst, cache)
     }
 
     fn flush(&mut self, _: &mut PoolCache) {
         if self.sockets.is_none() && self.pace.due(true) {
-            self.sockets = self.shared.open_tx().ok();
+            self.sockets = (self.open)();
         }
     }
 }

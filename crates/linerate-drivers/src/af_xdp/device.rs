@@ -5,6 +5,7 @@
 use super::options::{Mode, Options};
 use super::program::{self, Verdict};
 use super::sys;
+use crate::af_packet::tx;
 use crate::link::{Interface, is_gone};
 use crate::{Opener, XdpProgram};
 use linerate_core::port::{Link, PortError, Spec};
@@ -46,10 +47,16 @@ struct Attachment {
 }
 
 impl Device {
-    pub(super) fn new(spec: &Spec, opener: &Arc<dyn Opener>) -> Result<Self, PortError> {
+    pub(super) fn new(
+        spec: &Spec,
+        opener: &Arc<dyn Opener>,
+        joins: bool,
+    ) -> Result<Self, PortError> {
+        let interface = Interface::named_by(spec, opener)?;
+        let joins = joins && interface.driver().1;
         Ok(Self {
-            interface: Interface::named_by(spec, opener)?,
-            options: Options::parse(spec)?,
+            options: Options::parse(spec, joins)?,
+            interface,
             attachment: Mutex::new(None),
         })
     }
@@ -57,6 +64,15 @@ impl Device {
     /// Who opens what takes privileges.
     pub(super) fn opener(&self) -> &dyn Opener {
         self.interface.opener()
+    }
+
+    /// Opens sockets for what the rings do not take: unsegmented frames.
+    pub(super) fn packet_sockets(&self) -> Option<tx::Sockets> {
+        let how = tx::Sending {
+            qdisc_bypass: true,
+            joins: true,
+        };
+        tx::Sockets::open(&self.interface, how).ok()
     }
 
     /// The interface as it is now.

@@ -9,9 +9,8 @@
 //! packets pass from port to port in place.
 
 use super::device::Device;
-use super::options::Choice;
 use super::ring::{Consumer, Kind, Lent, Producer};
-use super::sys;
+use super::{sys, zero_copy};
 use linerate_core::packet::{Burst, Pool, PoolCache, RxTemplate};
 use linerate_core::port::{DropReason, PortError, QueueStats};
 use rustix::net::sockopt;
@@ -27,6 +26,8 @@ use std::time::{Duration, Instant};
 
 /// Between two looks for an interface that is gone.
 const RETRY: Duration = Duration::from_millis(100);
+/// How long a driver may take to let go of a queue: it waits for the device, and others for it.
+const DEVICE_STOPS: Duration = Duration::from_secs(5);
 /// `XDP_MAX_TX_SKB_BUDGET`: frames that one call may send in copy mode (Linux 6.17).
 const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
 const SOL_XDP: i32 = 283;
@@ -70,6 +71,10 @@ struct Drops {
     ring_full: u64,
     fill_empty: u64,
     dropped: u64,
+    /// Entries that the kernel took from the rings and did nothing with: their slots come back with
+    /// the socket's end.
+    rx_invalid: u64,
+    tx_invalid: u64,
 }
 
 /// The receive half's part of a socket. The rings unmap before the descriptor goes.
@@ -228,9 +233,56 @@ impl Lane {
         let mut lent: Vec<Lent> = std::mem::take(&mut state.retired);
         lent.extend(parts.0.map(|part| part.lent));
         lent.extend(parts.1.map(|part| part.lent));
+        let zero_copy = state.zero_copy;
         state.socket = None;
         state.seen = Drops::default();
-        lent.iter_mut().for_each(Lent::reclaim);
+        self.take_back(lent, zero_copy);
+    }
+
+    /// Takes back what a socket had that is closed.
+    fn take_back(&self, lent: Vec<Lent>, zero_copy: bool) {
+        let slots: usize = lent.iter().map(Lent::count).sum();
+        let is_free = || self.queue_is_free();
+        if slots > 0 && !zero_copy::take_back(lent, zero_copy, DEVICE_STOPS, is_free) {
+            let (name, queue) = (&self.device.options.interface, self.shape.queue);
+            eprintln!(
+                "warning: the device of `{name}` may still write to {slots} slots of queue \
+                 {queue}, which are not used again"
+            );
+        }
+    }
+
+    /// Whether no socket's memory is the queue's any more, those closed included: by binding
+    /// another one there, without zero copy and with nothing to write to.
+    pub(super) fn queue_is_free(&self) -> io::Result<bool> {
+        #[repr(align(4096))]
+        struct Page([u8; 4096]);
+        let options = &self.device.options;
+        let Ok(found) = self.device.find() else {
+            return Ok(true); // a device that is gone was stopped first
+        };
+        let page = Box::new(Page([0; 4096]));
+        let socket = self.device.opener().xdp_socket(&options.interface, 0)?;
+        let umem = XdpUmemReg {
+            addr: page.0.as_ptr().addr() as u64,
+            len: page.0.len() as u64,
+            chunk_size: page.0.len() as u32,
+            headroom: 0,
+            flags: XdpUmemRegFlags::empty(),
+            tx_metadata_len: 0,
+        };
+        sockopt::set_xdp_umem_reg(&socket, umem)?;
+        sockopt::set_xdp_umem_fill_ring_size(&socket, 2)?;
+        sockopt::set_xdp_umem_completion_ring_size(&socket, 2)?;
+        sockopt::set_xdp_tx_ring_size(&socket, 2)?;
+        let flags = SocketAddrXdpFlags::XDP_COPY;
+        let address = SocketAddrXdp::new(flags, found.index, self.shape.queue);
+        match rustix::net::bind(&socket, &address) {
+            Ok(()) => Ok(true),
+            Err(rustix::io::Errno::BUSY) => Ok(false),
+            Err(rustix::io::Errno::NODEV) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Brings the drops that the kernel counts into the queues' counters.
@@ -250,12 +302,16 @@ impl Lane {
             rx_dropped,
             rx_ring_full,
             rx_fill_ring_empty_descs,
+            rx_invalid_descs,
+            tx_invalid_descs,
             ..
         } = statistics;
         let now = Drops {
             ring_full: rx_ring_full.unwrap_or(0),
             fill_empty: rx_fill_ring_empty_descs.unwrap_or(0).min(rx_dropped),
             dropped: rx_dropped,
+            rx_invalid: rx_invalid_descs,
+            tx_invalid: tx_invalid_descs,
         };
         let seen = std::mem::replace(&mut state.seen, now);
         if let Some(stats) = &self.shape.rx {
@@ -277,6 +333,11 @@ impl Lane {
                 fill_empty,
             );
             add(DropReason::Missed, now.ring_full - seen.ring_full);
+            add(DropReason::Refused, now.rx_invalid - seen.rx_invalid);
+        }
+        if let Some(stats) = &self.shape.tx {
+            let refused = stats.drops(DropReason::Refused) + now.tx_invalid - seen.tx_invalid;
+            stats.set_dropped(DropReason::Refused, refused);
         }
     }
 
@@ -336,24 +397,19 @@ impl Lane {
             let mut cache = PoolCache::new(std::slice::from_ref(&self.pool));
             part.refill(&self.pool, ring, self.shape.port_index, &mut cache);
         }
-        let bound = self
-            .tune_and_bind(fd, interface.index, native)
-            .and_then(|zero_copy| {
-                if self.shape.rx.is_some() {
-                    self.device.map_queue(self.shape.queue, fd)?;
-                }
-                Ok(zero_copy)
-            });
-        let zero_copy = match bound {
-            Ok(zero_copy) => zero_copy,
-            Err(error) => {
-                // The socket closes first, so that the kernel has none of the slots.
-                let lent = rx.map(|part| part.lent);
-                drop((tx, socket));
-                lent.into_iter().for_each(|mut lent| lent.reclaim());
-                return Err(self.explain_bind(error));
-            }
-        };
+        let bound = self.tune_and_bind(fd, interface.index, native);
+        let zero_copy = *bound.as_ref().unwrap_or(&false);
+        let mapped = bound.and_then(|_| match self.shape.rx {
+            Some(_) => self.device.map_queue(self.shape.queue, fd),
+            None => Ok(()),
+        });
+        if let Err(error) = mapped {
+            // The socket closes first, so that the kernel has none of the slots.
+            let lent = rx.map(|part| part.lent);
+            drop((tx, socket));
+            self.take_back(lent.into_iter().collect(), zero_copy);
+            return Err(self.explain_bind(error));
+        }
         (state.rx, state.tx, state.socket, state.zero_copy) = (rx, tx, Some(socket), zero_copy);
         self.generation.store(generation, Ordering::Release);
         Ok(())
@@ -380,7 +436,7 @@ impl Lane {
     fn register(&self, socket: BorrowedFd<'_>) -> Result<(), PortError> {
         let options = &self.device.options;
         let (start, bytes) = self.pool.data_span();
-        let aligned = self.pool.slot_bytes().is_power_of_two();
+        let aligned = zero_copy::is_aligned(self.pool.slot_bytes());
         let umem = XdpUmemReg {
             addr: start.addr() as u64,
             len: bytes as u64,
@@ -427,13 +483,11 @@ impl Lane {
         } else {
             SocketAddrXdpFlags::empty()
         };
-        let flags = match options.copy {
-            Choice::Off => SocketAddrXdpFlags::XDP_ZEROCOPY,
-            Choice::Auto if native => SocketAddrXdpFlags::empty(),
-            Choice::Auto | Choice::On => SocketAddrXdpFlags::XDP_COPY,
-        };
+        let flags = zero_copy::flags(options.copy, native, self.pool.slot_bytes());
+        // `start` has refused such a pool.
+        let flags = flags.ok_or(io::ErrorKind::Unsupported)?;
         match bind(socket, flags | wakeup, ifindex, self.shape.queue) {
-            // A driver may refuse zero-copy of unaligned chunks instead of doing without.
+            // A driver may refuse zero-copy of these chunks instead of doing without.
             Err(error)
                 if flags.is_empty()
                     && matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) =>

@@ -9,18 +9,19 @@
 //! | what | how |
 //! |---|---|
 //! | interface | up, with an MTU that fits a slot: 2094 with the usual pool |
-//! | pool | small slots, staggered (unaligned chunks) or aligned; packets of other pools are copied |
+//! | pool | small slots, staggered (unaligned chunks) or aligned; packets of other pools are copied. Zero copy takes aligned ones |
 //! | queues | each its own AF_XDP socket with both halves; more than the interface has is an error: `ethtool -L` |
-//! | modes | native if the driver can, else generic; zero-copy if the driver can, else copy; see the port's facts |
+//! | modes | native if the driver can, else generic; zero-copy if driver and pool can, else copy; see the port's facts. A device on a bus, whose driver might, asks for an aligned pool, unless `copy=on` |
 //! | checksums | local senders leave them unfinished on virtual interfaces, and AF_XDP does not say which: see `csum=` |
 //! | VLAN | tags that the interface or a veth's peer offloads are lost: `ethtool -K IFACE rxvlan off`, `ethtool -K PEER txvlan off` |
 //! | oversized frames | in native mode a veth's peer sends none (the kernel turns its TSO off); in generic mode they are dropped as `oversize`: `ethtool -K IFACE gro off lro off`, `ethtool -K PEER tso off gso off` |
+//! | `gro=on` | TCP segments are joined, and sent by packet sockets; not with zero-copy |
 //! | interface deleted | the link goes down, the queues have nothing; an interface of that name that comes up is attached |
 //! | needs | CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF; the pool in locked memory: CAP_IPC_LOCK or `ulimit -l`; Linux 5.10 |
 //!
 //! Read `queue` (the hot path), `lane` (a queue's socket, how it dies and comes back), `ring` (what
-//! is shared with the kernel, and which slots it has), `device` and `program` (XDP), `privileged` (what takes
-//! privileges), `sys`.
+//! is shared with the kernel, and which slots it has), `zero_copy`, `device` and `program` (XDP),
+//! `privileged` (what takes privileges), `sys`.
 
 mod device;
 mod lane;
@@ -32,6 +33,7 @@ mod ring;
 mod sys;
 #[cfg(test)]
 mod tests;
+mod zero_copy;
 
 pub use options::OPTIONS;
 
@@ -42,7 +44,7 @@ use linerate_core::packet::{Pool, Pools};
 use linerate_core::port::{
     Link, Port, PortConfig, PortError, PortInfo, PortStats, QueueStats, Queues, Spec,
 };
-use options::{Choice, Options};
+use options::{Choice, Mode, Options};
 use queue::{Rx, Tx};
 use std::sync::Arc;
 
@@ -52,7 +54,7 @@ pub const KIND: Kind = Kind {
     summary: "a Linux interface past the network stack, by XDP: all frames or chosen flows",
     example: "af_xdp:eth0,queues=2",
     options: OPTIONS,
-    open: |spec, drivers| Ok(Box::new(open(spec, &drivers.opener)?)),
+    open: |spec, drivers| Ok(Box::new(open(spec, &drivers.opener, drivers.joins)?)),
 };
 
 /// Entries of a ring where the pool is large enough.
@@ -60,12 +62,13 @@ const RING: u32 = 2048;
 /// And at least.
 const MIN_RING: u32 = 64;
 
-/// Opens a port; the interface must exist.
+/// Opens a port; the interface must exist. `joins`: TCP segments are joined where the options do
+/// not say, if the interface is a virtual one.
 ///
 /// # Errors
 /// [`PortError`] names a wrong option, or why the interface is not to be had.
-pub fn open(spec: &Spec, opener: &Arc<dyn Opener>) -> Result<AfXdpPort, PortError> {
-    let device = Device::new(spec, opener)?;
+pub fn open(spec: &Spec, opener: &Arc<dyn Opener>, joins: bool) -> Result<AfXdpPort, PortError> {
+    let device = Device::new(spec, opener, joins)?;
     let found = device.find()?;
     let port = AfXdpPort {
         device: Arc::new(device),
@@ -145,8 +148,27 @@ impl AfXdpPort {
         })
     }
 
+    /// Whether its device might write to the pool itself. Whether its driver can, a socket that is
+    /// bound shows.
+    fn may_be_zero_copy(&self) -> bool {
+        let options = self.options();
+        match options.copy {
+            Choice::Off => true,
+            Choice::Auto => options.mode != Mode::Generic && !self.opened.is_virtual,
+            Choice::On => false,
+        }
+    }
+
     fn check_pool(&self, pool: &Pool) -> Result<(), PortError> {
         let options = self.options();
+        if options.copy == Choice::Off && !zero_copy::is_aligned(pool.slot_bytes()) {
+            let (name, bytes) = (pool.name(), pool.slot_bytes());
+            let reason = format!(
+                "pool `{name}` has slots of {bytes} bytes, and zero-copy loses those that cross a \
+                 page: give it a pool of aligned slots, or use `copy=auto`"
+            );
+            return Err(options.unsupported(reason));
+        }
         if !(2048..=4096).contains(&pool.slot_bytes()) {
             let (name, bytes) = (pool.name(), pool.slot_bytes());
             let reason = format!(
@@ -208,7 +230,7 @@ impl AfXdpPort {
         }
         if let Some(lane) = running.lanes.first() {
             let bytes = lane.pool.slot_bytes();
-            let kind = if bytes.is_power_of_two() {
+            let kind = if zero_copy::is_aligned(bytes) {
                 "aligned"
             } else {
                 "unaligned"
@@ -233,6 +255,10 @@ impl AfXdpPort {
             .as_deref()
             .unwrap_or("none: every frame comes here");
         facts.push(("filter", filter.into()));
+        if options.joins && !zero_copy {
+            let how = "TCP segments are joined, and sent by a packet socket";
+            facts.push(("gro", how.into()));
+        }
         if options.busy_poll_us > 0 {
             facts.push(("busy poll", format!("{} us", options.busy_poll_us)));
         }
@@ -278,7 +304,7 @@ impl Port for AfXdpPort {
             max_tx_queues: self.max_queues(self.opened.tx_queues),
             numa_node: numa_node(&self.options().interface),
             tx_offloads: false,
-            aligned_pool: false,
+            aligned_pool: self.may_be_zero_copy(),
             facts,
         }
     }

@@ -47,6 +47,11 @@ pub const OPTIONS: &[OptionHelp] = &[
         help: "finish checksums that a local sender left unfinished; default auto: on virtual interfaces",
     },
     OptionHelp {
+        key: "gro",
+        value: "on|off",
+        help: "join TCP segments before sending; default: on for a router's virtual interfaces",
+    },
+    OptionHelp {
         key: "busy_poll",
         value: "US",
         help: "drive the interface from the polling lcore, for so many microseconds (a NIC's latency gains, a veth loses); default 0: off",
@@ -82,11 +87,14 @@ pub(super) struct Options {
     pub(super) filter: Filter,
     pub(super) filter_text: Option<String>,
     pub(super) csum: Choice,
+    /// TCP segments are joined.
+    pub(super) joins: bool,
     pub(super) busy_poll_us: u32,
 }
 
 impl Options {
-    pub(super) fn parse(spec: &Spec) -> Result<Self, PortError> {
+    /// `joins`: whether TCP segments are joined where that is not said.
+    pub(super) fn parse(spec: &Spec, joins: bool) -> Result<Self, PortError> {
         let mode = match spec.text("mode") {
             None | Some("auto") => Mode::Auto,
             Some("native") => Mode::Native,
@@ -135,6 +143,7 @@ impl Options {
             filter,
             filter_text,
             csum: choice(spec, "csum")?,
+            joins: spec.switch("gro", joins)?,
             busy_poll_us: spec.number("busy_poll", 0, 0..=10_000)?,
         })
     }

@@ -182,6 +182,16 @@ impl Assembler {
         for (op, label) in program.iter().zip(&labels) {
             self.place(*label);
             match op {
+                Op::Test {
+                    test: Test::PortRange { .. } | Test::Compare(_),
+                    ..
+                } => {
+                    return Err(
+                        "ranges of ports, lengths, groups and bytes are not compared in the \
+                         kernel; name ports and addresses"
+                            .into(),
+                    );
+                }
                 Op::Test { test, tags } if *tags <= MAX_TAGS => self.truth_of(test, *tags),
                 Op::Test { .. } => {
                     return Err(format!("it looks behind more than {MAX_TAGS} VLAN tags"));
@@ -238,6 +248,8 @@ impl Assembler {
                     self.expect(DATA, l3, &id.to_be_bytes(), &[0x0f, 0xff], no);
                 }
             }
+            // Refused by `filter`.
+            Test::PortRange { .. } | Test::Compare(_) => self.jump(no),
             Test::Ether { side, mac } => self.either(side, 6, 0, no, |asm, at, no| {
                 asm.expect(DATA, at, &mac.0, &[0xff; 6], no);
             }),

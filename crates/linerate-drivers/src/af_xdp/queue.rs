@@ -1,8 +1,9 @@
 //! The two halves of a queue, each polled by one lcore: where packets come and go.
 
 use super::lane::{Lane, RxPart, TxPart};
+use crate::af_packet::tx;
 use crate::offload::Finisher;
-use linerate_core::packet::{Burst, Packet, Pool, PoolCache, Pools};
+use linerate_core::packet::{Burst, Offload, Packet, Pool, PoolCache, Pools};
 use linerate_core::port::{DropReason, QueueStats, RxQueue, SleepOn, TxQueue};
 use linerate_wire::offload::{complete_partial, looks_partial};
 use linerate_wire::{EtherType, ethernet, vlan};
@@ -179,13 +180,23 @@ fn refill(part: &mut RxPart, lane: &Lane, cache: &mut PoolCache) {
 /// Finishes a checksum that a local sender left unfinished, and says whether there was one.
 #[inline]
 fn complete(packet: &mut Packet) -> bool {
-    looks_partial(packet.data())
-        .is_some_and(|(start, offset)| complete_partial(packet.data_mut(), start, offset))
+    let Some((start, offset)) = looks_partial(packet.data()) else {
+        return false;
+    };
+    let completed = complete_partial(packet.data_mut(), start, offset);
+    if completed {
+        packet.meta_mut().offload.insert(Offload::CSUM_VALID);
+    }
+    completed
 }
 
 /// The sending half.
 pub(super) struct Tx {
     sender: Sender,
+    /// For bursts with unsegmented frames, joined here or not. In copy mode the kernel makes a
+    /// frame of its own of each descriptor, so the ring spares nothing that a packet socket does
+    /// not.
+    unsegmented: Option<tx::Sender>,
     finisher: Finisher,
     stats: Arc<QueueStats>,
 }
@@ -201,7 +212,15 @@ struct Sender {
 impl Tx {
     pub(super) fn new(lane: Arc<Lane>, stats: Arc<QueueStats>, pools: &Pools) -> Self {
         let part = lane.fetch_tx();
+        let device = lane.device.clone();
+        let unsegmented = (device.options.joins && !lane.is_zero_copy()).then(|| {
+            let sockets = device.packet_sockets();
+            tx::Sender::new(sockets, true, stats.clone(), move || {
+                device.packet_sockets()
+            })
+        });
         Self {
+            unsegmented,
             sender: Sender {
                 lane,
                 part,
@@ -373,6 +392,13 @@ fn copy_to(pool: &Pool, bytes: &[u8], cache: &mut PoolCache) -> Option<Packet> {
 impl TxQueue for Tx {
     #[inline]
     fn tx_burst(&mut self, burst: &mut Burst, cache: &mut PoolCache) -> usize {
+        if let Some(unsegmented) = &mut self.unsegmented
+            && self.finisher.held() == 0
+            && unsegmented.plan(burst)
+            && self.sender.is_drained()
+        {
+            return unsegmented.send(burst, cache);
+        }
         let (stats, sender) = (&self.stats, &mut self.sender);
         self.finisher
             .tx(burst, cache, stats, |burst, cache| sender.tx(burst, cache))
@@ -383,6 +409,9 @@ impl TxQueue for Tx {
             self.tx_burst(&mut Burst::new(), cache);
         }
         self.sender.flush(cache);
+        if let Some(unsegmented) = &mut self.unsegmented {
+            unsegmented.flush(cache);
+        }
     }
 
     fn held(&self) -> i64 {
@@ -396,6 +425,17 @@ impl Sender {
             self.kick();
             self.reclaim(cache);
         }
+    }
+
+    /// Has the kernel send what is in the ring, so that what goes past it comes later.
+    fn is_drained(&mut self) -> bool {
+        if !self.connected() {
+            return false;
+        }
+        self.kick();
+        self.part
+            .as_mut()
+            .is_some_and(|part| part.tx.pending() == 0)
     }
 
     fn under_way(&self) -> usize {

@@ -1,6 +1,9 @@
 //! The system calls below `af_xdp`: `bpf(2)`, ring mappings, socket options.
 //!
-//! Everything here is safe to call with any arguments; what the kernel refuses is an error.
+//! Descriptors are taken for what they are, not for what they should be, since they may come from
+//! another process: where the kernel reads or writes as much memory as the object behind one says,
+//! the object is asked first. So everything here is safe to call with any arguments; what the
+//! kernel refuses is an error.
 
 use super::program::Insn;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -13,6 +16,7 @@ const MAP_CREATE: c_int = 0;
 const MAP_UPDATE_ELEM: c_int = 2;
 const MAP_DELETE_ELEM: c_int = 3;
 const PROG_LOAD: c_int = 5;
+const OBJ_GET_INFO_BY_FD: c_int = 15;
 const LINK_CREATE: c_int = 28;
 const LINK_DETACH: c_int = 34;
 const MAP_TYPE_XSKMAP: u32 = 17;
@@ -75,6 +79,58 @@ pub(super) fn socket_map(queues: u32) -> io::Result<OwnedFd> {
     bpf_fd(MAP_CREATE, &mut attr)
 }
 
+/// The beginning of `struct bpf_map_info`, and of `bpf_prog_info`, whose sizes are a tag: the
+/// kernel writes as much as there is room for.
+#[repr(C)]
+#[derive(Debug, Default)]
+struct Info {
+    kind: u32,
+    id: u32,
+    key_size: u32,
+    value_size: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct ObjectInfo {
+    object: u32,
+    info_bytes: u32,
+    info: u64,
+}
+
+// SAFETY: filled in below only, with the address and length of a structure of plain numbers.
+unsafe impl Attr for ObjectInfo {}
+
+/// What a map or program is. Types are counted apart: a command that wants the one refuses the
+/// other.
+fn info(object: BorrowedFd<'_>) -> io::Result<Info> {
+    let mut info = Info::default();
+    let mut attr = ObjectInfo {
+        object: object.as_raw_fd() as u32,
+        info_bytes: size_of::<Info>() as u32,
+        info: std::ptr::from_mut(&mut info).addr() as u64,
+    };
+    bpf(OBJ_GET_INFO_BY_FD, &mut attr)?;
+    Ok(info)
+}
+
+/// An update reads as many bytes at the addresses of key and value as the *map* says, which may
+/// have come from another process: without this, what follows them on the stack would go into that
+/// map.
+fn check_socket_map(map: BorrowedFd<'_>) -> io::Result<()> {
+    let info = info(map)?;
+    match (info.kind, info.key_size, info.value_size) {
+        (MAP_TYPE_XSKMAP, 4, 4) => Ok(()),
+        (kind, key, value) => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!(
+                "this is no map of AF_XDP sockets but of type {kind}, with keys of {key} and \
+                 values of {value} bytes"
+            ),
+        )),
+    }
+}
+
 #[repr(C)]
 #[derive(Default)]
 struct MapElement {
@@ -85,7 +141,8 @@ struct MapElement {
     flags: u64,
 }
 
-// SAFETY: filled in below only, with the addresses of two numbers that outlive the call.
+// SAFETY: filled in below only, with the addresses of a key and a value that outlive the call and
+// have as many bytes as the map, which was asked.
 unsafe impl Attr for MapElement {}
 
 /// Sends a queue's frames to a socket.
@@ -100,6 +157,7 @@ pub(super) fn unmap_queue(map: BorrowedFd<'_>, queue: u32) -> io::Result<()> {
 }
 
 fn element(command: c_int, map: BorrowedFd<'_>, key: &u32, value: &u32) -> io::Result<()> {
+    check_socket_map(map)?;
     let mut attr = MapElement {
         map: map.as_raw_fd() as u32,
         key: std::ptr::from_ref(key).addr() as u64,
@@ -194,6 +252,15 @@ unsafe impl Attr for LinkCreate {}
 
 /// Attaches a program to an interface for as long as the returned descriptor is open.
 pub(super) fn attach(program: BorrowedFd<'_>, ifindex: u32, native: bool) -> io::Result<OwnedFd> {
+    // For a program of another type the number may be a descriptor of this process
+    // (`BPF_PROG_TYPE_EXT`).
+    let kind = info(program)?.kind;
+    if kind != PROG_TYPE_XDP {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("this is no XDP program but of type {kind}"),
+        ));
+    }
     let mut attr = LinkCreate {
         program: program.as_raw_fd() as u32,
         ifindex,
@@ -288,6 +355,35 @@ pub(super) fn set_option(
     } else {
         Ok(())
     }
+}
+
+/// Makes a map of any type, from a number of so many bytes to a value of so many.
+#[cfg(test)]
+pub(super) fn any_map(map_type: u32, key_size: u32, value_size: u32) -> io::Result<OwnedFd> {
+    let mut attr = MapCreate {
+        map_type,
+        key_size,
+        value_size,
+        max_entries: 4,
+    };
+    bpf_fd(MAP_CREATE, &mut attr)
+}
+
+/// What a map of at most 256 bytes a value has for a key of four bytes.
+#[cfg(test)]
+pub(super) fn look_up(map: BorrowedFd<'_>, key: u32) -> io::Result<[u8; 256]> {
+    const MAP_LOOKUP_ELEM: c_int = 1;
+    let info = info(map)?;
+    assert!(info.key_size == 4 && info.value_size <= 256, "{info:?}");
+    let mut value = [0; 256];
+    let mut attr = MapElement {
+        map: map.as_raw_fd() as u32,
+        key: std::ptr::from_ref(&key).addr() as u64,
+        value: value.as_mut_ptr().addr() as u64,
+        ..MapElement::default()
+    };
+    bpf(MAP_LOOKUP_ELEM, &mut attr)?;
+    Ok(value)
 }
 
 /// Runs a loaded program once over a frame and returns its verdict.

@@ -1,5 +1,6 @@
 //! Against the real kernel: veth pairs, network name spaces, programs of the system.
 
+mod descriptors;
 mod faults;
 mod programs;
 
@@ -123,11 +124,11 @@ fn pools(slots: u32) -> Pools {
 }
 
 fn open_port(spec: &str) -> AfXdpPort {
-    open(&spec.parse().unwrap(), &own()).unwrap()
+    open(&spec.parse().unwrap(), &own(), false).unwrap()
 }
 
 fn error(spec: &str, config: &PortConfig, pools: &Pools) -> String {
-    match open(&spec.parse().unwrap(), &own())
+    match open(&spec.parse().unwrap(), &own(), false)
         .and_then(|mut port| port.start(config, pools).map(drop))
     {
         Ok(()) => panic!("`{spec}` starts"),

@@ -161,15 +161,13 @@ impl Interface {
 
     /// Whether it merges received frames (GRO).
     pub(crate) fn merges(&self) -> bool {
-        const ETHTOOL_GGRO: u32 = 0x2b;
-        sys::ethtool_value(&self.socket, &self.name, ETHTOOL_GGRO).is_ok_and(|on| on != 0)
+        sys::ethtool_value(&self.socket, &self.name, sys::EthtoolValue::Gro).is_ok_and(|on| on != 0)
     }
 
     /// Whether it takes VLAN tags off received frames.
     pub(crate) fn strips_vlan(&self) -> bool {
-        const ETHTOOL_GFLAGS: u32 = 0x25;
         const ETH_FLAG_RXVLAN: u32 = 1 << 8;
-        let flags = sys::ethtool_value(&self.socket, &self.name, ETHTOOL_GFLAGS);
+        let flags = sys::ethtool_value(&self.socket, &self.name, sys::EthtoolValue::Flags);
         flags.is_ok_and(|flags| flags & ETH_FLAG_RXVLAN != 0)
     }
 
@@ -192,8 +190,7 @@ impl Interface {
     /// Whether the wire is there, by the driver; where that does not say, by the interface's flags,
     /// which the kernel brings up to date once a second when there is much to do.
     fn has_carrier(&self, flags: i32) -> bool {
-        const ETHTOOL_GLINK: u32 = 0x0a;
-        let carrier = sys::ethtool_value(&self.socket, &self.name, ETHTOOL_GLINK);
+        let carrier = sys::ethtool_value(&self.socket, &self.name, sys::EthtoolValue::Link);
         carrier.map_or(flags & libc::IFF_RUNNING != 0, |carrier| carrier != 0)
     }
 

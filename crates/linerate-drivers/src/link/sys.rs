@@ -98,9 +98,24 @@ pub(super) fn set_mac(socket: &OwnedFd, name: &str, mac: [u8; 6]) -> io::Result<
     ioctl(socket, libc::SIOCSIFHWADDR as c_ulong, &mut request)
 }
 
-/// `struct ethtool_value`: a command and its value.
-pub(super) fn ethtool_value(socket: &OwnedFd, name: &str, command: u32) -> io::Result<u32> {
-    ethtool::<2>(socket, name, command).map(|words| words[1])
+/// Commands of ethtool that answer with one number: `struct ethtool_value`, a command and its
+/// value.
+#[derive(Clone, Copy)]
+pub(super) enum EthtoolValue {
+    /// Whether there is a link (`ETHTOOL_GLINK`).
+    Link = 0x0a,
+    /// `ETH_FLAG_*` (`ETHTOOL_GFLAGS`).
+    Flags = 0x25,
+    /// Whether received frames are merged (`ETHTOOL_GGRO`).
+    Gro = 0x2b,
+}
+
+pub(super) fn ethtool_value(
+    socket: &OwnedFd,
+    name: &str,
+    command: EthtoolValue,
+) -> io::Result<u32> {
+    ethtool::<2>(socket, name, command as u32).map(|words| words[1])
 }
 
 /// `struct ethtool_drvinfo`: texts of 32 bytes from the second word on.

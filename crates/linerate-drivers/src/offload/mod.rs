@@ -4,6 +4,10 @@
 //! [`Finisher`] stands before the driver's own transmit, completes checksums, puts VLAN tags back
 //! and cuts oversized frames into segments. A burst in which nothing is left to do passes it
 //! untouched, after one look at each packet's flags.
+//!
+//! `merge` is for the others: it joins segments into the unsegmented frames that they take.
+
+pub(crate) mod merge;
 
 use linerate_core::packet::{Burst, Offload, Packet, PoolCache, Pools};
 use linerate_core::port::{DropReason, QueueStats};

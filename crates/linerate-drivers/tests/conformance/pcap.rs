@@ -1,21 +1,19 @@
 //! pcap: every kind of file, replayed, damaged, written, and written to a full disk.
 
 use crate::suite::{self, End, frame};
+use linerate_core::env::PrivateFolder;
 use linerate_core::packet::{Burst, PoolCache, Pools};
 use linerate_core::port::{Link, Port, PortConfig, RxQueue, SleepOn};
 use linerate_drivers::Drivers;
 use linerate_drivers::pcap::Reader;
 use std::fs;
-use std::path::PathBuf;
 
 /// A directory of a test's own, gone afterwards.
-struct Dir(PathBuf);
+struct Dir(PrivateFolder);
 
 impl Dir {
     fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("linerate-{test}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
+        Self(PrivateFolder::new(test).unwrap())
     }
 
     fn file(&self, name: &str, bytes: &[u8]) -> String {
@@ -25,12 +23,6 @@ impl Dir {
 
     fn path(&self, name: &str) -> String {
         self.0.join(name).display().to_string()
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

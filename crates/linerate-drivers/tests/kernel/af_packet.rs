@@ -5,6 +5,7 @@ use linerate_core::packet::{Burst, Offload};
 use linerate_core::port::{Link, QueueStats, SleepOn};
 use linerate_drivers::offload::Finisher;
 use linerate_wire::ipv4::Ipv4;
+use linerate_wire::offload::Segments;
 
 #[test]
 fn stripped_tags_come_back_byte_for_byte() {
@@ -264,6 +265,54 @@ fn unsegmented_frames_pass(options: &str) {
             .iter()
             .for_each(|segment| crate::tcp::check(segment));
     }
+}
+
+/// With `gro=on` segments arrive as one frame where the device cuts, and where the kernel does for
+/// it as those that were sent.
+#[test]
+fn joined_segments_arrive_whole_or_cut_again() {
+    let Some(namespace) = namespace() else { return };
+    namespace.veth("g0", "d0");
+    let _inside = namespace.enter();
+    let pools = pools(true);
+    let mut g0 = End::new("af_packet:g0,gro=on", 1, &pools);
+    let mut d0 = End::new("af_packet:d0", 1, &pools);
+    for device_cuts in [true, false] {
+        if !device_cuts {
+            for feature in ["tso", "gso", "tx"] {
+                namespace.run("ethtool", &format!("-K g0 {feature} off"));
+            }
+        }
+        for tags in [&[][..], &[(0x8100, 5)]] {
+            let (whole, _) = unsegmented(tags);
+            let mut segments = Segments::new(&whole, 1000).unwrap();
+            let (mut sent, mut buffer) = (Vec::new(), [0; 2048]);
+            while let Some(len) = segments.write_next(&mut buffer) {
+                sent.push(buffer[..len].to_vec());
+            }
+            let mut burst = Burst::new();
+            g0.cache.fill(pools.primary(), &mut burst, sent.len());
+            for (packet, segment) in burst.iter_mut().zip(&sent) {
+                assert!(packet.set_data(segment));
+            }
+            assert_eq!(g0.queues.tx[0].tx_burst(&mut burst, &mut g0.cache), 4);
+            let expected = match device_cuts {
+                true => vec![whole.clone()],
+                false => sent,
+            };
+            let mut came = Vec::new();
+            wait("the frames", || {
+                d0.queues.rx[0].rx_burst(&mut burst, &mut d0.cache);
+                let ours = burst.iter().map(|packet| packet.data().to_vec());
+                came.extend(ours.filter(|frame| frame[..12] == whole[..12]));
+                d0.cache.free(&mut burst);
+                came.len() >= expected.len()
+            });
+            assert_eq!(came, expected, "{device_cuts} {tags:x?}");
+        }
+    }
+    let stats = g0.port.stats();
+    assert_eq!((stats.tx_packets, stats.joined), (16, 16));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use etherparse::Ipv4HeaderSlice;
 use linerate_core::mem::{PageKind, PagePolicy};
-use linerate_core::packet::{Pool, PoolConfig, SlotClass};
+use linerate_core::packet::{Pool, PoolConfig, Pools, SlotClass};
 use linerate_tables::exact::Seed;
 use proptest::prelude::*;
 
@@ -41,17 +41,14 @@ impl Rig {
     }
 
     fn packet(&mut self, frame: &[u8]) -> Packet {
-        let pool = self.pools.for_frame(frame.len()).unwrap().clone();
-        let mut packet = self.cache.get(&pool).unwrap();
-        assert!(packet.set_data(frame));
-        packet
+        self.cache.copy_of(frame).unwrap()
     }
 
     /// All fragments, as frames.
     fn run(&mut self, mut cut: Cut) -> Vec<Vec<u8>> {
         let (mut burst, mut frames) = (Burst::with_room(7), Vec::new());
         while !cut.is_done() {
-            assert!(cut.fill(&mut self.cache, &self.pools, &mut burst));
+            assert!(cut.fill(&mut self.cache, &mut burst));
             frames.extend(burst.iter().map(|packet| packet.data().to_vec()));
             self.cache.free(&mut burst);
         }
@@ -82,8 +79,7 @@ impl Rig {
         let mut reassembler = Reassembler::new(&config).unwrap();
         for (index, frame) in frames.iter().enumerate() {
             let packet = self.packet(frame);
-            let (cache, pools) = (&mut self.cache, &self.pools);
-            match reassembler.push(packet, L3, 0, 0, cache, pools) {
+            match reassembler.push(packet, L3, 0, 0, &mut self.cache) {
                 Outcome::Whole(packet) => {
                     assert_eq!(index + 1, frames.len());
                     let frame = packet.data().to_vec();
@@ -225,7 +221,7 @@ fn a_pool_that_runs_dry_stops_it_and_nothing_is_lost() {
     let mut frames = Vec::new();
     let mut burst = Burst::new();
     while !cut.is_done() {
-        let is_enough = cut.fill(&mut rig.cache, &rig.pools, &mut burst);
+        let is_enough = cut.fill(&mut rig.cache, &mut burst);
         assert!(is_enough || burst.len() == 10);
         frames.extend(burst.iter().map(|packet| packet.data().to_vec()));
         rig.cache.free(&mut burst);

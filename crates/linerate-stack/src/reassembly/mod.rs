@@ -15,8 +15,9 @@
 //! Where it gets too long for a slot it moves to one of a larger class.
 //!
 //! What has come is kept as runs of bytes: RFC 815's holes, seen from the other side. Bytes that are
-//! there already and the same are a duplicate, and dropped; anything else that meets a run abandons
-//! the datagram (RFC 5722, RFC 8200 4.5; for IPv4 alike).
+//! there already and the same are a duplicate, and dropped, also where they are a part of what came
+//! (RFC 8200 4.5 spares only exact duplicates); anything else that meets a run abandons the
+//! datagram (RFC 5722, RFC 8200 4.5; for IPv4 alike).
 //!
 //! # Bounds
 //!
@@ -33,21 +34,32 @@
 //! bytes.
 //!
 //! ```
-//! use linerate_core::packet::{Pool, PoolCache, PoolConfig, Pools};
+//! use linerate_core::packet::{Pool, PoolCache, PoolConfig, SlotClass};
 //! use linerate_stack::reassembly::{Config, Outcome, Reassembler};
 //!
-//! let pools = Pools::new(vec![Pool::new(&PoolConfig::new("rx", 256))?]);
-//! let mut cache = PoolCache::new(pools.as_slice());
+//! // Slots for what is received, and some for datagrams that get too long for them.
+//! let small = Pool::new(&PoolConfig::new("rx", 256))?;
+//! let large = Pool::new(&PoolConfig { class: SlotClass::Large, ..PoolConfig::new("large", 16) })?;
+//! let mut cache = PoolCache::new(&[small, large]);
 //! let mut reassembler = Reassembler::new(&Config::default())?;
-//! // Half of a UDP datagram from 10.0.0.1 to 10.0.0.2, without an Ethernet header.
-//! let mut half = cache.get(&pools.primary()).expect("a fresh pool has free slots");
-//! half.set_data(&[
-//!     0x45, 0, 0, 28, 0, 1, 0x20, 0, 64, 17, 0x46, 0xce, 10, 0, 0, 1, 10, 0, 0, 2, //
-//!     0, 53, 0, 53, 0, 16, 0, 0,
+//! // The halves of a UDP datagram of 3000 bytes from 10.0.0.1 to 10.0.0.2; no Ethernet header.
+//! let mut first = [0; 20 + 1480];
+//! first[..24].copy_from_slice(&[
+//!     0x45, 0, 0x05, 0xdc, 0, 1, 0x20, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, //
+//!     0, 53, 0, 53,
+//! ]);
+//! let mut last = [0; 20 + 1520];
+//! last[..20].copy_from_slice(&[
+//!     0x45, 0, 0x06, 0x04, 0, 1, 0, 185, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
 //! ]);
 //! let (l3, vrf, now_ns) = (0, 0, 0);
-//! let outcome = reassembler.push(half, l3, vrf, now_ns, &mut cache, &pools);
-//! assert!(matches!(outcome, Outcome::Held));
+//! let first = cache.copy_of(&first).expect("a fresh pool has free slots");
+//! assert!(matches!(reassembler.push(first, l3, vrf, now_ns, &mut cache), Outcome::Held));
+//! let last = cache.copy_of(&last).expect("a fresh pool has free slots");
+//! let Outcome::Whole(datagram) = reassembler.push(last, l3, vrf, now_ns, &mut cache) else {
+//!     panic!("both halves are there");
+//! };
+//! assert_eq!(datagram.len(), 20 + 3000);
 //! # Ok::<(), linerate_core::MemError>(())
 //! ```
 
@@ -61,7 +73,7 @@ mod table;
 mod tests;
 
 use linerate_core::MemError;
-use linerate_core::packet::{Burst, Packet, PoolCache, Pools};
+use linerate_core::packet::{Burst, Packet, PoolCache};
 
 pub use config::{Config, Held, Outcome, Stats};
 use datagram::Added;
@@ -100,7 +112,8 @@ impl Reassembler {
     /// Takes a packet of which the IP header stands at byte `l3`, received in `vrf` at `now_ns`.
     ///
     /// The caller has checked the IPv4 header's checksum (RFC 1812 5.2.2). Any bytes are taken without
-    /// panic. Larger slots come from `pools`; what is not needed any more goes to `cache`.
+    /// panic. Larger slots come from the pools that `cache` was made for, and what is not needed
+    /// any more goes to it.
     #[inline]
     pub fn push(
         &mut self,
@@ -109,7 +122,6 @@ impl Reassembler {
         vrf: u32,
         now_ns: u64,
         cache: &mut PoolCache,
-        pools: &Pools,
     ) -> Outcome {
         let mut piece = Piece::default();
         match piece.read(packet.data(), l3, vrf) {
@@ -131,12 +143,12 @@ impl Reassembler {
         }
         self.stats.fragments += 1;
         if let Some(at) = self.table.find_last(&piece.key) {
-            return self.add(at, &piece, packet, cache, pools);
+            return self.add(at, &piece, packet, cache);
         }
         self.tie(cache);
         match self.table.find(&piece.key) {
-            Some(at) => self.add_older(at, &piece, packet, cache, pools),
-            None => self.open(&piece, packet, now_ns, cache, pools),
+            Some(at) => self.add_older(at, &piece, packet, cache),
+            None => self.open(&piece, packet, now_ns, cache),
         }
     }
 
@@ -216,7 +228,6 @@ impl Reassembler {
         packet: Packet,
         now_ns: u64,
         cache: &mut PoolCache,
-        pools: &Pools,
     ) -> Outcome {
         if self.table.is_full()
             && let Some(oldest) = self.table.oldest()
@@ -231,7 +242,7 @@ impl Reassembler {
             }
             datagram::settle(packet, piece)
         } else {
-            let Some(home) = self.larger(piece.frame_end(), NONE, cache, pools) else {
+            let Some(home) = self.larger(piece.frame_end(), NONE, cache) else {
                 return self.refuse(Refusal::NoMemory, packet);
             };
             let settled = datagram::settle_in(home, &packet, piece);
@@ -253,24 +264,16 @@ impl Reassembler {
         piece: &Piece,
         packet: Packet,
         cache: &mut PoolCache,
-        pools: &Pools,
     ) -> Outcome {
-        self.add(at, piece, packet, cache, pools)
+        self.add(at, piece, packet, cache)
     }
 
     /// A fragment of a datagram that is in the making.
     #[inline(always)]
-    fn add(
-        &mut self,
-        at: u32,
-        piece: &Piece,
-        packet: Packet,
-        cache: &mut PoolCache,
-        pools: &Pools,
-    ) -> Outcome {
+    fn add(&mut self, at: u32, piece: &Piece, packet: Packet, cache: &mut PoolCache) -> Outcome {
         match self.table.at_mut(at).take(piece, packet) {
             Ok(spare) => cache.free_one(spare),
-            Err((added, packet)) => return self.add_odd(at, piece, added, packet, cache, pools),
+            Err((added, packet)) => return self.add_odd(at, piece, added, packet, cache),
         }
         self.added(at)
     }
@@ -284,14 +287,13 @@ impl Reassembler {
         added: Added,
         packet: Packet,
         cache: &mut PoolCache,
-        pools: &Pools,
     ) -> Outcome {
         match added {
             Added::Ok => {}
             Added::Duplicate => return self.refuse(Refusal::Duplicate, packet),
             Added::Abandon(refusal) => return self.abandon(at, refusal, packet, cache),
         }
-        if let Err(refusal) = self.move_to_larger(at, piece, cache, pools) {
+        if let Err(refusal) = self.move_to_larger(at, piece, cache) {
             return self.abandon(at, refusal, packet, cache);
         }
         self.table.at_mut(at).place(piece, &packet);
@@ -330,10 +332,9 @@ impl Reassembler {
         at: u32,
         piece: &Piece,
         cache: &mut PoolCache,
-        pools: &Pools,
     ) -> Result<(), Refusal> {
         let bytes = self.table.at(at).frame_bytes_with(piece);
-        let home = self.larger(bytes, at, cache, pools);
+        let home = self.larger(bytes, at, cache);
         let home = home.ok_or(Refusal::NoMemory)?;
         let bytes = home.slot_bytes();
         self.discount(at);
@@ -346,24 +347,18 @@ impl Reassembler {
     /// A fresh packet that takes a frame of `bytes`, within the bounds, for the datagram `own` (or a new
     /// one).
     #[cold]
-    fn larger(
-        &mut self,
-        bytes: usize,
-        own: u32,
-        cache: &mut PoolCache,
-        pools: &Pools,
-    ) -> Option<Packet> {
-        let pool = pools.for_frame(bytes)?;
-        if !self.make_room(pool.slot_bytes(), own, cache) {
+    fn larger(&mut self, bytes: usize, own: u32, cache: &mut PoolCache) -> Option<Packet> {
+        let slot_bytes = cache.pool_for(bytes)?.slot_bytes();
+        if !self.make_room(slot_bytes, own, cache) {
             return None;
         }
-        if let Some(packet) = cache.get(pool) {
+        if let Some(packet) = cache.get_for(bytes) {
             return Some(packet);
         }
         // Large slots are few: whoever has had one the longest gives it.
         let victim = self.table.oldest_large().filter(|&at| at != own)?;
         self.evict(victim, cache);
-        cache.get(pool)
+        cache.get_for(bytes)
     }
 
     /// Evicts until a slot of `bytes` may be held more; false where even the datagram `own` would have

@@ -6,8 +6,9 @@
 //!
 //! Source and destination, source and destination ports, protocol and its mask, and, where it is
 //! there, what Taylor and Turner's generator calls flags: the TCP flags in the high byte of 16 bits.
-//! Earlier lines win. IPv6 sets, as ClassBench-ng writes them, look the same. Empty lines and those
-//! that begin with `#` are skipped.
+//! Earlier lines win. IPv6 sets, as ClassBench-ng writes them, look the same. Bits behind a
+//! prefix's length do not count, and numbers may be decimal (`0/0` is any protocol), as in the sets
+//! that DPDK ships. Empty lines and those that begin with `#` are skipped.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -51,10 +52,10 @@ pub enum LineError {
 ///
 /// ```
 /// use linerate_tables::acl::classbench;
-/// let error = classbench::read4("@10.0.0.1/8 0.0.0.0/0 0 : 65535 0 : 65535 0x06/0xFF").unwrap_err();
+/// let error = classbench::read4("@10.0.0.0/8 0.0.0.0/0 0 : 65535 9 : 8 0x06/0xFF").unwrap_err();
 /// assert_eq!(
 ///     error.to_string(),
-///     "line 1: source: prefix has bits set behind its length /8: clear them, or make it longer"
+///     "line 1: destination port: range 9 to 8 is reversed: write the smaller number first"
 /// );
 /// ```
 pub fn read4(text: &str) -> Result<Vec<Rule4>, TableError> {
@@ -155,23 +156,30 @@ impl<'a> Words<'a> {
         };
         let (words, len) = self.read(field, expected, |word| {
             let (words, len) = word.split_once('/')?;
-            Some((address(words)?, len.parse().ok()?))
+            Some((address(words)?, u8::try_from(number(len)?).ok()?))
         })?;
-        Prefix::new(words, len).map_err(|reason| LineError::Rule { field, reason })
+        let bits = 32 * W as u32;
+        match u32::from(len) <= bits {
+            true => Ok(Prefix::of(words, len)),
+            false => Err(LineError::Rule {
+                field,
+                reason: RuleError::PrefixLength { len, bits },
+            }),
+        }
     }
 
     fn range(&mut self, field: &'static str) -> Result<Range, LineError> {
         let expected = "two ports like 0 : 65535";
-        let low = self.read(field, expected, |word| word.parse().ok())?;
+        let low = self.read(field, expected, number)?;
         self.read(field, expected, |word| (word == ":").then_some(()))?;
-        let high = self.read(field, expected, |word| word.parse().ok())?;
+        let high = self.read(field, expected, number)?;
         Range::new(low, high).map_err(|reason| LineError::Rule { field, reason })
     }
 
     fn protocol(&mut self) -> Result<Bits, LineError> {
         let field = "protocol";
         let bits = |word: &str| pair(word).filter(|(value, mask)| value | mask <= 0xff);
-        let (value, mask) = self.read(field, "value/mask like 0x06/0xFF", bits)?;
+        let (value, mask) = self.read(field, "value/mask like 0x06/0xFF or 0/0", bits)?;
         Bits::new(value, mask).map_err(|reason| LineError::Rule { field, reason })
     }
 
@@ -187,14 +195,21 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Two numbers in hexadecimal, a slash between them.
-fn pair(word: &str) -> Option<(u16, u16)> {
-    let number = |word: &str| {
-        let digits = word.strip_prefix("0x").or(word.strip_prefix("0X"))?;
-        // from_str_radix takes a sign.
-        let hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-        u16::from_str_radix(digits, 16).ok().filter(|_| hex)
+/// A number in hexadecimal with 0x, or in decimal. Octal, as C reads it, is nobody's wish.
+fn number(word: &str) -> Option<u16> {
+    let (digits, radix) = match word.strip_prefix("0x").or(word.strip_prefix("0X")) {
+        Some(digits) => (digits, 16),
+        None => (word, 10),
     };
+    // from_str_radix takes a sign.
+    let plain = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let octal = radix == 10 && digits.len() > 1 && digits.starts_with('0');
+    let number = u16::from_str_radix(digits, radix).ok()?;
+    (plain && !octal).then_some(number)
+}
+
+/// Two numbers, a slash between them.
+fn pair(word: &str) -> Option<(u16, u16)> {
     let (value, mask) = word.split_once('/')?;
     Some((number(value)?, number(mask)?))
 }

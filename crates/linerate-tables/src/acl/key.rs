@@ -7,19 +7,29 @@ use linerate_wire::ipv4::Ipv4;
 use linerate_wire::ipv6::Ipv6;
 use linerate_wire::{EtherType, Headers, protocol};
 
+use super::rule::TAGGED;
+
 /// A fragment of a datagram; bits of [`PacketKey::meta`] above protocol, TCP flags and DSCP.
-pub const FRAGMENT: u32 = 1 << 22;
+pub(crate) const FRAGMENT: u32 = 1 << 22;
 /// A fragment other than the first.
-pub const LATER: u32 = 1 << 23;
+pub(crate) const LATER: u32 = 1 << 23;
 /// `ports` are those of TCP, UDP or SCTP.
-pub const HAS_PORTS: u32 = 1 << 24;
+pub(crate) const HAS_PORTS: u32 = 1 << 24;
 /// `ports` are ICMP's type (low half) and code (high half).
-pub const HAS_ICMP: u32 = 1 << 25;
+pub(crate) const HAS_ICMP: u32 = 1 << 25;
 
 /// The fields of one packet, in host order: `W` is 1 for IPv4, 4 for IPv6.
 ///
-/// Whoever fills it by hand sets [`HAS_ICMP`] for protocols 1 and 58 only, and [`HAS_PORTS`] for others
-/// only; without either `ports` counts as nothing.
+/// ```
+/// use linerate_tables::acl::PacketKey4;
+/// let syn = PacketKey4::tuple([0x0a00_0001], [0x0a00_0002], (40_000, 443), 6)
+///     .with_tcp_flags(0x02)
+///     .with_dscp(46)
+///     .with_vlan(Some(7));
+/// assert_eq!((syn.ports(), syn.tcp_flags(), syn.dscp()), (Some((40_000, 443)), 2, 46));
+/// let later = syn.later_fragment();
+/// assert_eq!((later.ports(), later.is_later_fragment(), later.dscp()), (None, true, 46));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct PacketKey<const W: usize> {
@@ -28,13 +38,13 @@ pub struct PacketKey<const W: usize> {
     /// Destination address.
     pub dst: [u32; W],
     /// Source port in the low half, destination port in the high one; or ICMP type and code; or 0.
-    pub ports: u32,
+    pub(crate) ports: u32,
     /// Protocol (bits 0-7), TCP flags (8-15), DSCP (16-21), and the bits above.
-    pub meta: u32,
-    /// VLAN id, with [`TAGGED`](super::rule::TAGGED) where there is a tag.
-    pub vlan: u16,
+    pub(crate) meta: u32,
+    /// VLAN id, with [`TAGGED`] where there is a tag.
+    pub(crate) vlan: u16,
     /// Length of the frame in bytes, without FCS; longer ones count as 65535.
-    pub length: u16,
+    pub(crate) length: u16,
 }
 
 /// An IPv4 packet's fields.
@@ -61,6 +71,110 @@ impl<const W: usize> PacketKey<W> {
             vlan: 0,
             length: 60,
         }
+    }
+
+    /// With these ports, or ICMP's type and code, if the packet has such.
+    #[must_use]
+    #[inline(always)]
+    pub fn with_ports(mut self, (first, second): (u16, u16)) -> Self {
+        if self.meta & (HAS_PORTS | HAS_ICMP) != 0 {
+            self.ports = u32::from(first) | u32::from(second) << 16;
+        }
+        self
+    }
+
+    /// With these TCP flags.
+    #[must_use]
+    #[inline(always)]
+    pub fn with_tcp_flags(mut self, flags: u8) -> Self {
+        self.meta = self.meta & !(0xff << 8) | u32::from(flags) << 8;
+        self
+    }
+
+    /// With this differentiated services code point, of 6 bits.
+    #[must_use]
+    #[inline(always)]
+    pub fn with_dscp(mut self, dscp: u8) -> Self {
+        self.meta = self.meta & !(0x3f << 16) | u32::from(dscp & 0x3f) << 16;
+        self
+    }
+
+    /// With the id of its outermost VLAN tag, of 12 bits, or without a tag.
+    #[must_use]
+    #[inline(always)]
+    pub fn with_vlan(mut self, id: Option<u16>) -> Self {
+        self.vlan = id.map_or(0, |id| id & 0xfff | TAGGED);
+        self
+    }
+
+    /// As a frame of so many bytes, without FCS.
+    #[must_use]
+    #[inline(always)]
+    pub fn with_length(mut self, bytes: usize) -> Self {
+        self.length = u16::try_from(bytes).unwrap_or(u16::MAX);
+        self
+    }
+
+    /// As a fragment: the first one, unless it is made a [later](Self::later_fragment) one.
+    #[must_use]
+    #[inline(always)]
+    pub fn fragment(mut self) -> Self {
+        self.meta |= FRAGMENT;
+        self
+    }
+
+    /// As a fragment other than the first, which has no header of the upper layer.
+    #[must_use]
+    #[inline(always)]
+    pub fn later_fragment(self) -> Self {
+        let mut key = self.fragment().without_upper();
+        key.meta |= LATER;
+        key
+    }
+
+    /// As a packet of which the upper layer's header is not known: no ports, no ICMP type, no
+    /// flags.
+    #[must_use]
+    #[inline(always)]
+    pub fn without_upper(mut self) -> Self {
+        self.ports = 0;
+        self.meta &= !(HAS_PORTS | HAS_ICMP | 0xff << 8);
+        self
+    }
+
+    /// Source and destination port, where it has such.
+    pub fn ports(&self) -> Option<(u16, u16)> {
+        self.pair(HAS_PORTS)
+    }
+
+    /// ICMP's type and code, where it has such.
+    pub fn icmp(&self) -> Option<(u8, u8)> {
+        self.pair(HAS_ICMP)
+            .map(|(kind, code)| (kind as u8, code as u8))
+    }
+
+    fn pair(&self, state: u32) -> Option<(u16, u16)> {
+        (self.meta & state != 0).then_some((self.ports as u16, (self.ports >> 16) as u16))
+    }
+
+    /// Whether it is a fragment, the first or another.
+    pub fn is_fragment(&self) -> bool {
+        self.meta & FRAGMENT != 0
+    }
+
+    /// Whether it is a fragment other than the first.
+    pub fn is_later_fragment(&self) -> bool {
+        self.meta & LATER != 0
+    }
+
+    /// The id of its outermost VLAN tag.
+    pub fn vlan(&self) -> Option<u16> {
+        (self.vlan & TAGGED != 0).then_some(self.vlan & 0xfff)
+    }
+
+    /// Bytes of the frame, without FCS; 65535 for longer ones.
+    pub fn length(&self) -> u16 {
+        self.length
     }
 
     /// All ones where `ports` holds nothing, so that only a rule that asks for none matches.
@@ -113,15 +227,15 @@ impl<const W: usize> PacketKey<W> {
             let flags = frame.get(l4 + 13).copied().unwrap_or(0);
             meta |= u32::from(flags) << 8;
         }
-        let tagged = |tci: u16| tci & 0xfff | super::rule::TAGGED;
-        Self {
+        let key = Self {
             src,
             dst,
             ports,
             meta,
-            vlan: headers.outer_tci.map_or(0, tagged),
-            length: u16::try_from(frame.len()).unwrap_or(u16::MAX),
-        }
+            vlan: 0,
+            length: 0,
+        };
+        key.with_vlan(headers.outer_tci).with_length(frame.len())
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) mod window;
 pub use classbench::LineError;
 pub use counters::{HitCounters, HitReader};
 pub use explain::{Explanation, PassedOver};
-pub use key::{FRAGMENT, HAS_ICMP, HAS_PORTS, LATER, PacketKey, PacketKey4, PacketKey6, words6};
+pub use key::{PacketKey, PacketKey4, PacketKey6, words6};
 pub use rule::{
     Bits, Field, Fragment, Match, Match4, Match6, Prefix, Range, Rule, Rule4, Rule6, RuleError,
     TAGGED,

@@ -4,10 +4,25 @@
 //! is held equal to it by the tests, and [`explain`](super::explain) shows it to the user.
 
 use std::fmt;
+use std::str::FromStr;
 
 use super::key::{self, PacketKey};
+use crate::TableError;
+use crate::lpm::{Prefix4, Prefix6};
 
 /// An address prefix: `W` words of 32 bits, the most significant first (1 for IPv4, 4 for IPv6).
+/// The same as [`lpm::Prefix`](crate::lpm::Prefix), in the form that packets' fields have here:
+/// either is made from the other.
+///
+/// ```
+/// use linerate_tables::acl::Prefix;
+/// use linerate_tables::lpm::Prefix6;
+/// let net: Prefix<1> = "10.1.0.0/16".parse()?;
+/// assert_eq!(net, Prefix::of([0x0a01_0203], 16));
+/// let route: Prefix6 = "2001:db8::/32".parse()?;
+/// assert_eq!(Prefix6::from(Prefix::from(route)), route);
+/// # Ok::<(), linerate_tables::TableError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Prefix<const W: usize> {
     words: [u32; W],
@@ -38,6 +53,22 @@ impl<const W: usize> Prefix<W> {
         }
     }
 
+    /// The prefix of `len` bits that holds the address: its other bits are dropped.
+    ///
+    /// # Panics
+    /// If `len` is longer than an address.
+    pub fn of(words: [u32; W], len: u8) -> Self {
+        assert!(
+            usize::from(len) <= 32 * W,
+            "a prefix is no longer than an address"
+        );
+        let whole = Self { words, len };
+        Self {
+            words: std::array::from_fn(|word| words[word] & whole.mask(word)),
+            len,
+        }
+    }
+
     /// The address's words, the most significant first.
     pub fn words(&self) -> &[u32; W] {
         &self.words
@@ -63,6 +94,47 @@ impl<const W: usize> Prefix<W> {
 impl<const W: usize> fmt::Display for Prefix<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", key::address(&self.words), self.len)
+    }
+}
+
+impl From<Prefix4> for Prefix<1> {
+    fn from(prefix: Prefix4) -> Self {
+        Self::of([prefix.first()], prefix.len())
+    }
+}
+
+impl From<Prefix6> for Prefix<4> {
+    fn from(prefix: Prefix6) -> Self {
+        Self::of(key::words6(prefix.first().into()), prefix.len())
+    }
+}
+
+impl From<Prefix<1>> for Prefix4 {
+    fn from(prefix: Prefix<1>) -> Self {
+        Self::of(prefix.words[0], prefix.len)
+    }
+}
+
+impl From<Prefix<4>> for Prefix6 {
+    fn from(prefix: Prefix<4>) -> Self {
+        let word = |bits: u128, word: &u32| bits << 32 | u128::from(*word);
+        Self::of(prefix.words.iter().fold(0, word), prefix.len)
+    }
+}
+
+impl FromStr for Prefix<1> {
+    type Err = TableError;
+
+    fn from_str(text: &str) -> Result<Self, TableError> {
+        text.parse::<Prefix4>().map(Self::from)
+    }
+}
+
+impl FromStr for Prefix<4> {
+    type Err = TableError;
+
+    fn from_str(text: &str) -> Result<Self, TableError> {
+        text.parse::<Prefix6>().map(Self::from)
     }
 }
 

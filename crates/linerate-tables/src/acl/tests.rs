@@ -128,13 +128,14 @@ fn near<const W: usize>(rule: &Rule<W>, random: &mut Random) -> PacketKey<W> {
             packet = PacketKey::tuple(packet.src, packet.dst, ports, protocol);
         }
         4 => packet.meta |= random.bits() as u32 & 0x003f_ff00,
-        5 => (packet.vlan, packet.length) = (TAGGED | 5, random.below(2000) as u16),
-        6 => {
-            packet.meta |= FRAGMENT | LATER;
-            packet.meta &= !(HAS_PORTS | HAS_ICMP);
-            packet.ports = 0;
+        5 => {
+            let bytes = random.below(2000) as usize;
+            packet = packet.with_vlan(Some(5)).with_length(bytes);
         }
-        7 => packet.meta |= FRAGMENT,
+        6 => {
+            packet = packet.later_fragment();
+        }
+        7 => packet = packet.fragment(),
         _ => {}
     }
     packet
@@ -579,6 +580,51 @@ fn classbench_files_come_back_as_they_were_written() {
     }
 }
 
+/// As DPDK's own sets are written: any protocol is `0/0`, and what stands behind a prefix's length
+/// does not count.
+#[test]
+fn rules_in_the_form_of_dpdks_are_read() {
+    let v4 = "# a comment\n\n@192.0.2.7/24\t198.51.100.0/24\t0 : 65535\t0 : 65535 0/0\n\
+              @192.0.2.1/32\t0.0.0.0/0\t0 : 65535\t53 : 53 17/0xff\n";
+    let rules = classbench::read4(v4).unwrap();
+    let [any, udp] = [rules[0].matching, rules[1].matching];
+    assert_eq!(any.src, "192.0.2.0/24".parse().unwrap());
+    assert_eq!((any.protocol, udp.protocol), (Bits::ANY, Bits::byte(17)));
+    let v6 = "@2001:0db8:8000:0000:e300:00ff:fe04:c5a8/33\t\
+              2001:0db8:0000:0000:6600:00ff:fed9:aeaa/33\t0 : 65535\t1526 : 1526\t0x00/0x00\n";
+    let rule = classbench::read6(v6).unwrap()[0].matching;
+    assert_eq!(rule.src, "2001:db8:8000::/33".parse().unwrap());
+    assert_eq!(rule.dst, "2001:db8::/33".parse().unwrap());
+    assert_eq!(
+        classbench::read6(&classbench::write(&[rule])).unwrap()[0].matching,
+        rule
+    );
+}
+
+#[test]
+fn prefixes_are_those_of_routes() {
+    use crate::lpm::{Prefix4, Prefix6};
+    let mut random = Random::new(5);
+    for len in 0..=128_u8 {
+        let bits = u128::from(random.bits()) << 64 | u128::from(random.bits());
+        let route = Prefix6::of(bits, len);
+        let prefix: Prefix<4> = route.into();
+        assert_eq!(prefix, Prefix::of(words6(bits.into()), len));
+        assert_eq!(prefix, Prefix::new(*prefix.words(), len).unwrap());
+        assert_eq!(prefix.to_string().parse::<Prefix<4>>().unwrap(), prefix);
+        assert_eq!(Prefix6::from(prefix), route);
+        if len <= 32 {
+            let route = Prefix4::of(bits as u32, len);
+            let prefix: Prefix<1> = route.into();
+            assert_eq!(prefix, Prefix::of([bits as u32], len));
+            assert_eq!(prefix.to_string().parse::<Prefix<1>>().unwrap(), prefix);
+            assert_eq!(Prefix4::from(prefix), route);
+        }
+    }
+    let error = "10.0.0.1/8".parse::<Prefix<1>>().unwrap_err().to_string();
+    assert!(error.contains("write 10.0.0.0/8"), "{error}");
+}
+
 #[test]
 fn a_bad_line_is_named_and_nothing_is_loaded() {
     let good = "@10.0.0.0/8\t0.0.0.0/0\t0 : 65535\t80 : 80\t0x06/0xFF\t0x1000/0x1000\n";
@@ -595,8 +641,8 @@ fn a_bad_line_is_named_and_nothing_is_loaded() {
             "source: prefix length 33 is more than the 32 bits of the address",
         ),
         (
-            "@10.0.0.1/8 0.0.0.0/0",
-            "source: prefix has bits set behind its length /8: clear them, or make it longer",
+            "@10.0.0.0/+8 0.0.0.0/0",
+            "source is \"10.0.0.0/+8\": expected an IPv4 prefix like 192.0.2.0/24",
         ),
         (
             "@::/0 ::/0",
@@ -616,7 +662,7 @@ fn a_bad_line_is_named_and_nothing_is_loaded() {
         ),
         (
             "@10.0.0.0/8 0.0.0.0/0 0 : 1 1 : 2 6",
-            "protocol is \"6\": expected value/mask like 0x06/0xFF",
+            "protocol is \"6\": expected value/mask like 0x06/0xFF or 0/0",
         ),
         (
             "@10.0.0.0/8 0.0.0.0/0 0 : 1 1 : 2 0x06/0x05",
@@ -671,22 +717,23 @@ fn keys_are_taken_from_frames() {
     (frame[50], frame[51]) = (0x50, 0x12);
     let key = PacketKey4::of(&frame, &linerate_wire::parse(&frame).unwrap()).unwrap();
     assert_eq!(
-        (key.src, key.dst, key.ports),
-        ([0x0a00_0001], [0x0a00_0002], 443 << 16 | 12345)
+        (key.src, key.dst, key.ports(), key.icmp()),
+        ([0x0a00_0001], [0x0a00_0002], Some((12345, 443)), None)
     );
     assert_eq!((key.protocol(), key.tcp_flags(), key.dscp()), (6, 0x12, 46));
-    assert_eq!((key.vlan, key.length), (TAGGED | 5, 60));
-    assert_eq!(key.meta & !0x3f_ffff, HAS_PORTS);
+    assert_eq!((key.vlan(), key.length()), (Some(5), 60));
+    assert!(!key.is_fragment() && !key.is_later_fragment());
     assert!(PacketKey6::of(&frame, &linerate_wire::parse(&frame).unwrap()).is_none());
 
     (frame[27], frame[38], frame[39]) = (1, 8, 3); // ICMP
     let key = PacketKey4::of(&frame, &linerate_wire::parse(&frame).unwrap()).unwrap();
-    assert_eq!((key.ports, key.meta & !0x3f_ffff), (3 << 16 | 8, HAS_ICMP));
+    assert_eq!((key.ports(), key.icmp()), (None, Some((8, 3))));
     assert_eq!(key.tcp_flags(), 0);
 
     frame[25] = 7; // a later fragment
     let key = PacketKey4::of(&frame, &linerate_wire::parse(&frame).unwrap()).unwrap();
-    assert_eq!((key.ports, key.meta & !0x3f_ffff), (0, FRAGMENT | LATER));
+    assert_eq!((key.ports(), key.icmp()), (None, None));
+    assert!(key.is_fragment() && key.is_later_fragment());
     let ports = Match4 {
         dst_ports: Range::new(0, 1023).unwrap(),
         ..Match4::ANY
@@ -704,8 +751,8 @@ fn keys_are_taken_from_frames() {
         ([0x2000_0000, 0, 0, 1], [0x2000_0000, 0, 0, 0])
     );
     assert_eq!(
-        (key.protocol(), key.dscp(), key.vlan, key.ports),
-        (17, 46, 0, 54 << 16 | 53)
+        (key.protocol(), key.dscp(), key.vlan(), key.ports()),
+        (17, 46, None, Some((53, 54)))
     );
 }
 

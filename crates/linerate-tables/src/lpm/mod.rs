@@ -15,7 +15,7 @@ pub mod v6;
 
 pub use prefix::{Address, Prefix, Prefix4, Prefix6};
 pub use rib::Rib;
-pub use v4::{Fib4, Lpm4, Lpm4Config, Memory, NO_ROUTE, SharedLpm4};
+pub use v4::{Choice, Fib4, Layout, Lpm4, Lpm4Config, Memory, NO_ROUTE, SharedLpm4};
 pub use v6::{Fib6, Lpm6, Lpm6Config, SharedLpm6};
 
 #[cfg(test)]

@@ -55,15 +55,15 @@ impl Default for Lpm6Config {
 pub struct Fib6(Tree);
 
 impl Fib6 {
-    /// The next hop of an address (host order) in a VRF; `None` where no route holds it, or where
-    /// there is no such VRF.
+    /// The next hop of an address (network order, as packets have it) in a VRF; `None` where no
+    /// route holds it, or where there is no such VRF.
     #[inline]
-    pub fn lookup(&self, vrf: u32, address: u128) -> Option<u32> {
-        Some(self.0.lookup(vrf, address)).filter(|&hop| hop != NO_ROUTE)
+    pub fn lookup(&self, vrf: u32, address: [u8; 16]) -> Option<u32> {
+        Some(self.0.lookup(vrf, u128::from_be_bytes(address))).filter(|&hop| hop != NO_ROUTE)
     }
 
-    /// The next hops of a burst of addresses (network order, as packets have them) in one VRF;
-    /// [`NO_ROUTE`] where there is none. Fastest in multiples of 64, which wait for memory together.
+    /// The next hops of a burst of addresses (network order, too) in one VRF; [`NO_ROUTE`] where
+    /// there is none. Fastest in multiples of 64, which wait for memory together.
     ///
     /// # Panics
     /// If the slices differ in length.
@@ -115,7 +115,7 @@ impl Apply<Change> for Fib6 {
 /// table.fib().lookup_bulk(0, &burst, &mut hops);
 /// assert_eq!(hops, [1, 2, NO_ROUTE]);
 /// assert_eq!(table.remove(0, "2001:db8:1::/48".parse()?)?, Some(2));
-/// assert_eq!(table.fib().lookup(0, of("2001:db8:1::1").to_bits()), Some(1));
+/// assert_eq!(table.fib().lookup(0, of("2001:db8:1::1").octets()), Some(1));
 /// # Ok::<(), linerate_tables::TableError>(())
 /// ```
 #[derive(Debug)]
@@ -340,9 +340,10 @@ const ROUTE_BYTES: usize = 80;
 /// let mut table = SharedLpm6::new(&Lpm6Config::default())?;
 /// let mut reader = table.reader();
 /// table.insert(0, "::/0".parse()?, 1)?;
-/// assert_eq!(reader.read().lookup(0, 1), None);
+/// let address = [0xfe; 16];
+/// assert_eq!(reader.read().lookup(0, address), None);
 /// assert!(table.publish());
-/// assert_eq!(reader.read().lookup(0, 1), Some(1));
+/// assert_eq!(reader.read().lookup(0, address), Some(1));
 /// # Ok::<(), linerate_tables::TableError>(())
 /// ```
 pub struct SharedLpm6 {

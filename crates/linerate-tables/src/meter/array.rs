@@ -17,10 +17,11 @@ pub struct ProfileId(u32);
 /// meter.
 ///
 /// ```
-/// use linerate_tables::meter::{Color, Meters, TrTcm};
-/// let hz = 1_000_000_000;
-/// let mut meters = Meters::new("customers", 1000, TrTcm::new(200_000, 3000, 100_000, 1500, hz)?, 0)?;
-/// let gold = meters.add(TrTcm::new(2_000_000, 9000, 1_000_000, 9000, hz)?);
+/// use linerate_tables::meter::{Color, Meters, TrTcm, TrTcmConfig};
+/// let slow = TrTcmConfig { cir: 100_000, cbs: 1500, pir: 200_000, pbs: 3000, hz: 1_000_000_000 };
+/// let fast = TrTcmConfig { cir: 1_000_000, cbs: 9000, pir: 2_000_000, pbs: 9000, ..slow };
+/// let mut meters = Meters::new("customers", 1000, TrTcm::new(&slow)?, 0)?;
+/// let gold = meters.add(TrTcm::new(&fast)?);
 /// meters.assign(7, gold, 0);
 /// let mut colors = [Color::Green; 3];
 /// meters.mark(0, &[7, 3, 3], &[1500, 1500, 1500], &mut colors);

@@ -70,9 +70,10 @@ mod sealed {
 /// hold goes into a second one (EBS).
 ///
 /// ```
-/// use linerate_tables::meter::{Color, Profile, SrTcm};
+/// use linerate_tables::meter::{Color, Profile, SrTcm, SrTcmConfig};
 /// // 1 Mbyte/s, bursts of 2000 and 3000 bytes, a clock of nanoseconds.
-/// let meter = SrTcm::new(1_000_000, 2000, 3000, 1_000_000_000)?;
+/// let hz = 1_000_000_000;
+/// let meter = SrTcm::new(&SrTcmConfig { cir: 1_000_000, cbs: 2000, ebs: 3000, hz })?;
 /// let mut buckets = meter.full(0);
 /// let mut mark = |now, bytes| meter.mark(&mut buckets, now, bytes, Color::Green);
 /// assert_eq!(mark(0, 1500), Color::Green);
@@ -105,12 +106,56 @@ pub struct TrTcm4115 {
     excess: Bucket,
 }
 
+/// What an [`SrTcm`] is to be, in the words of RFC 2697.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SrTcmConfig {
+    /// Committed information rate, in bytes a second.
+    pub cir: u64,
+    /// Committed burst size, in bytes.
+    pub cbs: u64,
+    /// Excess burst size, in bytes.
+    pub ebs: u64,
+    /// Ticks of the clock a second.
+    pub hz: u64,
+}
+
+/// What a [`TrTcm`] is to be, in the words of RFC 2698.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrTcmConfig {
+    /// Committed information rate, in bytes a second.
+    pub cir: u64,
+    /// Committed burst size, in bytes.
+    pub cbs: u64,
+    /// Peak information rate, in bytes a second: what is committed is a part of it.
+    pub pir: u64,
+    /// Peak burst size, in bytes.
+    pub pbs: u64,
+    /// Ticks of the clock a second.
+    pub hz: u64,
+}
+
+/// What a [`TrTcm4115`] is to be, in the words of RFC 4115.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrTcm4115Config {
+    /// Committed information rate, in bytes a second.
+    pub cir: u64,
+    /// Committed burst size, in bytes.
+    pub cbs: u64,
+    /// Excess information rate, in bytes a second: beside what is committed.
+    pub eir: u64,
+    /// Excess burst size, in bytes.
+    pub ebs: u64,
+    /// Ticks of the clock a second.
+    pub hz: u64,
+}
+
 impl SrTcm {
-    /// `cir` in bytes a second, `cbs` and `ebs` in bytes, on a clock of `hz` ticks a second.
+    /// A profile of these rates.
     ///
     /// # Errors
     /// [`TableError::Meter`]: no rate, both bursts zero, or sizes beyond this clock.
-    pub fn new(cir: u64, cbs: u64, ebs: u64, hz: u64) -> Result<Self, TableError> {
+    pub fn new(config: &SrTcmConfig) -> Result<Self, TableError> {
+        let &SrTcmConfig { cir, cbs, ebs, hz } = config;
         let refuse = refuse("srTCM (RFC 2697)");
         if cir == 0 {
             return Err(refuse("cir is 0: give bytes per second".into()));
@@ -131,13 +176,19 @@ impl SrTcm {
 }
 
 impl TrTcm {
-    /// `pir` and `cir` in bytes a second, `pbs` and `cbs` in bytes, on a clock of `hz` ticks a
-    /// second.
+    /// A profile of these rates.
     ///
     /// # Errors
     /// [`TableError::Meter`]: no committed rate, a peak below it, a burst of zero, or sizes beyond
     /// this clock.
-    pub fn new(pir: u64, pbs: u64, cir: u64, cbs: u64, hz: u64) -> Result<Self, TableError> {
+    pub fn new(config: &TrTcmConfig) -> Result<Self, TableError> {
+        let &TrTcmConfig {
+            cir,
+            cbs,
+            pir,
+            pbs,
+            hz,
+        } = config;
         let refuse = refuse("trTCM (RFC 2698)");
         if cir == 0 {
             return Err(refuse("cir is 0: give bytes per second".into()));
@@ -161,13 +212,19 @@ impl TrTcm {
 }
 
 impl TrTcm4115 {
-    /// `cir` and `eir` in bytes a second, independent of each other, `cbs` and `ebs` in bytes, on a
-    /// clock of `hz` ticks a second. One of the rates may be zero: nothing is green, or nothing
-    /// yellow, after the burst.
+    /// A profile of these rates, which are independent of each other. One of them may be zero:
+    /// nothing is green, or nothing yellow, after the burst.
     ///
     /// # Errors
     /// [`TableError::Meter`]: both rates zero, a rate without a burst, or sizes beyond this clock.
-    pub fn new(cir: u64, cbs: u64, eir: u64, ebs: u64, hz: u64) -> Result<Self, TableError> {
+    pub fn new(config: &TrTcm4115Config) -> Result<Self, TableError> {
+        let &TrTcm4115Config {
+            cir,
+            cbs,
+            eir,
+            ebs,
+            hz,
+        } = config;
         let refuse = refuse("trTCM (RFC 4115)");
         if cir == 0 && eir == 0 {
             return Err(refuse(

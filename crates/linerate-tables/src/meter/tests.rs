@@ -1,6 +1,6 @@
 //! The meters against the RFCs' sentences in exact fractions, and by hand.
 
-use super::{Buckets, Color, Meters, Profile, SrTcm, TrTcm, TrTcm4115};
+use super::*;
 use crate::flow::testing::Random;
 use Color::{Green, Red, Yellow};
 
@@ -150,13 +150,13 @@ fn all_kinds(seeds: std::ops::Range<u64>) {
         let start = random.next() >> random.below(64);
         let model = |kind, rates| Model::new(kind, rates, sizes, hz, start);
 
-        let meter = SrTcm::new(slow, sizes[0], sizes[1], hz).unwrap();
+        let meter = srtcm(slow, sizes[0], sizes[1], hz).unwrap();
         let words = model(Kind::Rfc2697, [slow, 0]);
         against(&mut random, meter, words, slow, hz, start);
-        let meter = TrTcm::new(fast, sizes[1], slow, sizes[0], hz).unwrap();
+        let meter = trtcm([slow, sizes[0]], [fast, sizes[1]], hz).unwrap();
         let words = model(Kind::Rfc2698, [slow, fast]);
         against(&mut random, meter, words, fast, hz, start);
-        let meter = TrTcm4115::new(fast, sizes[0], slow, sizes[1], hz).unwrap();
+        let meter = rfc4115([fast, sizes[0]], [slow, sizes[1]], hz).unwrap();
         let words = model(Kind::Rfc4115, [fast, slow]);
         against(&mut random, meter, words, fast, hz, start);
     }
@@ -175,6 +175,35 @@ fn marks_as_the_rfcs_say_in_exact_fractions_for_long() {
 
 const HZ: u64 = 1_000_000_000;
 
+fn srtcm(cir: u64, cbs: u64, ebs: u64, hz: u64) -> Result<SrTcm, crate::TableError> {
+    SrTcm::new(&SrTcmConfig { cir, cbs, ebs, hz })
+}
+
+/// Each a rate and its burst.
+fn trtcm([cir, cbs]: [u64; 2], [pir, pbs]: [u64; 2], hz: u64) -> Result<TrTcm, crate::TableError> {
+    TrTcm::new(&TrTcmConfig {
+        cir,
+        cbs,
+        pir,
+        pbs,
+        hz,
+    })
+}
+
+fn rfc4115(
+    [cir, cbs]: [u64; 2],
+    [eir, ebs]: [u64; 2],
+    hz: u64,
+) -> Result<TrTcm4115, crate::TableError> {
+    TrTcm4115::new(&TrTcm4115Config {
+        cir,
+        cbs,
+        eir,
+        ebs,
+        hz,
+    })
+}
+
 /// What packets of these lengths and colours, all at tick `now`, are marked.
 fn marks<P: Profile>(
     meter: P,
@@ -189,7 +218,7 @@ fn marks<P: Profile>(
 #[test]
 fn rfc2697_3_one_rate_fills_the_committed_bucket_first() {
     // CIR 1000 bytes/s, CBS 2000, EBS 3000; both start full.
-    let meter = SrTcm::new(1000, 2000, 3000, HZ).unwrap();
+    let meter = srtcm(1000, 2000, 3000, HZ).unwrap();
     let mut buckets = meter.full(0);
     let burst = [
         (1500, Green),
@@ -227,7 +256,7 @@ fn rfc2697_3_one_rate_fills_the_committed_bucket_first() {
 #[test]
 fn rfc2698_3_green_takes_from_both_buckets() {
     // PIR 2000, PBS 3000, CIR 1000, CBS 1500.
-    let meter = TrTcm::new(2000, 3000, 1000, 1500, HZ).unwrap();
+    let meter = trtcm([1000, 1500], [2000, 3000], HZ).unwrap();
     let mut buckets = meter.full(0);
     let burst = [
         (1500, Green),
@@ -254,7 +283,7 @@ fn rfc2698_3_green_takes_from_both_buckets() {
 #[test]
 fn rfc4115_3_yellow_leaves_the_committed_bucket_alone() {
     // CIR 1000, CBS 1500, EIR 2000, EBS 3000, independent.
-    let meter = TrTcm4115::new(1000, 1500, 2000, 3000, HZ).unwrap();
+    let meter = rfc4115([1000, 1500], [2000, 3000], HZ).unwrap();
     let mut buckets = meter.full(0);
     let burst = [
         (3000, Yellow),
@@ -270,7 +299,7 @@ fn rfc4115_3_yellow_leaves_the_committed_bucket_alone() {
     let expected = [Yellow, Yellow, Green, Red];
     assert_eq!(marks(meter, &mut buckets, HZ / 2, &burst), expected);
     // Without a committed rate nothing is green once the burst is gone.
-    let meter = TrTcm4115::new(0, 0, 2000, 3000, HZ).unwrap();
+    let meter = rfc4115([0, 0], [2000, 3000], HZ).unwrap();
     let mut buckets = meter.full(0);
     assert_eq!(
         marks(meter, &mut buckets, 0, &[(64, Green), (64, Red)]),
@@ -281,7 +310,7 @@ fn rfc4115_3_yellow_leaves_the_committed_bucket_alone() {
 #[test]
 fn a_year_at_an_odd_rate_does_not_drift_by_a_fraction_of_a_byte() {
     let (cir, cbs, hz) = (1_234_567, 1_500_000_000, 2_999_998_123);
-    let meter = SrTcm::new(cir, cbs, 0, hz).unwrap();
+    let meter = srtcm(cir, cbs, 0, hz).unwrap();
     let mut buckets = meter.full(0);
     let mut random = Random::new(1);
     let (mut now, mut green) = (0, 0_u128);
@@ -300,7 +329,7 @@ fn a_year_at_an_odd_rate_does_not_drift_by_a_fraction_of_a_byte() {
 
 #[test]
 fn packets_longer_than_a_bucket_are_never_green_and_take_nothing() {
-    let meter = SrTcm::new(1000, 50, 0, u64::MAX >> 8).unwrap();
+    let meter = srtcm(1000, 50, 0, u64::MAX >> 8).unwrap();
     let mut buckets = meter.full(0);
     assert_eq!(
         meter.mark(&mut buckets, u64::MAX, u32::MAX, Green),
@@ -312,7 +341,7 @@ fn packets_longer_than_a_bucket_are_never_green_and_take_nothing() {
 
 #[test]
 fn time_that_runs_backwards_stands_still() {
-    let meter = SrTcm::new(1000, 1000, 0, 1000).unwrap();
+    let meter = srtcm(1000, 1000, 0, 1000).unwrap();
     let mut buckets = meter.full(5000);
     assert_eq!(meter.mark(&mut buckets, 5000, 1000, Green), Green);
     assert_eq!(meter.mark(&mut buckets, 0, 1, Green), Red);
@@ -323,8 +352,8 @@ fn time_that_runs_backwards_stands_still() {
 #[test]
 fn a_burst_is_marked_as_its_packets_one_by_one() {
     let mut random = Random::new(3);
-    let profile = TrTcm::new(200_000, 3000, 100_000, 1500, HZ).unwrap();
-    let faster = TrTcm::new(900_000, 9000, 500_000, 6000, HZ).unwrap();
+    let profile = trtcm([100_000, 1500], [200_000, 3000], HZ).unwrap();
+    let faster = trtcm([500_000, 6000], [900_000, 9000], HZ).unwrap();
     let mut meters = Meters::new("m", 50, profile, 0).unwrap();
     let fast = meters.add(faster);
     meters.assign(49, fast, 0);
@@ -349,24 +378,24 @@ fn a_burst_is_marked_as_its_packets_one_by_one() {
 fn what_the_rfcs_rule_out_is_refused_by_name() {
     let message = |error: Result<(), crate::TableError>| error.unwrap_err().to_string();
     for (error, says) in [
-        (SrTcm::new(0, 1, 1, HZ).map(drop), "cir is 0"),
-        (SrTcm::new(1, 0, 0, HZ).map(drop), "cbs and ebs are both 0"),
-        (SrTcm::new(1, 1, 1, 0).map(drop), "hz is 0"),
-        (SrTcm::new(1, 5_000_000_000, 0, HZ).map(drop), "4611686018"),
+        (srtcm(0, 1, 1, HZ).map(drop), "cir is 0"),
+        (srtcm(1, 0, 0, HZ).map(drop), "cbs and ebs are both 0"),
+        (srtcm(1, 1, 1, 0).map(drop), "hz is 0"),
+        (srtcm(1, 5_000_000_000, 0, HZ).map(drop), "4611686018"),
         (
-            SrTcm::new(1, u64::MAX, u64::MAX, HZ).map(drop),
+            srtcm(1, u64::MAX, u64::MAX, HZ).map(drop),
             "bursts of 18446744073709551615",
         ),
-        (SrTcm::new(1 << 62, 1, 1, 1).map(drop), "a rate of"),
-        (TrTcm::new(0, 1, 0, 1, HZ).map(drop), "cir is 0"),
+        (srtcm(1 << 62, 1, 1, 1).map(drop), "a rate of"),
+        (trtcm([0, 1], [0, 1], HZ).map(drop), "cir is 0"),
         (
-            TrTcm::new(1, 1, 2, 1, HZ).map(drop),
+            trtcm([2, 1], [1, 1], HZ).map(drop),
             "pir 1 is below cir 2: raise",
         ),
-        (TrTcm::new(2, 0, 1, 1, HZ).map(drop), "pbs is 0 and cbs 1"),
-        (TrTcm4115::new(0, 1, 0, 1, HZ).map(drop), "both 0"),
-        (TrTcm4115::new(1, 0, 1, 1, HZ).map(drop), "cbs is 0"),
-        (TrTcm4115::new(1, 1, 1, 0, HZ).map(drop), "ebs is 0"),
+        (trtcm([1, 1], [2, 0], HZ).map(drop), "pbs is 0 and cbs 1"),
+        (rfc4115([0, 1], [0, 1], HZ).map(drop), "both 0"),
+        (rfc4115([1, 0], [1, 1], HZ).map(drop), "cbs is 0"),
+        (rfc4115([1, 1], [1, 0], HZ).map(drop), "ebs is 0"),
     ] {
         let message = message(error);
         assert!(message.contains(says), "{message}");

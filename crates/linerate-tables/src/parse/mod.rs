@@ -200,14 +200,13 @@ pub(crate) enum Check {
 /// use linerate_core::env::Isa;
 /// use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig};
 /// use linerate_tables::parse::{Parsed, Parser};
-/// let pool = Pool::new(&PoolConfig::new("rx", 64))?;
-/// let mut cache = PoolCache::new(&[pool.clone()]);
-/// let mut burst = Burst::new();
-/// cache.fill(&pool, &mut burst, 1);
+/// let mut cache = PoolCache::new(&[Pool::new(&PoolConfig::new("rx", 64))?]);
 /// let mut frame = [0; 60]; // UDP 10.0.0.1:53 > 10.0.0.2:4000
 /// frame[12..24].copy_from_slice(&[8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17]);
 /// frame[26..40].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2, 0, 53, 15, 160, 0, 8]);
-/// burst.as_packets_mut()[0].set_data(&frame);
+/// let mut burst = Burst::new();
+/// let packet = cache.copy_of(&frame).expect("a fresh pool has free slots");
+/// burst.push(packet).expect("a new burst has room");
 ///
 /// let (parser, mut parsed) = (Parser::new(Isa::detect()), Parsed::new());
 /// parser.parse(&mut burst, &mut parsed);

@@ -83,6 +83,17 @@ const MLX5_KEY: [u8; 40] = [
     0x06, 0x3c, 0x25, 0xf3, 0xfc, 0x1f, 0xdc, 0x2a,
 ];
 
+const CNXK_KEY: [u8; 48] = {
+    let word = [0xfe, 0xed, 0x0b, 0xad];
+    let mut key = [0; 48];
+    let mut at = 0;
+    while at < key.len() {
+        key[at] = word[at % word.len()];
+        at += 1;
+    }
+    key
+};
+
 /// All profiles; the first is the default.
 pub const PROFILES: &[Profile] = &[
     PLAIN,
@@ -165,6 +176,17 @@ pub const PROFILES: &[Profile] = &[
         default_key: None,
         other_reta_entries: &[64, 256, 512],
         source: "DPDK bnxt/hsi_struct_def_dpdk.h HW_HASH_INDEX_SIZE, bnxt_ethdev.c bnxt_rss_hash_tbl_size; Linux broadcom/bnxt/bnxt.c bnxt_set_dflt_rss_hash_type",
+        ..PLAIN
+    },
+    Profile {
+        name: "cnxk",
+        devices: "Marvell OCTEON 9 and 10, OCTEON TX2, under DPDK",
+        key_bytes: 48,
+        default_key: Some(&CNXK_KEY),
+        reta_entries: 64,
+        other_reta_entries: &[128, 256],
+        sctp: Hashed,
+        source: "DPDK drivers/common/cnxk/roc_nix_rss.c roc_nix_rss_key_default_fill, roc_nix.h ROC_NIX_RSS_KEY_LEN; cnxk/cnxk_ethdev_devargs.c parse_reta_size, cnxk_ethdev.c cnxk_rss_ethdev_to_nix",
         ..PLAIN
     },
 ];

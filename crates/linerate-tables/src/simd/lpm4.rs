@@ -11,6 +11,9 @@ use linerate_core::arch::prefetch_read;
 use linerate_core::env::Isa;
 use linerate_core::mem::HugeArray;
 
+use super::lpm4_flat::{self, Flat};
+use crate::lpm::Layout;
+
 /// What a lookup gives where no route holds the address.
 pub(crate) const NO_ROUTE: u32 = u32::MAX;
 /// Next hops that a narrow chunk can name, in 16 bits.
@@ -48,16 +51,19 @@ pub(crate) struct Fib {
     hops: HugeArray<u32>,
     vrfs: usize,
     kernel: Kernel,
+    /// The same, with a leaf for each /24, for the first VRFs.
+    flat: Option<Flat>,
 }
 
 impl Fib {
     /// A table in which every address of VRF v leads to the next hop numbered v + 1, which is
-    /// [`NO_ROUTE`].
+    /// [`NO_ROUTE`]; the first `flat_vrfs` have a flat array too.
     ///
     /// # Panics
     /// If there are fewer `words` than the chunks of single hops take, or more VRFs than numbers.
     pub(crate) fn new(
         vrfs: usize,
+        flat_vrfs: usize,
         splits: usize,
         words: usize,
         isa: Isa,
@@ -72,12 +78,15 @@ impl Fib {
             _ => 0,
         };
         let entries = (vrfs << DIRECTORY_BITS) + 4 * splits;
+        let unrouted = |vrf: usize| lpm4_flat::leaf(vrf + 1, NO_ROUTE, true);
+        let flat = (flat_vrfs > 0).then(|| Flat::new(flat_vrfs.min(vrfs), unrouted, isa));
         Ok(Self {
             directory: HugeArray::from_fn("lpm4 directory", entries, to_vrf)?,
             words: HugeArray::from_fn("lpm4 chunks", words, uniform)?,
             hops: HugeArray::filled("lpm4 next hops", LEAVES, NO_ROUTE)?,
             vrfs,
             kernel: pick(isa),
+            flat: flat.transpose()?,
         })
     }
 
@@ -90,12 +99,16 @@ impl Fib {
             hops: HugeArray::from_fn("lpm4 next hops", hops.len(), |at| hops[at])?,
             vrfs: self.vrfs,
             kernel: self.kernel,
+            flat: self.flat.as_ref().map(Flat::copy).transpose()?,
         })
     }
 
     /// All memory, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.directory) + size_of_val(&*self.words) + size_of_val(&*self.hops)
+        size_of_val(&*self.directory)
+            + size_of_val(&*self.words)
+            + size_of_val(&*self.hops)
+            + self.flat.as_ref().map_or(0, Flat::memory_bytes)
     }
 
     /// What backs the chunks.
@@ -110,6 +123,42 @@ impl Fib {
     pub(crate) fn set_entries(&mut self, first: usize, count: usize, entry: u32) {
         assert!(entry as usize + CHUNK_WORDS <= self.words.len());
         self.directory[first..first + count].fill(entry);
+    }
+
+    /// Makes the flat array say of a /18 what its directory entry, the `index`-th, leads to. To be
+    /// called when the entry, its chunk or a next hop's number in it has changed.
+    pub(crate) fn flatten(&mut self, index: usize) {
+        let Some(flat) = &mut self.flat else {
+            return;
+        };
+        if index >> DIRECTORY_BITS >= flat.vrfs() {
+            return;
+        }
+        let chunk = &self.words[self.directory[index] as usize..][..CHUNK_WORDS];
+        let by_number = |number: usize| {
+            // A default route's next hop changes without its leaves.
+            lpm4_flat::leaf(number, self.hops[number], number <= self.vrfs)
+        };
+        let is_wide = chunk.starts_with(&WIDE_HEAD);
+        let bitmap = if is_wide { chunk[2] } else { chunk[0] };
+        let leaf = |rank: usize| match is_wide {
+            false => by_number((chunk[1 + rank / 4] >> (rank % 4 * 16)) as u16 as usize),
+            true => match chunk[3 + rank] {
+                split if split & SPLIT != 0 => lpm4_flat::leaf(WIDE as usize, NO_ROUTE, true),
+                number if number & BY_ID != 0 => by_number(number as usize & (HOPS - 1)),
+                hop => lpm4_flat::leaf(WIDE as usize, hop as u32, false),
+            },
+        };
+        let (mut leaves, mut rank) = ([leaf(0); 64], 0);
+        for slot in 1..64 {
+            let changes = bitmap >> (slot - 1) & 1 != 0;
+            rank += usize::from(changes);
+            leaves[slot] = match changes {
+                true => leaf(rank),
+                false => leaves[slot - 1],
+            };
+        }
+        flat.set(index, &leaves);
     }
 
     /// Writes a chunk, or a part of one.
@@ -137,15 +186,49 @@ impl Fib {
         self.resolve(entry, address)
     }
 
-    /// The next hops of `addresses` in one VRF.
+    /// Whether a VRF has a flat array.
+    #[inline]
+    pub(crate) fn has_flat(&self, vrf: u32) -> bool {
+        let flat = self.flat.as_ref();
+        flat.is_some_and(|flat| (vrf as usize) < flat.vrfs())
+    }
+
+    /// The next hops of `addresses` in one VRF; by the flat array only where there is one.
     ///
     /// # Panics
     /// If the slices differ in length.
-    pub(crate) fn lookup_bulk(&self, vrf: u32, addresses: &[u32], hops: &mut [u32]) {
+    #[inline]
+    pub(crate) fn lookup_bulk(
+        &self,
+        layout: Layout,
+        vrf: u32,
+        addresses: &[u32],
+        hops: &mut [u32],
+    ) {
         assert_eq!(addresses.len(), hops.len(), "one next hop for each address");
-        match (vrf as usize) < self.vrfs {
-            true => (self.kernel)(self, (vrf as usize) << DIRECTORY_BITS, addresses, hops),
-            false => hops.fill(NO_ROUTE),
+        let base = (vrf as usize) << DIRECTORY_BITS;
+        match (&self.flat, layout) {
+            _ if vrf as usize >= self.vrfs => hops.fill(NO_ROUTE),
+            (Some(flat), Layout::Flat) if (vrf as usize) < flat.vrfs() => {
+                for (addresses, hops) in addresses.chunks(BLOCK).zip(hops.chunks_mut(BLOCK)) {
+                    flat.bulk(vrf as usize, &self.hops, addresses, hops);
+                    let any = hops.iter().fold(false, |any, &hop| any | (hop == NO_ROUTE));
+                    if any {
+                        self.ask_compact(base, addresses, hops);
+                    }
+                }
+            }
+            _ => (self.kernel)(self, base, addresses, hops),
+        }
+    }
+
+    /// What the flat array did not know.
+    #[cold]
+    fn ask_compact(&self, base: usize, addresses: &[u32], hops: &mut [u32]) {
+        for (&address, hop) in addresses.iter().zip(hops) {
+            if *hop == NO_ROUTE {
+                *hop = self.resolve(self.entry(base, address), address);
+            }
         }
     }
 

@@ -13,6 +13,7 @@ pub(crate) mod crc32c;
 pub(crate) mod exact;
 pub(crate) mod hash;
 pub(crate) mod lpm4;
+pub(crate) mod lpm4_flat;
 pub(crate) mod lpm6;
 pub(crate) mod parse;
 pub(crate) mod rewrite;

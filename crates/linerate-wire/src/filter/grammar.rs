@@ -3,6 +3,8 @@
 use alloc::vec::Vec;
 use core::{net::IpAddr, str::FromStr};
 
+use super::relation::{Arithmetic, Base, Compare, Of, Relation, relation};
+use super::services::service;
 use super::{FilterError, Op, Side, Test};
 use crate::{EtherType, MacAddr, protocol};
 
@@ -12,8 +14,28 @@ const MAX_DEPTH: usize = 64;
 /// Bytes of expression: bounds the program.
 const MAX_LEN: usize = 64 << 10;
 
-const PRIMITIVE: &str = "expected one of arp, ip, ip6, tcp, udp, icmp, icmp6, host, net, port, \
-                         src, dst, vlan, ether, not or (";
+const PRIMITIVE: &str = "expected one of arp, ip, ip6, tcp, udp, sctp, icmp, igmp, icmp6, esp, ah, \
+                         proto, host, net, port, portrange, src, dst, vlan, ether, broadcast, \
+                         multicast, greater, less, len, bytes such as ip[8], not or (";
+const PORT: &str = "expected a port number, 0 to 65535, or the name of a service";
+const RANGE: &str = "expected two ports, as in 1024-65535";
+
+/// IP protocols by name.
+const PROTOCOLS: &[(&str, u8)] = &[
+    ("ah", 51),
+    ("esp", 50),
+    ("gre", 47),
+    ("icmp", protocol::ICMP),
+    ("icmp6", protocol::ICMPV6),
+    ("igmp", 2),
+    ("ipv6-icmp", protocol::ICMPV6),
+    ("ospf", 89),
+    ("pim", 103),
+    ("sctp", protocol::SCTP),
+    ("tcp", protocol::TCP),
+    ("udp", protocol::UDP),
+    ("vrrp", 112),
+];
 
 pub(super) fn compile(expression: &str) -> Result<Vec<Op>, FilterError> {
     let mut compiler = Compiler {
@@ -40,13 +62,13 @@ pub(super) fn compile(expression: &str) -> Result<Vec<Op>, FilterError> {
 
 /// A piece of the expression.
 #[derive(Clone, Copy)]
-struct Word<'a> {
-    text: &'a str,
-    at: usize,
+pub(super) struct Word<'a> {
+    pub(super) text: &'a str,
+    pub(super) at: usize,
 }
 
 impl Word<'_> {
-    fn wrong(self, reason: &'static str) -> FilterError {
+    pub(super) fn wrong(self, reason: &'static str) -> FilterError {
         FilterError {
             word: self.text.into(),
             at: self.at,
@@ -159,14 +181,30 @@ impl Compiler<'_> {
     }
 
     fn primitive(&mut self) -> Result<Test, FilterError> {
+        if let Some((compare, end)) = relation(self.words.text, self.words.at)? {
+            self.words.at = end;
+            return Ok(Test::Compare(compare));
+        }
         let word = self.words.peek();
-        let transport = |protocol| Test::Protocol {
-            protocol,
-            v4: true,
-            v6: true,
-        };
         let test = match word.text {
-            "host" | "net" | "port" | "src" | "dst" => return self.qualified(None, None),
+            "host" | "net" | "port" | "portrange" | "src" | "dst" => {
+                return self.qualified(None, None);
+            }
+            "greater" | "less" => {
+                self.words.next();
+                let bytes = self.words.next().parse("expected a length in bytes")?;
+                let relation = match word.text {
+                    "greater" => Relation::AtLeast,
+                    _ => Relation::AtMost,
+                };
+                return Ok(Test::Compare(Compare::length(relation, bytes)));
+            }
+            "broadcast" => BROADCAST,
+            "multicast" => MULTICAST,
+            "proto" => {
+                self.words.next();
+                return self.protocol(true, true);
+            }
             "ip" | "ip6" | "arp" => {
                 self.words.next();
                 let ethertype = match word.text {
@@ -174,32 +212,52 @@ impl Compiler<'_> {
                     "ip6" => EtherType::IPV6,
                     _ => EtherType::ARP,
                 };
+                let (v4, v6) = (word.text == "ip", word.text == "ip6");
+                let next = self.words.peek();
+                match next.text {
+                    "proto" if v4 || v6 => {
+                        self.words.next();
+                        return self.protocol(v4, v6);
+                    }
+                    "multicast" if v4 || v6 => {
+                        self.words.next();
+                        // RFC 5771, RFC 4291 2.7.
+                        let compare = match v4 {
+                            true => (16, Relation::AtLeast, 224),
+                            false => (24, Relation::Equal, 255),
+                        };
+                        let (offset, relation, value) = compare;
+                        let base = Base::Network(ethertype);
+                        let compare = Compare::byte(base, offset, relation, value);
+                        return Ok(Test::Compare(compare));
+                    }
+                    "broadcast" => {
+                        return Err(next.wrong(
+                            "which address that is depends on the network: write \
+                             `dst host 255.255.255.255`, or `broadcast` for the link",
+                        ));
+                    }
+                    _ => {}
+                }
                 if matches!(self.words.peek().text, "host" | "net" | "src" | "dst") {
                     return self.qualified(Some(ethertype), None);
                 }
                 return Ok(Test::EtherType(ethertype));
             }
-            "tcp" | "udp" => {
+            "tcp" | "udp" | "sctp" => {
                 self.words.next();
-                let number = if word.text == "tcp" {
-                    protocol::TCP
-                } else {
-                    protocol::UDP
-                };
-                if matches!(self.words.peek().text, "port" | "src" | "dst") {
-                    return self.qualified(None, Some(number));
+                let protocol = named(word.text).ok_or_else(|| word.wrong(PRIMITIVE))?;
+                let next = self.words.peek().text;
+                if matches!(next, "port" | "portrange" | "src" | "dst") {
+                    return self.qualified(None, Some(protocol));
                 }
-                return Ok(transport(number));
+                let (v4, v6) = (true, true);
+                return Ok(Test::Protocol { protocol, v4, v6 });
             }
-            "icmp" => Test::Protocol {
-                protocol: protocol::ICMP,
-                v4: true,
-                v6: false,
-            },
-            "icmp6" => Test::Protocol {
-                protocol: protocol::ICMPV6,
-                v4: false,
-                v6: true,
+            "icmp" | "igmp" | "icmp6" | "esp" | "ah" => Test::Protocol {
+                protocol: named(word.text).ok_or_else(|| word.wrong(PRIMITIVE))?,
+                v4: word.text != "icmp6",
+                v6: !matches!(word.text, "icmp" | "igmp"),
             },
             "vlan" => {
                 self.words.next();
@@ -233,17 +291,28 @@ impl Compiler<'_> {
         match (kind.text, only, protocol) {
             ("port", None, _) => {
                 self.words.next();
-                let port = self
-                    .words
-                    .next()
-                    .parse("expected a port number, 0 to 65535")?;
+                let word = self.words.next();
+                let (port, protocol) = port(word, protocol)?;
                 Ok(Test::Port {
                     side,
                     port,
                     protocol,
                 })
             }
-            ("port", Some(_), _) => {
+            ("portrange", None, _) => {
+                self.words.next();
+                let word = self.words.next();
+                let (a, b) = word.text.split_once('-').ok_or_else(|| word.wrong(RANGE))?;
+                let [a, b] = [a, b].map(|end| end.parse::<u16>().map_err(|_| word.wrong(RANGE)));
+                let (a, b) = (a?, b?);
+                Ok(Test::PortRange {
+                    side,
+                    first: a.min(b),
+                    last: a.max(b),
+                    protocol,
+                })
+            }
+            ("port" | "portrange", Some(_), _) => {
                 Err(kind.wrong("ports go with tcp and udp, as in `tcp port 80`"))
             }
             (_, _, Some(_)) => Err(kind.wrong("expected port, as in `tcp src port 80`")),
@@ -281,6 +350,18 @@ impl Compiler<'_> {
         }
     }
 
+    /// The number or name of an IP protocol, behind `proto`. tcpdump wants a backslash before
+    /// names that it
+    /// knows as words.
+    fn protocol(&mut self, v4: bool, v6: bool) -> Result<Test, FilterError> {
+        let word = self.words.next();
+        let name = word.text.strip_prefix('\\').unwrap_or(word.text);
+        let protocol = named(name).or_else(|| name.parse().ok());
+        let protocol = protocol
+            .ok_or_else(|| word.wrong("expected an IP protocol, by number (0 to 255) or name"))?;
+        Ok(Test::Protocol { protocol, v4, v6 })
+    }
+
     fn vlan(&mut self) -> Result<Test, FilterError> {
         self.tags += 1;
         let word = self.words.peek();
@@ -300,7 +381,13 @@ impl Compiler<'_> {
             "host" => Side::Either,
             "src" => Side::Src,
             "dst" => Side::Dst,
-            _ => return Err(word.wrong("expected host, src or dst behind ether")),
+            "broadcast" => return Ok(BROADCAST),
+            "multicast" => return Ok(MULTICAST),
+            _ => {
+                return Err(
+                    word.wrong("expected host, src, dst, broadcast or multicast behind ether")
+                );
+            }
         };
         if side != Side::Either {
             self.words.take("host");
@@ -310,6 +397,45 @@ impl Compiler<'_> {
             .next()
             .parse("expected a MAC address, as in 02:00:00:00:00:01")?;
         Ok(Test::Ether { side, mac })
+    }
+}
+
+/// To everybody on the link.
+const BROADCAST: Test = Test::Ether {
+    side: Side::Dst,
+    mac: MacAddr([0xff; 6]),
+};
+
+/// To a group, or everybody, on the link (IEEE 802 9.2: the lowest bit of the first byte).
+const MULTICAST: Test = Test::Compare(Compare {
+    of: Of::Bytes {
+        base: Base::Link,
+        offset: 0,
+        size: 1,
+    },
+    with: Some((Arithmetic::And, 1)),
+    relation: Relation::Unequal,
+    value: 0,
+});
+
+/// An IP protocol by its name.
+fn named(name: &str) -> Option<u8> {
+    let known = PROTOCOLS.iter().find(|(known, _)| *known == name);
+    known.map(|(_, protocol)| *protocol)
+}
+
+/// A port by number or name, and its protocol: that of `wanted`, else that of a service which has
+/// only one.
+fn port(word: Word<'_>, wanted: Option<u8>) -> Result<(u16, Option<u8>), FilterError> {
+    if let Ok(port) = word.text.parse() {
+        return Ok((port, wanted));
+    }
+    let (port, only) = service(word.text).ok_or_else(|| word.wrong(PORT))?;
+    match (wanted, only) {
+        (Some(wanted), Some(only)) if wanted != only => {
+            Err(word.wrong("this service is not one of that protocol"))
+        }
+        (wanted, only) => Ok((port, wanted.or(only))),
     }
 }
 

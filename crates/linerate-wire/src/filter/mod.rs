@@ -10,12 +10,17 @@
 //! | words | match |
 //! |---|---|
 //! | `arp`, `ip`, `ip6` | the EtherType |
-//! | `tcp`, `udp`, `icmp`, `icmp6` | the IP protocol, of IPv4 or IPv6 or, for the last two, their own |
+//! | `tcp`, `udp`, `sctp`, `esp`, `ah`; `icmp`, `igmp`, `icmp6` | the IP protocol, of IPv4 or IPv6 or, for the last three, their own |
+//! | `proto P`, `ip proto P`, `ip6 proto P` | the IP protocol by number or name |
 //! | `host A`, `src host A`, `dst host A` | an IPv4 (IP, ARP or RARP) or IPv6 address; `host` may be left out behind `src` and `dst` |
 //! | `net A/LEN`, `src net A/LEN`, `dst net A/LEN` | an address in a prefix |
-//! | `port N`, `src port N`, `dst port N` | a TCP, UDP or SCTP port; with `tcp` or `udp` before it, of that protocol |
+//! | `port N`, `src port N`, `dst port N` | a TCP, UDP or SCTP port, by number or by a service's name; with `tcp`, `udp` or `sctp` before it, of that protocol |
+//! | `portrange A-B`, `src portrange A-B`, `dst portrange A-B` | a port in a range, likewise |
 //! | `vlan`, `vlan N` | a VLAN tag, with that id |
 //! | `ether host M`, `ether src M`, `ether dst M` | a MAC address |
+//! | `broadcast`, `multicast`; `ip multicast`, `ip6 multicast` | a MAC address of everybody, of a group; an IP address of a group |
+//! | `greater N`, `less N`, `len > N` | the length of the frame: N or more, N or less, compared |
+//! | `ip[8] < 5`, `tcp[13] & 2 != 0`, `icmp[icmptype] = icmp-echo` | one, two or four bytes from an offset in a header on (`ip[2:2]`), compared after one operator at most |
 //! | `not`, `and`, `or`, `(`, `)` | as `!`, `&&`, `\|\|`; `and` and `or` bind alike and from the left |
 //!
 //! As in tcpdump (libpcap 1.10, and its answers are what the tests compare with):
@@ -25,6 +30,8 @@
 //! - a frame that ends before a byte that is asked for does not match, `not` or no `not`.
 
 mod grammar;
+mod relation;
+mod services;
 #[cfg(test)]
 mod tests;
 
@@ -32,6 +39,8 @@ use alloc::{string::String, vec::Vec};
 use core::{fmt, net::IpAddr, str::FromStr};
 
 use crate::{EtherType, MacAddr, ethernet, protocol, vlan};
+
+pub use relation::{Arithmetic, Base, Compare, Of, Relation};
 
 /// A compiled filter.
 #[derive(Clone, Debug)]
@@ -106,6 +115,19 @@ pub enum Test {
         /// The protocol; else TCP, UDP and SCTP.
         protocol: Option<u8>,
     },
+    /// A layer-4 port in a range.
+    PortRange {
+        /// Whose.
+        side: Side,
+        /// The lowest.
+        first: u16,
+        /// The highest.
+        last: u16,
+        /// The protocol; else TCP, UDP and SCTP.
+        protocol: Option<u8>,
+    },
+    /// Bytes or the length, compared with a number.
+    Compare(Compare),
     /// A VLAN tag, with this id.
     Vlan(Option<u16>),
     /// A MAC address.
@@ -233,18 +255,24 @@ impl Test {
                 port,
                 protocol,
             } => {
-                let l4 = match ethertype()? {
-                    EtherType::IPV4 if has_ports(*frame.get(l3 + 9)?, protocol) => {
-                        if half(frame, l3 + 6)? & 0x1fff != 0 {
-                            return Some(false);
-                        }
-                        l3 + usize::from(*frame.get(l3)? & 0x0f) * 4
-                    }
-                    EtherType::IPV6 if has_ports(*frame.get(l3 + 6)?, protocol) => l3 + 40,
-                    _ => return Some(false),
+                let Some(l4) = ports_at(frame, l3, protocol)? else {
+                    return Some(false);
                 };
                 side.any(l4, l4 + 2, |at| Some(half(frame, at)? == port))
             }
+            Test::PortRange {
+                side,
+                first,
+                last,
+                protocol,
+            } => {
+                let Some(l4) = ports_at(frame, l3, protocol)? else {
+                    return Some(false);
+                };
+                let holds = |at| Some((first..=last).contains(&half(frame, at)?));
+                side.any(l4, l4 + 2, holds)
+            }
+            Test::Compare(compare) => compare.run(frame, tags),
             Test::Vlan(id) => Some(
                 ethertype()?.is_vlan()
                     && match id {
@@ -257,6 +285,30 @@ impl Test {
             }
         }
     }
+}
+
+/// Where the ports of a frame are; `Some(None)` where it has none.
+fn ports_at(frame: &[u8], l3: usize, protocol: Option<u8>) -> Option<Option<usize>> {
+    Some(match half(frame, l3 - 2).map(EtherType)? {
+        EtherType::IPV4 if has_ports(*frame.get(l3 + 9)?, protocol) => {
+            match is_later_fragment(frame, l3)? {
+                true => None,
+                false => Some(l3 + usize::from(*frame.get(l3)? & 0x0f) * 4),
+            }
+        }
+        EtherType::IPV6 if has_ports(*frame.get(l3 + 6)?, protocol) => Some(l3 + 40),
+        _ => None,
+    })
+}
+
+/// Whether a frame has this EtherType before the network header at `l3`.
+fn has_frame_protocol(frame: &[u8], l3: usize, ethertype: EtherType) -> Option<bool> {
+    Some(half(frame, l3 - 2)? == ethertype.0)
+}
+
+/// Whether an IPv4 packet is a fragment without the upper header.
+fn is_later_fragment(frame: &[u8], l3: usize) -> Option<bool> {
+    Some(half(frame, l3 + 6)? & 0x1fff != 0)
 }
 
 fn has_ports(protocol: u8, wanted: Option<u8>) -> bool {

@@ -1,15 +1,19 @@
 //! What an offloading sender left undone: unfinished checksums here, oversized frames in
-//! [`Segments`].
+//! [`Segments`]; and joining segments for a device that takes such frames, in [`Joint`].
 //!
 //! Linux hands such frames to packet sockets, TAPs and guests, and "finishing" means the same for
 //! all of them: the checksum field holds the folded, uncomplemented pseudo-header sum, and the
 //! checksum is that of everything from the layer-4 header to the frame's end (virtio 1.2 5.1.6.2,
 //! `VIRTIO_NET_HDR_F_NEEDS_CSUM`).
 
+mod join;
+#[cfg(test)]
+mod join_tests;
 mod segment;
 #[cfg(test)]
 mod tests;
 
+pub use join::{Joint, Sight, TcpFrame};
 pub use segment::Segments;
 
 use crate::{bytes::put16, checksum, parse, protocol};

@@ -12,6 +12,12 @@ use std::{
 
 use pcap_parser::{PcapBlockOwned, PcapError, create_reader};
 
+#[path = "../../../linerate-core/src/env/private_folder.rs"]
+#[allow(unreachable_pub)]
+mod private_folder;
+
+pub(crate) use private_folder::PrivateFolder;
+
 /// Every Ethernet frame of a capture file; what pcap-parser cannot read is left out.
 pub(crate) fn ethernet_frames(file: &Path, frames: &mut Vec<Vec<u8>>) {
     const ETHERNET: i32 = 1;
@@ -79,27 +85,26 @@ fn data() -> PathBuf {
 
 /// Every Ethernet frame of all captures, and a folder to work in; `None`, and a word on why, where
 /// there are no captures.
-pub(crate) fn all_frames(test: &str) -> Option<(Vec<Vec<u8>>, Folder)> {
+pub(crate) fn all_frames(test: &str) -> Option<(Vec<Vec<u8>>, PrivateFolder)> {
     let data = data();
     let captures = data.join("protocol-captures.tar.gz");
     if !captures.exists() {
         eprintln!("SKIP {test}: no captures; set LINERATE_DATA to their folder");
         return None;
     }
-    let name = format!("linerate-{}-{}", test.replace(' ', "-"), std::process::id());
-    let folder = Folder(env::temp_dir().join(name));
-    fs::create_dir_all(&folder.0).expect("the temporary folder is writable");
+    let folder = PrivateFolder::new(&test.replace(' ', "-"));
+    let folder = folder.expect("the temporary folder is writable");
     let unpacked = Command::new("tar")
         .arg("xzf")
         .arg(&captures)
         .arg("-C")
-        .arg(&folder.0)
+        .arg(folder.path())
         .status();
     assert!(unpacked.expect("tar runs").success());
 
     let mut frames = Vec::new();
     ethernet_frames(&data.join("access-mix-4k.pcap"), &mut frames);
-    for file in files(&folder.0.join("tests")) {
+    for file in files(&folder.join("tests")) {
         ethernet_frames(&file, &mut frames);
     }
     assert!(frames.len() > 5000, "only {} frames read", frames.len());
@@ -123,13 +128,4 @@ pub(crate) fn has_tool(test: &str, tool: &str) -> bool {
         eprintln!("SKIP {test}: no {tool}; apt install {tool}");
     }
     there
-}
-
-/// A folder that goes with its owner.
-pub(crate) struct Folder(pub(crate) PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0); // it is in the temporary folder
-    }
 }

@@ -164,10 +164,12 @@ fn rows(options: &[OptionHelp]) -> Vec<OptionRow> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use linerate_core::env::PrivateFolder;
 
     #[test]
     fn interfaces_are_read_from_any_folder() {
-        let sys = std::env::temp_dir().join(format!("linerate-ports-{}", std::process::id()));
+        let folder = PrivateFolder::new("ports").unwrap();
+        let sys = folder.path();
         let (eth, driver) = (sys.join("eth9"), sys.join("drivers/e1000"));
         for folder in [eth.join("device"), driver.clone(), sys.join("aaa")] {
             fs::create_dir_all(folder).unwrap();
@@ -181,8 +183,7 @@ mod tests {
         }
         fs::write(sys.join("bonding_masters"), "").unwrap();
         std::os::unix::fs::symlink(&driver, eth.join("device/driver")).unwrap();
-        let found = interfaces(&sys).unwrap();
-        fs::remove_dir_all(&sys).unwrap();
+        let found = interfaces(sys).unwrap();
         let names: Vec<_> = found.iter().map(|found| found.name.as_str()).collect();
         assert_eq!(names, ["aaa", "drivers", "eth9"]);
         assert_eq!(

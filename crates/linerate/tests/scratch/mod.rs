@@ -1,15 +1,13 @@
 //! A directory that goes away with the test.
 
-use std::path::PathBuf;
+use linerate_core::env::PrivateFolder;
 
-pub(crate) struct Scratch(PathBuf);
+pub(crate) struct Scratch(PrivateFolder);
 
 impl Scratch {
-    /// `name` is one of the test's own: tests of one file run in one process.
+    /// `name` is for people.
     pub(crate) fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("linerate-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
+        Self(PrivateFolder::new(name).unwrap())
     }
 
     pub(crate) fn path(&self, name: &str) -> String {
@@ -21,11 +19,5 @@ impl Scratch {
         let path = self.path(name);
         std::fs::write(&path, content).unwrap();
         path
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

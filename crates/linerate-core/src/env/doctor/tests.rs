@@ -1,8 +1,8 @@
 //! A patient on paper: every finding in its good and its bad form, with the command that cures it.
 
 use super::*;
+use crate::env::PrivateFolder;
 use std::io;
-use std::path::Path;
 
 fn errno(code: i32) -> io::Result<()> {
     Err(io::Error::from_raw_os_error(code))
@@ -35,15 +35,10 @@ fn privileged() -> Probes {
 }
 
 fn examine(listing: &str, probes: &Probes, share: f64) -> Vec<Check> {
-    let name = format!(
-        "linerate-doctor-{}-{:?}.txt",
-        std::process::id(),
-        std::thread::current().id()
-    );
-    let path = std::env::temp_dir().join(name);
+    let folder = PrivateFolder::new("doctor").unwrap();
+    let path = folder.join("listing.txt");
     std::fs::write(&path, listing).unwrap();
-    let topology = Topology::open(Path::new(&path));
-    std::fs::remove_file(&path).unwrap();
+    let topology = Topology::open(&path);
     let stolen = [Stolen {
         cpu: Some(1),
         window_ns: 200_000_000,

@@ -255,12 +255,11 @@ fn refuses_empty_and_impossible_plans() {
 
 #[test]
 fn isolated_cpus_go_to_the_busy() {
-    let path = std::env::temp_dir().join(format!("linerate-plan-{}.txt", std::process::id()));
+    let folder = crate::env::PrivateFolder::new("plan").unwrap();
+    let path = folder.join("listing.txt");
     let cpu = "/sys/devices/system/cpu";
     std::fs::write(&path, format!("{cpu}/online:0-5\n{cpu}/isolated:2-5\n")).unwrap();
-    let topology = Topology::open(&path);
-    std::fs::remove_file(&path).unwrap();
-    let topology = topology.unwrap();
+    let topology = Topology::open(&path).unwrap();
     assert!(!topology.tree().is_machine() && Tree::machine().is_machine());
     let plan = Plan::build(&auto(), &topology, &[]).unwrap();
     assert_eq!(shown(&plan), "bg0@0 io0@2 eu0@3 eu1@4 eu2@5");

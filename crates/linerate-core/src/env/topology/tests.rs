@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::*;
+use crate::env::PrivateFolder;
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/topologies")
@@ -14,14 +15,11 @@ pub(in crate::env) fn fake(name: &str) -> Topology {
 }
 
 /// A directory that goes away with the test.
-struct Scratch(PathBuf);
+struct Scratch(PrivateFolder);
 
 impl Scratch {
     fn new(name: &str) -> Self {
-        let path =
-            std::env::temp_dir().join(format!("linerate-topology-{}-{name}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
+        Self(PrivateFolder::new(name).unwrap())
     }
 
     fn write(&self, path: &str, text: &str) -> &Self {
@@ -29,12 +27,6 @@ impl Scratch {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
         self
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -146,7 +138,7 @@ fn a_directory_tree_reads_like_its_listing() {
         for (path, text) in files {
             scratch.write(path, &text);
         }
-        let (tree, listing) = (Topology::open(&scratch.0).unwrap(), fake(name));
+        let (tree, listing) = (Topology::open(scratch.0.path()).unwrap(), fake(name));
         assert_eq!(tree.cpus(), listing.cpus(), "{name}");
         assert_eq!(tree.allowed(), listing.allowed(), "{name}");
         // A bare copy of /sys works as well; it holds no /proc, and so no cgroup path.
@@ -170,7 +162,7 @@ fn offline_isolated_and_governed_cpus() {
             "sys/devices/system/cpu/cpu1/topology/physical_package_id",
             "-1\n",
         );
-    let topology = Topology::open(&scratch.0).unwrap();
+    let topology = Topology::open(scratch.0.path()).unwrap();
     assert_eq!(
         (
             topology.offline().to_string(),
@@ -196,21 +188,21 @@ fn a_missing_or_foreign_directory_is_an_error_with_a_way_out() {
     }
     let scratch = Scratch::new("broken");
     scratch.write("sys/devices/system/cpu/online", "0-x\n");
-    let error = Topology::open(&scratch.0).unwrap_err().to_string();
+    let error = Topology::open(scratch.0.path()).unwrap_err().to_string();
     assert!(
         error.starts_with("sys/devices/system/cpu/online: `0-x`"),
         "{error}"
     );
     scratch.write("sysfs.txt", "no colon here\n");
     assert!(
-        Topology::open(&scratch.0)
+        Topology::open(scratch.0.path())
             .unwrap_err()
             .to_string()
             .contains("line 1")
     );
     scratch.write("sysfs.txt", "/etc/passwd:x\n");
     assert!(
-        Topology::open(&scratch.0)
+        Topology::open(scratch.0.path())
             .unwrap_err()
             .to_string()
             .contains("no online CPU")

@@ -1,6 +1,7 @@
 //! What was written, read back by pcap-parser and by Wireshark's tools; and outputs that fail.
 
 use super::*;
+use crate::env::PrivateFolder;
 use pcap_parser::{Block, PcapBlockOwned, create_reader};
 use std::{fs, path::PathBuf, process::Command};
 
@@ -106,12 +107,12 @@ fn pcap_parser_reads_what_was_written() {
 }
 
 /// A file with the sample in it, removed at the end.
-struct Sample(PathBuf);
+struct Sample(PathBuf, #[allow(dead_code)] PrivateFolder);
 
 impl Sample {
     fn new(name: &str) -> Self {
-        let file = format!("linerate-{name}-{}.pcapng", std::process::id());
-        let sample = Self(std::env::temp_dir().join(file));
+        let folder = PrivateFolder::new(name).unwrap();
+        let sample = Self(folder.join("sample.pcapng"), folder);
         write_sample(fs::File::create(&sample.0).unwrap(), 10).unwrap();
         sample
     }
@@ -125,12 +126,6 @@ impl Sample {
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{tool}: {errors}");
         Some(String::from_utf8(output.stdout).unwrap())
-    }
-}
-
-impl Drop for Sample {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
     }
 }
 

@@ -165,3 +165,17 @@ fn a_refused_program_shows_what_the_verifier_says() {
     }
     assert!(error.to_string().contains("R0 !read_ok"), "{error}");
 }
+
+#[test]
+fn what_the_kernel_is_not_asked_to_compare_is_refused() {
+    for expression in [
+        "portrange 1-5",
+        "greater 100",
+        "ip[8] < 5",
+        "udp or multicast",
+    ] {
+        let filter: Filter = expression.parse().unwrap();
+        let refused = assemble(&filter, Verdict::Drop).unwrap_err();
+        assert!(refused.contains("in the kernel"), "{expression}: {refused}");
+    }
+}

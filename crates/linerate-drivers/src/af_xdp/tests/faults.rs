@@ -284,6 +284,46 @@ fn errors_name_the_port_the_reason_and_the_fix() {
     );
 }
 
+/// What slots wait for where a device takes zero copy: the kernel lets go of a closed socket's
+/// queue later.
+#[test]
+fn a_queue_is_free_when_the_kernel_has_let_go_of_its_socket() {
+    if !privileged() {
+        return;
+    }
+    let veth = Veth::pair("");
+    let pools = pools(1024);
+    let mut port = open_port(&format!("af_xdp:{}", veth.here));
+    let queues = port.start(&PortConfig::default(), &pools).unwrap();
+    let lane = port.running.as_ref().unwrap().lanes[0].clone();
+    assert!(!lane.queue_is_free().unwrap(), "its socket is there");
+    drop(queues);
+    lane.close();
+    let end = Instant::now() + Duration::from_secs(20);
+    while !lane.queue_is_free().unwrap() {
+        assert!(Instant::now() < end, "the kernel never lets go");
+    }
+    assert_eq!(pools.primary().stats().free_shared, pools.primary().slots());
+    drop((lane, veth));
+}
+
+/// A driver with zero copy would lose the slots that cross pages.
+#[test]
+fn zero_copy_takes_aligned_slots() {
+    if !privileged() {
+        return;
+    }
+    let veth = Veth::pair("");
+    let spec = format!("af_xdp:{},copy=off", veth.here);
+    let refused = error(&spec, &PortConfig::default(), &pools(1024));
+    assert!(refused.contains("aligned slots"), "{refused}");
+    let parsed = spec.parse().unwrap();
+    assert!(open(&parsed, &own()).unwrap().info().aligned_pool);
+    // Without a device there is no reason to give staggered slots up.
+    let spec = format!("af_xdp:{}", veth.here);
+    assert!(!open_port(&spec).info().aligned_pool);
+}
+
 #[test]
 fn missing_privileges_are_named() {
     if !privileged() {

@@ -149,6 +149,7 @@ fn large_slots_are_taken_from_those_that_had_them_longest() {
 fn without_large_slots_what_fits_the_small_ones_passes() {
     let mut rig = Rig::new();
     rig.pools = Pools::new(vec![rig.pools.primary().clone()]);
+    rig.cache = PoolCache::new(rig.pools.as_slice());
     let payload = payload(9000);
     let frames = V4::new(1).cut(&payload, 1480);
     assert_eq!(rig.push(&frames[0]), Seen::Held);

@@ -84,16 +84,12 @@ impl Rig {
     }
 
     fn packet(&mut self, frame: &[u8]) -> Packet {
-        let pool = self.pools.for_frame(frame.len()).unwrap().clone();
-        let mut packet = self.cache.get(&pool).unwrap();
-        assert!(packet.set_data(frame));
-        packet
+        self.cache.copy_of(frame).unwrap()
     }
 
     fn give(&mut self, packet: Packet) -> Outcome {
-        let (cache, pools) = (&mut self.cache, &self.pools);
         self.reassembler
-            .push(packet, L3, self.vrf, self.now_ns, cache, pools)
+            .push(packet, L3, self.vrf, self.now_ns, &mut self.cache)
     }
 
     fn push(&mut self, frame: &[u8]) -> Seen {

@@ -42,6 +42,7 @@ enum Write {
     Move { from: u32, to: u32, words: u32 },
     Entries { first: u32, count: u32, entry: u32 },
     Hop { number: u32, hop: u32 },
+    Flatten { index: u32 },
 }
 
 impl Change {
@@ -57,6 +58,7 @@ impl Change {
                 entry,
             } => fib.set_entries(first as usize, count as usize, entry),
             &Write::Hop { number, hop } => fib.set_hop(number as usize, hop),
+            &Write::Flatten { index } => fib.flatten(index as usize),
         }
     }
 }
@@ -93,6 +95,8 @@ pub(super) struct Control {
     splits: BTreeMap<u64, u32>,
     free_splits: Vec<u32>,
     table_bytes: usize,
+    /// Directory entries of VRFs that have a flat array: those below.
+    flat_entries: u32,
     staged: Staged,
 }
 
@@ -107,6 +111,7 @@ impl Control {
             });
         }
         let fixed = (vrfs << DIRECTORY_BITS) * 4 + HOP_BYTES + FIXED_WORDS * 8;
+        let flat_vrfs = (config.flat_vrfs as usize).min(vrfs);
         let least = fixed + (1 << 16);
         if config.table_bytes < least {
             return Err(TableError::LpmBudget {
@@ -118,7 +123,7 @@ impl Control {
         let splits = (config.table_bytes - fixed) / SPLIT_SHARE / 16;
         let words = (config.table_bytes - fixed - splits * 16) / 8 + FIXED_WORDS;
         let words = words.min(u32::MAX as usize);
-        let fib = Fib::new(vrfs, splits, words, config.isa)?;
+        let fib = Fib::new(vrfs, flat_vrfs, splits, words, config.isa)?;
         let first_split = (vrfs << DIRECTORY_BITS) as u32;
         let mut directory = vec![0; (vrfs << DIRECTORY_BITS) + 4 * splits];
         for (vrf, entries) in directory.chunks_mut(1 << DIRECTORY_BITS).enumerate() {
@@ -142,7 +147,8 @@ impl Control {
                 .rev()
                 .map(|split| first_split + 4 * split)
                 .collect(),
-            table_bytes: fib.memory_bytes(),
+            table_bytes: config.table_bytes,
+            flat_entries: (flat_vrfs << DIRECTORY_BITS) as u32,
             staged: Staged::default(),
         };
         Ok((control, fib))
@@ -212,13 +218,14 @@ impl Control {
         };
         self.rib_bytes += rib.memory_bytes() - before;
         if had != Some(number) {
+            // First, since flat arrays hold next hops; no leaf has the number if this is refused.
+            if new && (number as usize) < HOPS {
+                sink(Change(Write::Hop { number, hop }));
+            }
             if let Err(error) = self.compile(vrf, prefix, sink) {
                 self.restore(vrf, prefix, had);
                 self.hops.release(number);
                 return Err(error);
-            }
-            if new && (number as usize) < HOPS {
-                sink(Change(Write::Hop { number, hop }));
             }
         }
         Ok(had.map(|had| {
@@ -475,6 +482,9 @@ impl Control {
             };
             if entry != old {
                 self.set_entry(*index, entry, sink);
+            }
+            if *index < self.flat_entries {
+                sink(Change(Write::Flatten { index: *index }));
             }
         }
     }

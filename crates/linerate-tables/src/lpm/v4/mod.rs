@@ -14,6 +14,8 @@
 //! or one of more than 16,000 next hops, is *wide*: its leaves are 64 bits. It reads as a narrow chunk
 //! that has no route, so that lookups need no branch for it; what finds no route is looked at again.
 //!
+//! Beside it there may be a flat array, one load for each lookup ([`Layout::Flat`], ADR 38).
+//!
 //! | what | who | cost |
 //! |---|---|---|
 //! | [`Lpm4`] | the routes and one table: for a single owner | |
@@ -29,6 +31,7 @@
 //! After DXR (Zec, Rizzo, Mikuc, 2012) and Poptrie (Asai, Ohara, 2015); ADR 10 has the measurements.
 
 mod arena;
+mod choice;
 mod control;
 mod hops;
 
@@ -40,11 +43,30 @@ use linerate_core::publish::{Apply, Publisher, Reader};
 use super::Prefix4;
 use crate::TableError;
 use crate::simd::lpm4::{self, Fib};
+pub use choice::Choice;
 pub use control::Change;
 use control::Control;
 
 /// What [`Fib4::lookup_bulk`] gives where no route holds the address. No route has this next hop.
 pub const NO_ROUTE: u32 = lpm4::NO_ROUTE;
+
+/// How a lookup reads its table; what it finds is the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// Directory, chunk, next hop: three loads from a few megabytes.
+    Compact,
+    /// One load from an array of 32 MiB, and the compact table for what is longer than /24.
+    Flat,
+}
+
+impl Layout {
+    fn other(self) -> Self {
+        match self {
+            Self::Compact => Self::Flat,
+            Self::Flat => Self::Compact,
+        }
+    }
+}
 
 /// What a routing table is to be.
 #[derive(Clone, Debug)]
@@ -52,8 +74,13 @@ pub struct Lpm4Config {
     /// VRFs, numbered from 0: each takes 1 MiB of each copy of the table.
     pub vrfs: u32,
     /// Bytes of one copy of the lookup table, all VRFs together; reserved at once. A full Internet
-    /// table needs 5 MiB, a million random /24s with as many next hops 24 MiB.
+    /// table needs 5 MiB, a million random /24s with as many next hops 24 MiB. Flat arrays are
+    /// beside it.
     pub table_bytes: usize,
+    /// So many VRFs, from 0 on, have a flat array beside it: 32 MiB for each in each copy of the
+    /// table. Worth it where few prefixes get most packets; [`Choice`] finds out. Next hops below
+    /// 32768 are found with one load, others with two.
+    pub flat_vrfs: u32,
     /// Bytes that the route store may grow to, all VRFs together: 20 to 40 for each route.
     pub rib_bytes: usize,
     /// The instructions that lookups may use.
@@ -61,11 +88,12 @@ pub struct Lpm4Config {
 }
 
 impl Default for Lpm4Config {
-    /// One VRF, with room for a full Internet table twice over.
+    /// One VRF, with room for a full Internet table twice over, and no flat array.
     fn default() -> Self {
         Self {
             vrfs: 1,
             table_bytes: 12 << 20,
+            flat_vrfs: 0,
             rib_bytes: 64 << 20,
             isa: Isa::detect(),
         }
@@ -84,13 +112,43 @@ impl Fib4 {
     }
 
     /// The next hops of a burst of addresses in one VRF; [`NO_ROUTE`] where there is none. Fastest
-    /// with 64 addresses or more, which wait for memory together.
+    /// with 64 addresses or more, which wait for memory together. Reads the compact table.
     ///
     /// # Panics
     /// If the slices differ in length.
     #[inline]
     pub fn lookup_bulk(&self, vrf: u32, addresses: &[u32], hops: &mut [u32]) {
-        self.0.lookup_bulk(vrf, addresses, hops);
+        self.lookup_by(Layout::Compact, vrf, addresses, hops);
+    }
+
+    /// As [`lookup_bulk`](Self::lookup_bulk), by this layout if the VRF has it.
+    ///
+    /// # Panics
+    /// If the slices differ in length.
+    #[inline]
+    pub fn lookup_by(&self, layout: Layout, vrf: u32, addresses: &[u32], hops: &mut [u32]) {
+        self.0.lookup_bulk(layout, vrf, addresses, hops);
+    }
+
+    /// As [`lookup_bulk`](Self::lookup_bulk), by whichever layout turns out to be faster on what
+    /// this lcore looks up.
+    ///
+    /// # Panics
+    /// If the slices differ in length.
+    #[inline]
+    pub fn lookup_chosen(
+        &self,
+        choice: &mut Choice,
+        vrf: u32,
+        addresses: &[u32],
+        hops: &mut [u32],
+    ) {
+        match self.0.has_flat(vrf) {
+            true => choice.run(addresses.len(), |layout| {
+                self.lookup_by(layout, vrf, addresses, hops);
+            }),
+            false => self.lookup_bulk(vrf, addresses, hops),
+        }
     }
 
     /// As [`lookup_bulk`](Self::lookup_bulk), each address in a VRF of its own.

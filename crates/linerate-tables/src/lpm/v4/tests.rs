@@ -33,10 +33,14 @@ fn small(vrfs: u32, isa: Isa) -> Lpm4Config {
     Lpm4Config {
         vrfs,
         table_bytes: (4 << 20) + (vrfs as usize) * (1 << 20),
+        // The first VRF has a flat array; `compare` reads both layouts.
+        flat_vrfs: 1,
         rib_bytes: 8 << 20,
         isa,
     }
 }
+
+const LAYOUTS: [Layout; 2] = [Layout::Compact, Layout::Flat];
 
 /// An address in one of a few places, so that prefixes nest, at several levels of the table.
 fn address(random: &mut Random) -> u32 {
@@ -87,8 +91,10 @@ fn compare(fib: &Fib4, model: &Model, vrfs: u32, random: &mut Random, seed: u64)
             .iter()
             .map(|&address| longest(model, vrf, address).unwrap_or(NO_ROUTE))
             .collect();
-        fib.lookup_bulk(vrf, &asked, &mut hops);
-        assert_eq!(hops, expected, "seed {seed}, VRF {vrf}");
+        for layout in LAYOUTS {
+            fib.lookup_by(layout, vrf, &asked, &mut hops);
+            assert_eq!(hops, expected, "seed {seed}, VRF {vrf}, {layout:?}");
+        }
         for (&address, &hop) in asked.iter().zip(&expected) {
             assert_eq!(fib.lookup(vrf, address).unwrap_or(NO_ROUTE), hop);
         }

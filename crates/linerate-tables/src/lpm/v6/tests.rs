@@ -32,7 +32,7 @@ fn check(fib: &Fib6, rib: &Rib<u128>, vrf: u32, addresses: &[u128], seed: u64) {
             "{address:x}, seed {seed}"
         );
         assert_eq!(
-            fib.lookup(vrf, address),
+            fib.lookup(vrf, address.to_be_bytes()),
             expected,
             "{address:x}, seed {seed}"
         );
@@ -312,7 +312,10 @@ fn a_shared_table_that_is_full_says_of_what_and_stays_as_it_was() {
             Err(error) => break error.to_string(),
         }
     };
-    assert!(error.contains("all in use") && error.contains("`routes`"), "{error}");
+    assert!(
+        error.contains("all in use") && error.contains("`routes`"),
+        "{error}"
+    );
     assert!(table.routes(0).eq(routes[..added].iter().copied()));
 }
 
@@ -333,7 +336,7 @@ fn bad_arguments_are_named() {
         );
     }
     assert!(table.is_empty());
-    assert_eq!(table.fib().lookup(9, 1), None);
+    assert_eq!(table.fib().lookup(9, [1; 16]), None);
     let mut hops = [1];
     table.fib().lookup_bulk(9, &[[0; 16]], &mut hops);
     assert_eq!(hops, [NO_ROUTE]);

@@ -153,7 +153,9 @@ fn write(file: &Path, row: &str) -> Result<(), Error> {
             out.write_all(&value.to_le_bytes())?;
         }
         for packet in &packets {
-            for word in [packet.src[0], packet.dst[0], packet.ports] {
+            let (src_port, dst_port) = packet.ports().unwrap_or_default();
+            let ports = u32::from(src_port) | u32::from(dst_port) << 16;
+            for word in [packet.src[0], packet.dst[0], ports] {
                 out.write_all(&word.to_le_bytes())?;
             }
             out.write_all(&[packet.protocol() as u8, 0, 0, 0])?;

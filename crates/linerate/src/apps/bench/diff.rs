@@ -540,9 +540,9 @@ mod tests {
 
     #[test]
     fn the_exit_code_and_errors_are_those_promised() {
-        let folder = std::env::temp_dir();
+        let folder = linerate_core::env::PrivateFolder::new("diff").unwrap();
         let file = |name: &str, report: &Report| {
-            let path = folder.join(format!("linerate-diff-{}-{name}", std::process::id()));
+            let path = folder.join(name);
             reports::Output::reserve(&path)
                 .unwrap()
                 .write(&reports::json(report))
@@ -570,15 +570,12 @@ mod tests {
             nothing.to_string().contains("no result in common"),
             "{nothing}"
         );
-        let absent = folder.join("linerate-diff-absent.json");
+        let absent = folder.join("absent.json");
         assert!(
             diff(&fast, &absent)
                 .unwrap_err()
                 .to_string()
                 .contains("absent.json")
         );
-        for path in [fast, slow, loss] {
-            std::fs::remove_file(path).unwrap();
-        }
     }
 }

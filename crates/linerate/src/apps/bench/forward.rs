@@ -3,7 +3,7 @@
 use super::{Row, Run, Sample};
 use crate::apps::l2fwd::stage::{L2fwd, Route};
 use crate::error::Error;
-use linerate_core::env::Clock;
+use linerate_core::env::{Clock, PrivateFolder};
 use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools, SlotClass};
 use linerate_core::port::pcapng::{Direction, PcapngWriter, Record};
 use linerate_core::port::{Port, PortConfig, PortError};
@@ -80,24 +80,21 @@ fn ring_mac(row: &'static str, run: Run) -> Result<Sample, Error> {
 
 fn pcap_l2fwd(row: &'static str, run: Run, frame_bytes: usize) -> Result<Sample, Error> {
     let capture = Capture::of(1024, frame_bytes)?;
-    let spec = format!("pcap:rx={},loop=on", capture.0.display());
+    let spec = format!("pcap:rx={},loop=on", capture.path().display());
     forward::<true>(row, run, [spec.clone(), spec], 0)
 }
 
 /// A capture file that is gone with this value.
-struct Capture(PathBuf);
+struct Capture(PrivateFolder);
 
 impl Capture {
     fn of(frames: u64, frame_bytes: usize) -> Result<Self, Error> {
-        let path = std::env::temp_dir().join(format!(
-            "linerate-bench-{}-{frame_bytes}.pcapng",
-            std::process::id()
-        ));
+        let capture = Self(PrivateFolder::new("bench")?);
+        let path = capture.path();
         let failed = |source| Error::File {
             path: path.clone(),
             source,
         };
-        let capture = Self(path.clone());
         let mut writer = PcapngWriter::new(
             std::fs::File::create(&path).map_err(failed)?,
             "linerate bench",
@@ -119,11 +116,9 @@ impl Capture {
         writer.finish().map_err(failed)?;
         Ok(capture)
     }
-}
 
-impl Drop for Capture {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+    fn path(&self) -> PathBuf {
+        self.0.join("frames.pcapng")
     }
 }
 

@@ -7,6 +7,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use linerate_core::env::PrivateFolder;
 use linerate_core::packet::{Pool, PoolCache, PoolConfig};
 use linerate_core::run::Egress;
 use linerate_tables::lpm::Prefix4;
@@ -136,7 +137,7 @@ impl Routes {
         write(&beside(path, "v6"), |file| {
             writeln!(file, "R2001:200::/64 0")
         })?;
-        Captures::write(path, self.frames(&routes)).map(std::mem::forget)
+        Captures::write(path, self.frames(&routes)).map(drop)
     }
 }
 
@@ -186,7 +187,7 @@ impl Flows {
         write(&beside(path, "v6"), |file| {
             writeln!(file, "R2001:200:: 2001:200::1 9 9 0x11 0")
         })?;
-        Captures::write(path, self.frames()).map(std::mem::forget)
+        Captures::write(path, self.frames()).map(drop)
     }
 }
 
@@ -229,14 +230,17 @@ fn write(
 }
 
 /// The captures of both ports, gone with this value.
-pub(super) struct Captures([PathBuf; 2]);
+pub(super) struct Captures {
+    files: [PathBuf; 2],
+    _folder: PrivateFolder,
+}
 
 impl Captures {
-    /// Writes them next to `path`.
-    fn write(path: &Path, frames: impl Iterator<Item = Frame>) -> Result<Self, Error> {
+    /// Writes them next to `path`, to stay there.
+    fn write(path: &Path, frames: impl Iterator<Item = Frame>) -> Result<[PathBuf; 2], Error> {
         let frames: Vec<Frame> = frames.collect();
-        let captures = Self([0, 1].map(|port| beside(path, &format!("{port}.pcap"))));
-        for (port, path) in captures.0.iter().enumerate() {
+        let files = [0, 1].map(|port| beside(path, &format!("{port}.pcap")));
+        for (port, path) in files.iter().enumerate() {
             let (behind, front) = frames.split_at(frames.len() / 2 * port);
             write(path, |file| {
                 // pcap-savefile(5): magic, version 2.4, zone, sigfigs, snap length, Ethernet.
@@ -253,27 +257,22 @@ impl Captures {
                 Ok(())
             })?;
         }
-        Ok(captures)
+        Ok(files)
     }
 
     pub(super) fn temporary(frames: impl Iterator<Item = Frame>) -> Result<Self, Error> {
-        let name = format!("linerate-bench-{}-l3fwd", std::process::id());
-        Self::write(&std::env::temp_dir().join(name), frames)
+        let folder = PrivateFolder::new("bench")?;
+        Ok(Self {
+            files: Self::write(&folder.join("l3fwd"), frames)?,
+            _folder: folder,
+        })
     }
 
     /// Ports that play them over and over.
     pub(super) fn specs(&self) -> [String; 2] {
-        self.0
+        self.files
             .each_ref()
             .map(|path| format!("pcap:rx={},loop=on,preload=256", path.display()))
-    }
-}
-
-impl Drop for Captures {
-    fn drop(&mut self) {
-        for path in &self.0 {
-            let _ = std::fs::remove_file(path);
-        }
     }
 }
 

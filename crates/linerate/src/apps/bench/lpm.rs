@@ -24,7 +24,7 @@ pub(super) fn part<R>(all: Vec<R>, count: usize, further: usize) -> (Vec<R>, Vec
 pub(super) fn time_lookups<A>(
     run: &Run,
     addresses: &[A],
-    look_up: impl Fn(&[A], &mut [u32]),
+    mut look_up: impl FnMut(&[A], &mut [u32]),
 ) -> f64 {
     let mut bursts = addresses.chunks_exact(BURST).cycle();
     let mut hops = [0; BURST];

@@ -4,9 +4,10 @@ use super::growth::{Growth, Point};
 use super::lpm::{ADDRESSES, BATCH, FURTHER, part, time_lookups};
 use super::{Input, Row, Run, Sample};
 use crate::error::Error;
+use linerate_core::env::Clock;
 use linerate_tables::TableError;
 use linerate_tables::lpm::synth::{Pattern, Spec, destinations, routes4};
-use linerate_tables::lpm::{Fib4, Lpm4, Lpm4Config, Prefix4};
+use linerate_tables::lpm::{Choice, Fib4, Layout, Lpm4, Lpm4Config, Prefix4};
 use std::hint::black_box;
 use std::path::Path;
 
@@ -81,17 +82,22 @@ fn routes(count: usize, further: usize) -> (Vec<Route>, Vec<Route>) {
 }
 
 fn fill(routes: &[Route]) -> Result<Lpm4, TableError> {
-    let mut table = Lpm4::new(&Lpm4Config::default())?;
+    let mut table = Lpm4::new(&Lpm4Config {
+        flat_vrfs: 1,
+        ..Lpm4Config::default()
+    })?;
     for &(prefix, hop) in routes {
         table.insert(0, prefix, hop)?;
     }
     Ok(table)
 }
 
-fn time(run: &Run, fib: &Fib4, addresses: &[u32]) -> f64 {
-    time_lookups(run, addresses, |burst, hops| {
-        fib.lookup_bulk(0, burst, hops)
-    })
+fn time(run: &Run, fib: &Fib4, addresses: &[u32]) -> (f64, Layout) {
+    let mut choice = Choice::new(Clock::calibrate());
+    let ns = time_lookups(run, addresses, |burst, hops| {
+        fib.lookup_chosen(&mut choice, 0, burst, hops)
+    });
+    (ns, choice.layout())
 }
 
 fn lookup(row: &'static str, run: Run, pattern: Pattern) -> Result<Sample, Error> {
@@ -99,8 +105,9 @@ fn lookup(row: &'static str, run: Run, pattern: Pattern) -> Result<Sample, Error
     let table = fill(&routes)?;
     let addresses = destinations(&routes, pattern, ADDRESSES, 2);
     let (pages, memory) = (table.fib().pages(), table.memory());
-    let ns = run.pinned(move |run| time(run, table.fib(), &addresses))?;
+    let (ns, layout) = run.pinned(move |run| time(run, table.fib(), &addresses))?;
     Ok(Sample::new(row, ns, "ns", pages)
+        .with("layout", format!("{layout:?}").to_lowercase())
         .with("routes", routes.len())
         .with("next_hops", NEXT_HOPS)
         .with("chunk_bytes", memory.chunks)
@@ -145,7 +152,7 @@ fn grow(size: u64, run: Run) -> Result<Point, Error> {
     let table = fill(&routes)?;
     let memory = table.memory();
     let addresses = destinations(&routes, Pattern::Prefixes, ADDRESSES, 2);
-    let ns = run.pinned(move |run| time(run, table.fib(), &addresses))?;
+    let (ns, _) = run.pinned(move |run| time(run, table.fib(), &addresses))?;
     Ok(Point {
         ns,
         bytes_each: memory.total() as f64 / size as f64,

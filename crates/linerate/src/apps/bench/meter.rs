@@ -4,7 +4,9 @@
 use std::hint::black_box;
 
 use linerate_tables::TableError;
-use linerate_tables::meter::{Color, Meters, Profile, SrTcm, TrTcm, TrTcm4115};
+use linerate_tables::meter::{
+    Color, Meters, Profile, SrTcm, SrTcmConfig, TrTcm, TrTcm4115, TrTcm4115Config, TrTcmConfig,
+};
 
 use super::random::{below, mixed};
 use super::{Row, Run, Sample};
@@ -14,22 +16,22 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "meter.srtcm.4k",
         about: "colour packets by 32, srTCM (RFC 2697), 4096 meters",
-        run: |row, run| timed(row, run, 4096, SrTcm::new(CIR, BURST, BURST, HZ)),
+        run: |row, run| timed(row, run, 4096, SrTcm::new(&SRTCM)),
     },
     Row {
         name: "meter.trtcm.4k",
         about: "colour packets by 32, trTCM (RFC 2698), 4096 meters",
-        run: |row, run| timed(row, run, 4096, TrTcm::new(PIR, BURST, CIR, BURST, HZ)),
+        run: |row, run| timed(row, run, 4096, TrTcm::new(&TRTCM)),
     },
     Row {
         name: "meter.rfc4115.4k",
         about: "colour packets by 32, RFC 4115, 4096 meters",
-        run: |row, run| timed(row, run, 4096, TrTcm4115::new(CIR, BURST, EIR, BURST, HZ)),
+        run: |row, run| timed(row, run, 4096, TrTcm4115::new(&RFC4115)),
     },
     Row {
         name: "meter.srtcm.1m",
         about: "colour packets by 32, srTCM (RFC 2697), 1 M meters",
-        run: |row, run| timed(row, run, 1 << 20, SrTcm::new(CIR, BURST, BURST, HZ)),
+        run: |row, run| timed(row, run, 1 << 20, SrTcm::new(&SRTCM)),
     },
 ];
 
@@ -39,6 +41,26 @@ const CIR: u64 = 1_000_000;
 const PIR: u64 = 1_500_000;
 const EIR: u64 = 500_000;
 const BURST: u64 = 4000;
+const SRTCM: SrTcmConfig = SrTcmConfig {
+    cir: CIR,
+    cbs: BURST,
+    ebs: BURST,
+    hz: HZ,
+};
+const TRTCM: TrTcmConfig = TrTcmConfig {
+    cir: CIR,
+    cbs: BURST,
+    pir: PIR,
+    pbs: BURST,
+    hz: HZ,
+};
+const RFC4115: TrTcm4115Config = TrTcm4115Config {
+    cir: CIR,
+    cbs: BURST,
+    eir: EIR,
+    ebs: BURST,
+    hz: HZ,
+};
 /// Packets that are drawn beforehand, and the ones of a burst.
 const DRAWN: u64 = 1 << 20;
 const BULK: usize = 32;

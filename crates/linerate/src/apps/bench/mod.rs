@@ -1,9 +1,10 @@
 //! `linerate bench`: measurements, one row at a time.
 //!
 //! `rfc2544`, `ndr` and their parts measure a device ([`suite`], by the searches of [`method`], on what
-//! [`device`] sets up); `diff` compares two of their reports. `micro` times this program's own parts. Each row prints its
-//! figure, the pages under it and what else explains it; `cargo xtask compare` runs the same rows in turns with DPDK's. `input` writes what a
-//! row works on, so that DPDK works on the same; `growth` shows how tables grow; `rss` is
+//! [`device`] sets up); `diff` compares two of their reports. `micro` times this program's own
+//! parts. Each row prints its figure, the pages under it and what else explains it; `cargo xtask
+//! compare` runs the same rows in turns with DPDK's. `input` writes what a row works on, so that
+//! DPDK works on the same; `growth` shows how tables grow; `rss` is
 //! [`apps::rss`](crate::apps::rss)'s.
 
 mod acl;

@@ -158,12 +158,14 @@ impl Bench {
     fn reassemble(&mut self, now_ns: u64) -> usize {
         let mut bytes = 0;
         for packet in self.fragments.drain(..) {
-            let (cache, pools) = (&mut self.cache, &self.pools);
-            match self.reassembler.push(packet, L3, 0, now_ns, cache, pools) {
+            match self
+                .reassembler
+                .push(packet, L3, 0, now_ns, &mut self.cache)
+            {
                 Outcome::Held => {}
                 Outcome::Whole(packet) | Outcome::Dropped(_, packet) => {
                     bytes += packet.len();
-                    cache.free_one(black_box(packet));
+                    self.cache.free_one(black_box(packet));
                 }
             }
         }

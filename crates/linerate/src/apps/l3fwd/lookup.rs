@@ -4,11 +4,16 @@
 
 use std::sync::Arc;
 
+use linerate_core::env::Clock;
 use linerate_core::packet::Burst;
 use linerate_tables::TableError;
-use linerate_tables::acl::{self, Acl, AclConfig, PacketKey, PacketKey4, PacketKey6, Rule, words6};
+use linerate_tables::acl::{
+    Acl, AclConfig, Match, Match4, Match6, PacketKey, PacketKey4, PacketKey6, Rule, words6,
+};
 use linerate_tables::exact::{Exact, ExactConfig, Seed};
-use linerate_tables::lpm::{Lpm4, Lpm4Config, Lpm6, Lpm6Config, NO_ROUTE, Prefix4, Prefix6};
+use linerate_tables::lpm::{
+    Choice, Lpm4, Lpm4Config, Lpm6, Lpm6Config, NO_ROUTE, Prefix4, Prefix6,
+};
 use linerate_tables::parse::{Mask, Parsed};
 use linerate_wire::{FlowKey4, FlowKey6};
 
@@ -31,6 +36,8 @@ pub(crate) trait Lookup: Send + 'static {
 pub(crate) struct Longest {
     v4: Arc<Lpm4>,
     v6: Arc<Lpm6>,
+    /// Each worker's own.
+    choice: Choice,
 }
 
 /// Bytes of the lookup table, and of the route store, for each IPv4 route, however they lie.
@@ -44,6 +51,7 @@ impl Longest {
     ) -> Result<Self, TableError> {
         let least = Lpm4Config::default();
         let mut v4 = Lpm4::new(&Lpm4Config {
+            flat_vrfs: u32::from(!routes4.is_empty()),
             table_bytes: least.table_bytes.max(routes4.len() * TABLE_BYTES),
             rib_bytes: least.rib_bytes.max(routes4.len() * RIB_BYTES),
             ..least
@@ -62,6 +70,7 @@ impl Longest {
         Ok(Self {
             v4: Arc::new(v4),
             v6: Arc::new(v6),
+            choice: Choice::new(Clock::calibrate()),
         })
     }
 }
@@ -80,9 +89,10 @@ impl Lookup for Longest {
         if v4 != 0 {
             // All positions: where there is no IPv4 packet, some old address is looked up for nothing.
             let addresses = &parsed.dst4[..count];
+            let numbers = &mut numbers[..count];
             self.v4
                 .fib()
-                .lookup_bulk(0, addresses, &mut numbers[..count]);
+                .lookup_chosen(&mut self.choice, 0, addresses, numbers);
         }
         if v6 != 0 {
             by_position::<[u8; 16], u32>(
@@ -166,8 +176,8 @@ pub(crate) struct FirstMatch {
 impl FirstMatch {
     /// Of rules in the order in which they win.
     pub(crate) fn new(
-        rules4: &[(acl::Match4, u32)],
-        rules6: &[(acl::Match6, u32)],
+        rules4: &[(Match4, u32)],
+        rules6: &[(Match6, u32)],
     ) -> Result<Self, TableError> {
         Ok(Self {
             v4: Arc::new(filled(rules4)?),
@@ -176,7 +186,7 @@ impl FirstMatch {
     }
 }
 
-fn filled<const W: usize>(rules: &[(acl::Match<W>, u32)]) -> Result<Acl<W>, TableError> {
+fn filled<const W: usize>(rules: &[(Match<W>, u32)]) -> Result<Acl<W>, TableError> {
     let mut table = Acl::new(AclConfig {
         default: NO_ROUTE,
         ..AclConfig::default()
@@ -242,12 +252,11 @@ fn packet_key<const W: usize>(
     protocol: u8,
     has_upper: bool,
 ) -> PacketKey<W> {
-    let mut key = PacketKey::tuple(src, dst, ports, protocol);
-    if !has_upper {
-        key.ports = 0;
-        key.meta = u32::from(protocol) | acl::FRAGMENT;
+    let key = PacketKey::tuple(src, dst, ports, protocol);
+    match has_upper {
+        true => key,
+        false => key.fragment().without_upper(),
     }
-    key
 }
 
 /// Looks up the packets at the positions of `mask` side by side, and writes what is found to their

@@ -402,8 +402,7 @@ fn acl_prefix<A: Family<W>, const W: usize>(
     text: &str,
 ) -> Result<AclPrefix<W>, Wrong> {
     let prefix: Prefix<A> = prefix(field, text)?;
-    let made = AclPrefix::new(prefix.first().words(), prefix.len());
-    Ok(made.expect("bits beyond the length are zero"))
+    Ok(AclPrefix::of(prefix.first().words(), prefix.len()))
 }
 
 const fn version<const W: usize>() -> u8 {

@@ -53,7 +53,8 @@ const DEFAULT_QUEUES: u16 = 4;
 /// Which NIC, and how it is set up.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ModelArgs {
-    /// NIC family: microsoft (default), igb, ixgbe, ixgbe-x550, i40e, ice, mlx5, virtio, ena, bnxt
+    /// NIC family: microsoft (default), igb, ixgbe, ixgbe-x550, i40e, ice, mlx5, virtio, ena, bnxt,
+    /// cnxk
     #[arg(long, value_name = "NIC")]
     profile: Option<String>,
     /// The hash key as `ethtool -x` shows it: hex digits, with or without colons; default: the driver's

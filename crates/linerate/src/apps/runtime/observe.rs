@@ -155,6 +155,7 @@ pub(crate) struct PortRow {
     segmented: u64,
     /// Frames that are missing in a capture or trace of the port.
     capture_missed: u64,
+    joined: u64,
     pub(crate) rx_drops: BTreeMap<&'static str, u64>,
     pub(crate) tx_drops: BTreeMap<&'static str, u64>,
     facts: BTreeMap<&'static str, String>,
@@ -185,6 +186,7 @@ impl PortRow {
             checksums_completed: stats.checksums_completed,
             segmented: stats.segmented,
             capture_missed: stats.capture_missed,
+            joined: stats.joined,
             rx_drops: stats.rx_drops.iter().copied().collect(),
             tx_drops: stats.tx_drops.iter().copied().collect(),
             facts: now.facts.iter().cloned().collect(),

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
+use crate::files;
 
 /// A reserved file. What stood there stays until [`write`](Self::write), and if that never happens.
 pub(crate) struct Output {
@@ -30,12 +31,7 @@ impl Output {
                 let file = File::options().write(true).open(path)?;
                 return Ok((None, file));
             }
-            let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
-            let mut hidden = std::ffi::OsString::from(".");
-            hidden.push(name);
-            hidden.push(format!(".{}", std::process::id()));
-            let temporary = path.with_file_name(hidden);
-            let file = File::create(&temporary)?;
+            let (temporary, file) = files::create_beside(path)?;
             Ok((Some(temporary), file))
         };
         let (temporary, file) = reserve().map_err(|source| Error::File {
@@ -84,17 +80,30 @@ impl Drop for Output {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use linerate_core::env::PrivateFolder;
 
-    fn folder(name: &str) -> PathBuf {
-        let folder =
-            std::env::temp_dir().join(format!("linerate-output-{}-{name}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        folder
+    fn folder() -> PrivateFolder {
+        PrivateFolder::new("output").unwrap()
+    }
+
+    /// Its name can be guessed, and a report may go to a folder that others write to.
+    #[test]
+    fn what_another_has_put_in_its_way_is_not_written_to() {
+        let folder = folder();
+        let (path, victim) = (folder.join("report.json"), folder.join("victim"));
+        fs::write(&victim, "kept").unwrap();
+        for name in ["", ".0"] {
+            let guessed = format!(".report.json.{}{name}", std::process::id());
+            std::os::unix::fs::symlink(&victim, folder.join(guessed)).unwrap();
+        }
+        Output::reserve(&path).unwrap().write("new").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "kept");
     }
 
     #[test]
     fn what_stood_there_stays_until_the_new_one_is_whole() {
-        let folder = folder("stays");
+        let folder = folder();
         let path = folder.join("report.json");
         fs::write(&path, "old").unwrap();
         drop(Output::reserve(&path).unwrap());
@@ -103,21 +112,19 @@ mod tests {
         output.write("new").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
         // Nothing else is left.
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
-        fs::remove_dir_all(folder).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]
     fn what_cannot_be_written_is_known_before() {
-        let folder = folder("cannot");
-        for path in [folder.join("absent/report.json"), folder.clone()] {
+        let folder = folder();
+        for path in [folder.join("absent/report.json"), folder.path().into()] {
             let error = Output::reserve(&path).err().expect("it cannot be written");
             assert!(
                 error.to_string().contains(&path.display().to_string()),
                 "{error}"
             );
         }
-        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

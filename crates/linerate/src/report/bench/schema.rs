@@ -162,8 +162,8 @@ pub(crate) struct Device {
 /// What the generator does without the device.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct SelfTest {
-    /// What it was measured on, where that is not the device's own path: nothing can be put down to the
-    /// device for what the generator does there.
+    /// What it was measured on, where that is not the device's own path: nothing can be put down to
+    /// the device for what the generator does there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) stand_in: Option<String>,
     pub(crate) frame_bytes: usize,
@@ -250,8 +250,9 @@ pub(crate) struct Trial {
     /// Intended less received once: what was not sent in time counts as lost.
     pub(crate) lost: u64,
     pub(crate) unsent: u64,
-    /// Frames that the generator's own receivers dropped, because nobody polled in time or no slot was free:
-    /// what they were is not known, so as many of the lost ones may have come through the device.
+    /// Frames that the generator's own receivers dropped, because nobody polled in time or no slot
+    /// was free: what they were is not known, so as many of the lost ones may have come through the
+    /// device.
     #[serde(default)]
     pub(crate) missed: u64,
     pub(crate) reordered: u64,

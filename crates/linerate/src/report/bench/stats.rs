@@ -36,8 +36,8 @@ pub(crate) struct Ratio {
 const COVERAGE: f64 = 0.8;
 
 impl Ratio {
-    /// From where to where the true ratio is, and how often such an interval holds it; none of so few values
-    /// that it would say nothing: of one pair it would be a point.
+    /// From where to where the true ratio is, and how often such an interval holds it; none of so
+    /// few values that it would say nothing: of one pair it would be a point.
     pub(crate) fn interval(&self) -> Option<(f64, f64, f64)> {
         (self.coverage >= COVERAGE - 1e-9).then_some((self.low, self.high, self.coverage))
     }

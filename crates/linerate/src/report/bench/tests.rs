@@ -3,6 +3,7 @@
 use super::{Report, VerdictWord, csv, example, html, json, read, text};
 use crate::apps::bench::method::Kind;
 use crate::error::Error;
+use linerate_core::env::PrivateFolder;
 
 fn all() -> Vec<Report> {
     let others = Kind::ALL.into_iter().filter(|kind| *kind != Kind::Rfc2544);
@@ -10,10 +11,6 @@ fn all() -> Vec<Report> {
     all.push(example::rfc2544(7));
     all.push(Report::default());
     all
-}
-
-fn temporary(name: &str) -> std::path::PathBuf {
-    std::env::temp_dir().join(format!("linerate-report-{}-{name}", std::process::id()))
 }
 
 /// Whether two lines say the same; the last bit of a number does not matter.
@@ -30,7 +27,8 @@ fn same(a: &str, b: &str) -> bool {
 
 #[test]
 fn json_reads_back_as_it_was_written() {
-    let path = temporary("back.json");
+    let folder = PrivateFolder::new("report").unwrap();
+    let path = folder.join("back.json");
     for mut report in all() {
         report.version = super::VERSION;
         let text = json(&report);
@@ -46,12 +44,12 @@ fn json_reads_back_as_it_was_written() {
             assert!(same(one, two), "{one} | {two}");
         }
     }
-    std::fs::remove_file(&path).unwrap();
 }
 
 #[test]
 fn what_is_no_report_is_named_with_what_to_do() {
-    let path = temporary("bad.json");
+    let folder = PrivateFolder::new("report").unwrap();
+    let path = folder.join("bad.json");
     let cases = [
         ("", "not a report"),
         ("{}", "no `version`"),

@@ -131,8 +131,8 @@ fn both(name: &str, legend: &str, draw: impl Fn(&mut Canvas)) -> String {
     html + legend + "</div>"
 }
 
-/// How a series is told from others without its colour: by the pattern of its line and the form of its
-/// marks.
+/// How a series is told from others without its colour: by the pattern of its line and the form of
+/// its marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Style {
     /// The n-th of a chart.
@@ -156,7 +156,8 @@ impl Style {
         let Self::Number(number) = self else {
             return String::new();
         };
-        // Corners as parts of the radius: a square, triangles, a diamond, a cross, a plus, a star of three.
+        // Corners as parts of the radius: a square, triangles, a diamond, a cross, a plus, a star
+        // of three.
         let corners: &[(f64, f64)] = match number % Self::COUNT {
             0 => {
                 return format!(

@@ -1,6 +1,8 @@
 //! DPDK's programs as devices, where they are installed: on packet sockets over veth, without huge pages, for
 //! they need neither a network card nor a set-up machine that way.
 
+use linerate_core::env::PrivateFolder;
+
 use super::linux::list;
 use super::program::Program;
 use super::wire::{self, Wires, outer_mac};
@@ -35,9 +37,10 @@ pub(super) fn testpmd(asked: &Asked, cpus: Cpus) -> Result<Setup, Error> {
 
 /// l3fwd by longest prefix between 198.18.0.0/16 and 198.19.0.0/16.
 pub(super) fn l3fwd(asked: &Asked, cpus: Cpus) -> Result<Setup, Error> {
-    let rules = std::env::temp_dir().join(format!("linerate-l3fwd-{}", std::process::id()));
+    // They are read at the start, and gone with this.
+    let rules = PrivateFolder::new("l3fwd")?;
     let file = |name: &str, text: &str| {
-        let path = rules.with_extension(name);
+        let path = rules.join(name);
         std::fs::write(&path, text)
             .map(|()| path.clone())
             .map_err(|source| Error::File { path, source })
@@ -56,7 +59,7 @@ pub(super) fn l3fwd(asked: &Asked, cpus: Cpus) -> Result<Setup, Error> {
         format!("--rule_ipv6={}", six.display()),
     ];
     args.extend((0..2).map(|port: usize| format!("--eth-dest={port},{}", outer_mac(port))));
-    let setup = run(
+    run(
         asked,
         cpus,
         Dpdk {
@@ -66,12 +69,7 @@ pub(super) fn l3fwd(asked: &Asked, cpus: Cpus) -> Result<Setup, Error> {
             ready: "entering main loop",
             fix: "build examples/l3fwd of DPDK's source and put it into PATH as dpdk-l3fwd",
         },
-    );
-    for path in [four, six] {
-        // They were read at the start.
-        let _ = std::fs::remove_file(path);
-    }
-    setup
+    )
 }
 
 /// One of its programs.

@@ -195,7 +195,8 @@ impl UnderTest for Opaque {}
 pub(crate) struct Side {
     /// `KIND:TARGET[,key=value...]`
     pub(crate) spec: String,
-    /// The address that its streams are sent to; none where nobody looks, or a gateway is asked for it.
+    /// The address that its streams are sent to; none where nobody looks, or a gateway is asked for
+    /// it.
     pub(crate) dst_mac: Option<MacAddr>,
     /// As the user named it.
     pub(crate) named: Option<NamedPort>,

@@ -1,5 +1,5 @@
-//! A port that the user names for an external device: as `pktgen` takes it, and with the gateway that its
-//! frames go to.
+//! A port that the user names for an external device: as `pktgen` takes it, and with the gateway
+//! that its frames go to.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use linerate_core::env::PrivateFolder;
+
 use super::UnderTest;
 use crate::apps::netns::Space;
 use crate::error::Error;
@@ -15,17 +17,21 @@ const START: Duration = Duration::from_secs(30);
 const STOP: Duration = Duration::from_secs(5);
 
 /// Runs the arguments, and ends them when standard input does: the pipe to us, which closes even if we are
-/// killed. $0 is the log, which goes then. Ends by itself when the program does, which has that input too, for some end when they have none,
-/// and whose output comes by the line.
+/// killed. $0 is the folder of the log, which goes then. Ends by itself when the program does,
+/// which has that input too, for some end when they have none, and whose output comes by the line.
 const KEEPER: &str = "exec 3<&0; stdbuf -oL \"$@\" <&3 & program=$!; \
-    (cat <&3 >/dev/null; kill -TERM $program; rm -f \"$0\"; sleep 3; kill -KILL $program) 2>/dev/null & \
+    (cat <&3 >/dev/null; kill -TERM $program; rm -rf \"$0\"; sleep 3; kill -KILL $program) 2>/dev/null & \
     exec 3<&-; wait $program";
+
+/// The file in its folder that has what it says.
+const LOG: &str = "log";
 
 /// A program at work.
 pub(super) struct Program {
     name: String,
     keeper: Child,
-    log: PathBuf,
+    /// Where its output is.
+    folder: PrivateFolder,
     /// Where its interfaces are.
     _space: Option<Space>,
 }
@@ -45,7 +51,12 @@ impl Program {
                 fix: fix.into(),
             });
         }
-        let (log, output) = log_of(program)?;
+        let folder = PrivateFolder::new(program)?;
+        let log = folder.join(LOG);
+        let output = File::create_new(&log).map_err(|source| Error::File {
+            path: log.clone(),
+            source,
+        })?;
         let failed = |source| Error::File {
             path: log.clone(),
             source,
@@ -54,7 +65,7 @@ impl Program {
         let mut command = Command::new("sh");
         command
             .args(["-c", KEEPER])
-            .arg(&log)
+            .arg(folder.path())
             .arg(program)
             .args(args)
             .stdin(Stdio::piped())
@@ -66,10 +77,8 @@ impl Program {
         };
         let mut program = Self {
             name: program.into(),
-            keeper: keeper.inspect_err(|_| {
-                let _ = std::fs::remove_file(&log);
-            })?,
-            log,
+            keeper: keeper?,
+            folder,
             _space: space,
         };
         let deadline = Instant::now() + START;
@@ -84,7 +93,7 @@ impl Program {
     }
 
     fn said(&self) -> String {
-        let bytes = std::fs::read(&self.log).unwrap_or_default();
+        let bytes = std::fs::read(self.folder.join(LOG)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
@@ -122,21 +131,6 @@ impl Drop for Program {
         }
         let _ = self.keeper.kill();
         let _ = self.keeper.wait();
-        let _ = std::fs::remove_file(&self.log);
-    }
-}
-
-/// A fresh file for what a program says.
-fn log_of(program: &str) -> Result<(PathBuf, File), Error> {
-    let mut number = 0;
-    loop {
-        let name = format!("linerate-{program}-{}-{number}.log", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        match File::create_new(&path) {
-            Ok(file) => return Ok((path, file)),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => number += 1,
-            Err(source) => return Err(Error::File { path, source }),
-        }
     }
 }
 
@@ -163,7 +157,7 @@ mod tests {
         let pid: u32 = program.said().split(' ').next().unwrap().parse().unwrap();
         let there = || PathBuf::from(format!("/proc/{pid}/cmdline")).exists();
         assert!(there());
-        let log = program.log.clone();
+        let log = program.folder.join(LOG);
         drop(program);
         // Its keeper waits for it, so it is gone now.
         assert!(!there() && !log.exists());

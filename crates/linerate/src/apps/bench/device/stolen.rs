@@ -38,7 +38,8 @@ impl Stolen {
 pub(crate) struct Involved {
     /// Names of threads of this process: the lcores, which must have their CPUs.
     pub(crate) lcores: Vec<String>,
-    /// Processes, and threads of the kernel, that do the device's work. They may wait for their CPU.
+    /// Processes, and threads of the kernel, that do the device's work. They may wait for their
+    /// CPU.
     pub(crate) others: Vec<u32>,
 }
 
@@ -63,8 +64,8 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Begins to watch. `gaps` are the device's. Where lcores spend long in system calls, or share a CPU,
-    /// long rounds say nothing: `by_books` has the scheduler's books read instead.
+    /// Begins to watch. `gaps` are the device's. Where lcores spend long in system calls, or share
+    /// a CPU, long rounds say nothing: `by_books` has the scheduler's books read instead.
     pub(crate) fn begin(involved: Involved, gaps: Vec<HistogramSnapshot>, by_books: bool) -> Self {
         Self {
             books: read(&involved),
@@ -97,9 +98,9 @@ impl Watch {
     }
 }
 
-/// Nanoseconds that others took of the lcores' CPUs. While one lcore waits, another thread that is involved
-/// may run, and that is no theft: on each CPU, what some lcore waited longer than all others ran there was
-/// taken for certain.
+/// Nanoseconds that others took of the lcores' CPUs. While one lcore waits, another thread that is
+/// involved may run, and that is no theft: on each CPU, what some lcore waited longer than all
+/// others ran there was taken for certain.
 fn taken(before: &HashMap<u32, Books>, after: &HashMap<u32, Books>) -> u64 {
     let since = |(thread, now): (&u32, &Books)| {
         let then = before.get(thread);
@@ -135,7 +136,8 @@ fn read(involved: &Involved) -> HashMap<u32, Books> {
             let is_lcore = is_lcore(involved, read("comm").trim_end());
             let number = task.file_name().to_str().and_then(|name| name.parse().ok());
             if let Some(number) = number.filter(|_| is_lcore || all) {
-                // schedstat: time on the CPU, and time in its queue (sched-stats.rst of the kernel).
+                // schedstat: time on the CPU, and time in its queue (sched-stats.rst of the
+                // kernel).
                 let mut times = [0; 2];
                 let words = read("schedstat");
                 for (time, word) in times.iter_mut().zip(words.split_whitespace()) {
@@ -259,7 +261,8 @@ mod tests {
         assert_eq!(of(&[books(true, 0, 50, 50), books(true, 0, 50, 50)]), 0);
         // A third has a third of it.
         assert_eq!(of(&[books(true, 0, 34, 66), books(true, 0, 33, 67)]), 33);
-        // The device is the kernel, which runs where the generator does; its own waiting is the device's.
+        // The device is the kernel, which runs where the generator does; its own waiting is the
+        // device's.
         assert_eq!(of(&[books(true, 0, 60, 40), books(false, 0, 40, 60)]), 0);
         assert_eq!(of(&[books(true, 0, 40, 60), books(false, 0, 20, 80)]), 40);
     }

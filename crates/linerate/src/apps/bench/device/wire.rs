@@ -50,8 +50,8 @@ impl Wire {
         }
     }
 
-    /// One like the wire of a port that is there: its kind and its options; none where such ports cannot be
-    /// made.
+    /// One like the wire of a port that is there: its kind and its options; none where such ports
+    /// cannot be made.
     pub(crate) fn like(spec: &str) -> Option<Self> {
         let (kind, rest) = spec.split_once(':')?;
         let options = rest.split_once(',').map_or("", |(_, options)| options);

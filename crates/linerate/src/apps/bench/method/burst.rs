@@ -68,8 +68,8 @@ pub(super) fn bursts(
     }))
 }
 
-/// The longest burst that comes through whole, up to `most`; 0 for none; and the shortest that did not, where
-/// one did not. Looked for by doubling or halving from `near`, and then between.
+/// The longest burst that comes through whole, up to `most`; 0 for none; and the shortest that did
+/// not, where one did not. Looked for by doubling or halving from `near`, and then between.
 fn longest(
     run: &mut Runner,
     tester: &mut dyn Tester,

@@ -1,5 +1,5 @@
-//! System recovery (RFC 2544 26.5): how long frames are lost after an overload is halved, the mean of some
-//! repeats.
+//! System recovery (RFC 2544 26.5): how long frames are lost after an overload is halved, the mean
+//! of some repeats.
 
 use super::latency::sum;
 use super::runner::{Runner, lost};

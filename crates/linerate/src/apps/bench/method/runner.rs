@@ -64,8 +64,8 @@ pub(super) struct Runner<'a> {
     plan: Plan,
     /// What trials of the present size took up to now.
     size_seconds: f64,
-    /// How many searches of a size share its time limit: for the device and each baseline, and for each goal
-    /// of MLRsearch.
+    /// How many searches of a size share its time limit: for the device and each baseline, and for
+    /// each goal of MLRsearch.
     searches: u32,
     /// Sizes that took longer than they may.
     late_sizes: u32,

@@ -152,8 +152,8 @@ pub(crate) struct Settings {
     pub(crate) waits: Waits,
     /// Never to be exceeded; none for the line's rate or the generator's most.
     pub(crate) max_pps: Option<f64>,
-    /// Length of a latency trial, and how many at the throughput (RFC 2544 26.2: 120 s, 20); at other loads
-    /// there is one.
+    /// Length of a latency trial, and how many at the throughput (RFC 2544 26.2: 120 s, 20); at
+    /// other loads there is one.
     pub(crate) latency_trial: Duration,
     pub(crate) latency_repeats: usize,
     /// Loads at which latency is measured besides the throughput: shares of PDR, or of the throughput where
@@ -179,8 +179,8 @@ pub(crate) struct Settings {
     pub(crate) soak_slice: Duration,
     /// Frames a second of a soak; none for 90 % of the throughput.
     pub(crate) soak_pps: Option<f64>,
-    /// Trials of one size, and of each goal and baseline, take about so long at most: then searches and repeats
-    /// end with what they know.
+    /// Trials of one size, and of each goal and baseline, take about so long at most: then searches
+    /// and repeats end with what they know.
     pub(crate) size_limit: Option<Duration>,
     /// How often a disturbed trial is run at most.
     pub(crate) attempts: usize,

@@ -192,8 +192,8 @@ impl Findings {
             return self.add(
                 VerdictWord::Incomplete,
                 format!(
-                    "{what}: the search ended before it was done: {} went through, and what is between \
-                     that and {upper} was not looked at.",
+                    "{what}: the search ended before it was done: {} went through, and what is \
+                     between that and {upper} was not looked at.",
                     spell_pps(row.lower_pps)
                 ),
             );
@@ -246,7 +246,8 @@ impl Findings {
     fn limit(&mut self, what: &str, row: &Throughput, report: &Report) {
         match limit_of(row) {
             Some(Limit::Receiver) => self.receiver(what, row),
-            // By itself it can more than the device takes: what it could not send, the device refused.
+            // By itself it can more than the device takes: what it could not send, the device
+            // refused.
             Some(Limit::Sender) if generator_pps(report, row.frame_bytes).is_none() => self.add(
                 VerdictWord::GeneratorLimited,
                 format!(
@@ -262,7 +263,8 @@ impl Findings {
         self.add(
             VerdictWord::GeneratorLimited,
             format!(
-                "{what}: the search ended at {} because the generator's own receiver missed frames.",
+                "{what}: the search ended at {} because the generator's own receiver missed \
+                 frames.",
                 spell_pps(row.upper_pps.unwrap_or_default())
             ),
         );
@@ -298,8 +300,8 @@ impl Findings {
             self.add(
                 VerdictWord::GeneratorLimited,
                 format!(
-                    "{what}: {ours} of {all} searches ended at a burst that the generator could not send \
-                     or receive whole."
+                    "{what}: {ours} of {all} searches ended at a burst that the generator could not \
+                     send or receive whole."
                 ),
             );
         }
@@ -350,7 +352,8 @@ impl Findings {
                     self.add(
                         VerdictWord::GeneratorLimited,
                         format!(
-                            "{what}: of {} lost frames the generator's own receiver missed up to {}.",
+                            "{what}: of {} lost frames the generator's own receiver missed up to \
+                             {}.",
                             lost(&point.trial),
                             point.trial.missed
                         ),
@@ -422,7 +425,8 @@ fn limit_of(row: &Throughput) -> Option<Limit> {
     judge(there, row.loss_ratio)
 }
 
-/// What was the limit in those of the trials that lost more than `allowed`, a share of what was due.
+/// What was the limit in those of the trials that lost more than `allowed`, a share of what was
+/// due.
 pub(super) fn judge<'a>(
     trials: impl IntoIterator<Item = &'a Trial>,
     allowed: f64,

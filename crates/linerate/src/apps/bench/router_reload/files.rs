@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::PathBuf;
 
+use linerate_core::env::PrivateFolder;
 use linerate_tables::lpm::Prefix4;
 use linerate_tables::lpm::synth::{Spec, routes4};
 use linerate_wire::MacAddr;
@@ -26,6 +27,7 @@ pub(super) struct Files {
     both: [PathBuf; 2],
     /// The routes that are in both.
     pub(super) routes: Vec<(Prefix4, u32)>,
+    _folder: PrivateFolder,
 }
 
 impl Files {
@@ -35,15 +37,13 @@ impl Files {
             next_hops: GATEWAYS,
             ..Spec::new(size.routes, 1)
         });
-        let path = |name: &str| {
-            let (process, routes) = (std::process::id(), size.routes);
-            let file = format!("linerate-bench-{process}-{name}-{routes}.toml");
-            std::env::temp_dir().join(file)
-        };
+        let folder = PrivateFolder::new("bench")?;
+        let path = |name: &str| folder.join(format!("{name}.toml"));
         let files = Self {
             used: path("reload"),
             both: ["before", "after"].map(path),
             routes,
+            _folder: folder,
         };
         for (turn, path) in (0..).zip(&files.both) {
             let text = text(&files.routes, size.rules, turn, cpus);
@@ -63,14 +63,6 @@ impl Files {
             path: self.used.clone(),
             source,
         })
-    }
-}
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        for path in self.both.iter().chain([&self.used]) {
-            let _ = fs::remove_file(path);
-        }
     }
 }
 

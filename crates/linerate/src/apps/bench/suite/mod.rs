@@ -289,7 +289,8 @@ impl Job {
         })
     }
 
-    /// What the generator is tested on instead of an external device's ports, which cannot be joined.
+    /// What the generator is tested on instead of an external device's ports, which cannot be
+    /// joined.
     fn stand_in(&self) -> Option<String> {
         let named = !self.devices[0].ports.is_empty();
         named.then(|| self.stand_in_name())
@@ -302,8 +303,8 @@ impl Job {
         }
     }
 
-    /// The device's wire without the device. A pair of veth with the same options, or a ring, stands for the
-    /// ports of an external one.
+    /// The device's wire without the device. A pair of veth with the same options, or a ring,
+    /// stands for the ports of an external one.
     fn loopback(&self) -> Asked {
         let device = &self.devices[0];
         let like = |port: &NamedPort| {

@@ -27,8 +27,9 @@ pub(crate) struct Options {
     /// default: ring to l2fwd, af_xdp to what is outside of this process, af_packet without root
     #[arg(long, value_name = "KIND[,KEY=VALUE...]")]
     pub(super) ports: Option<String>,
-    /// A port of the generator to an external device, KIND:TARGET[,key=value...]; in pairs. In front of a
-    /// router also with addr=192.0.2.2/24, which it answers for, and gateway=192.0.2.1, where its frames go
+    /// A port of the generator to an external device, KIND:TARGET[,key=value...]; in pairs. In
+    /// front of a router also with addr=192.0.2.2/24, which it answers for, and gateway=192.0.2.1,
+    /// where its frames go
     #[arg(long = "port", short = 'p', value_name = "PORT")]
     pub(super) port: Vec<String>,
     /// Something else to measure in turns with the device, over the same kind of ports
@@ -52,8 +53,8 @@ pub(crate) struct Options {
     /// Trials of latency at the throughput; default 20
     #[arg(long, value_name = "N")]
     pub(super) latency_repeats: Option<usize>,
-    /// Other loads at which latency is measured, once each, in percent of the throughput or PDR, or `none`;
-    /// default 10,50,90
+    /// Other loads at which latency is measured, once each, in percent of the throughput or PDR, or
+    /// `none`; default 10,50,90
     #[arg(long, value_name = "LIST")]
     pub(super) latency_loads: Option<String>,
     /// Steps of the loss curve, in percent of the most: at most 10, the default
@@ -377,8 +378,8 @@ impl Options {
     }
 }
 
-/// The kind of port that the device and all baselines are measured over: figures of one kind say nothing
-/// beside those of another.
+/// The kind of port that the device and all baselines are measured over: figures of one kind say
+/// nothing beside those of another.
 fn wire_of_all(
     wanted: Option<Wire>,
     device: device::Kind,
@@ -401,8 +402,8 @@ fn wire_of_all(
     match (wanted, outside) {
         (Some(wire), Some(kind)) if wire.is_ring() && !baselines.is_empty() => Err(usage(
             format!(
-                "{} is not part of this process, so ring ports do not reach it, and figures over rings \
-                 say nothing beside figures over interfaces",
+                "{} is not part of this process, so ring ports do not reach it, and figures over \
+                 rings say nothing beside figures over interfaces",
                 kind.name()
             ),
             "give --ports af_packet, or leave --ports out: all are measured over the same kind",
@@ -457,7 +458,8 @@ mod tests {
 
     #[test]
     fn the_command_line_goes_before_the_file() {
-        let path = std::env::temp_dir().join(format!("linerate-suite-{}.toml", std::process::id()));
+        let folder = linerate_core::env::PrivateFolder::new("suite").unwrap();
+        let path = folder.join("suite.toml");
         std::fs::write(
             &path,
             "device = \"bridge\"\nsizes = \"64\"\nquick = true\nmax-pps = 1e6\n",
@@ -465,7 +467,6 @@ mod tests {
         .unwrap();
         let line = format!("--sizes 128,256 --config {}", path.display());
         let read = options(&line).read().unwrap();
-        std::fs::remove_file(&path).unwrap();
         assert_eq!(read.device.as_deref(), Some("bridge"));
         let settings = read.settings().unwrap();
         assert_eq!(settings.sizes, [128, 256]);
@@ -508,7 +509,8 @@ mod tests {
                 "no gateway is named",
             ),
             (
-                "--port af_packet:a,addr=2001:db8::2/64 --port af_packet:b,addr=2001:db8::3/64 --streams 2",
+                "--streams 2 --port af_packet:a,addr=2001:db8::2/64 \
+                 --port af_packet:b,addr=2001:db8::3/64",
                 "destination networks in a direction of IPv6",
             ),
         ] {

@@ -165,7 +165,8 @@ impl Running<'_> {
         }
     }
 
-    /// Asks each port's gateway where it is, and has the port's frames sent there (RFC 826, RFC 4861).
+    /// Asks each port's gateway where it is, and has the port's frames sent there (RFC 826, RFC
+    /// 4861).
     fn resolve(&mut self) -> Result<(), Error> {
         for number in 0..self.stand.setup.sides.len() {
             let side = &self.stand.setup.sides[number];
@@ -189,8 +190,9 @@ impl Running<'_> {
                 if Instant::now() > end {
                     return Err(Error::Usage {
                         problem: format!("port {spec}: nobody on its link answers for {gateway}"),
-                        fix: "give the device that address there, and bring its interface up; or say where \
-                              to send with --dst-mac".into(),
+                        fix: "give the device that address there, and bring its interface up; or \
+                              say where to send with --dst-mac"
+                            .into(),
                     });
                 }
             };

@@ -119,8 +119,8 @@ fn a_line_that_is_slower_than_the_generator_is_its_limit_from_the_beginning() {
     );
 }
 
-/// Two links to the kernel, which forwards between them and knows no neighbour; the calling thread is where
-/// their other ends are, `g0` and `g1`.
+/// Two links to the kernel, which forwards between them and knows no neighbour; the calling thread
+/// is where their other ends are, `g0` and `g1`.
 fn in_front_of_a_router(addresses: &str) -> Space {
     let (outer, router) = (Space::new().unwrap(), Space::new().unwrap());
     let link = |number: u8| {

@@ -304,10 +304,10 @@ mod tests {
 
     #[test]
     fn files_are_offered_by_folder() {
-        let folder = std::env::temp_dir().join(format!("linerate-complete-{}", std::process::id()));
+        let folder = linerate_core::env::PrivateFolder::new("complete").unwrap();
         std::fs::create_dir_all(folder.join("sub")).unwrap();
         std::fs::write(folder.join("run.toml"), "").unwrap();
-        let line = format!("load {}/", folder.display());
+        let line = format!("load {}/", folder.path().display());
         assert_eq!(
             texts(&line),
             (line.len(), vec!["run.toml".into(), "sub/".into()])
@@ -315,6 +315,5 @@ mod tests {
         let mut asks = names();
         asks.files = false;
         assert!(complete(&line, line.len(), &asks).candidates.is_empty());
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -126,11 +126,6 @@ impl History {
 mod tests {
     use super::*;
 
-    fn scratch(name: &str) -> PathBuf {
-        let name = format!("linerate-history-{}-{name}", std::process::id());
-        std::env::temp_dir().join(name)
-    }
-
     #[test]
     fn one_walks_back_and_forth_and_gets_the_draft_again() {
         let mut history = History::default();
@@ -150,7 +145,8 @@ mod tests {
 
     #[test]
     fn lines_are_there_the_next_time_bounded_and_private() {
-        let path = scratch("kept").join("deep/history");
+        let folder = linerate_core::env::PrivateFolder::new("history").unwrap();
+        let path = folder.join("kept/deep/history");
         let (mut history, opened) = History::open(&path);
         opened.unwrap();
         for number in 0..3 * KEPT {
@@ -168,7 +164,6 @@ mod tests {
             fs::metadata(&path).unwrap().permissions().mode() & 0o777,
             0o600
         );
-        fs::remove_dir_all(scratch("kept")).unwrap();
     }
 
     #[test]

@@ -153,10 +153,6 @@ mod tests {
 
     use super::*;
 
-    fn scratch(name: &str) -> PathBuf {
-        std::env::temp_dir().join(format!("linerate-listen-{}-{name}", std::process::id()))
-    }
-
     #[test]
     fn addresses_are_read_as_they_are_written() {
         for text in ["unix:/run/x.sock", "tcp:127.0.0.1:8590", "tcp:[::1]:80"] {
@@ -171,7 +167,8 @@ mod tests {
 
     #[test]
     fn tokens_are_private_and_long() {
-        let path = scratch("token");
+        let folder = linerate_core::env::PrivateFolder::new("listen").unwrap();
+        let path = folder.join("token");
         let write = |text: &str, mode| {
             fs::write(&path, text).unwrap();
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();

@@ -191,7 +191,7 @@ pub(super) const COMMANDS: &[Row] = &[
     Row {
         name: "wait",
         args: &[optional("SECONDS", Source::Free)],
-        help: "go on when all that was asked for has been sent, or after so long",
+        help: "go on when all that was asked for has been sent and none of it is under way, or after so long",
         example: "wait 60",
         does: Does::Wait(run::wait),
     },
@@ -273,7 +273,7 @@ pub(super) const COMMANDS: &[Row] = &[
             one("KEY", Source::StreamKeys),
             optional_rest("RANGE", Source::Value),
         ],
-        help: "draw a field from a range by the seed",
+        help: "have a field run through a range in an order by the seed, each value once before any comes again",
         example: "random 0 sport 1024-65535",
         does: Does::Change(run::random),
     },

@@ -150,7 +150,8 @@ pub(super) fn compile(
             .into(),
     };
     let longest = content.max_len() + FCS_BYTES;
-    // The kernel lets one tag of 802.1Q go beyond the MTU (packet_extra_vlan_len_allowed), and no other.
+    // The kernel lets one tag of 802.1Q go beyond the MTU (packet_extra_vlan_len_allowed), and no
+    // other.
     let is_tagged = spec.get("vlan").is_some() && spec.get("inner_vlan").is_none();
     let most = match is_tagged && spec.pcap.is_none() {
         true => limits.max_tagged_bytes,

@@ -258,6 +258,57 @@ fn a_port_of_many_streams_shows_what_they_have_in_common() {
 }
 
 #[test]
+fn frames_of_another_session_are_foreign() {
+    // What one generator sends into a file, another sends as it is: streams and numbers are the same.
+    let folder = std::env::temp_dir().join(format!("linerate-sessions-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let capture = folder.join("other.pcapng");
+    let numbered = |number: u16, port: &str, streams: &[&str]| {
+        let session = Some(number);
+        open_with(SessionConfig {
+            session,
+            ..config(&[port], streams)
+        })
+    };
+    let mut other = numbered(7, &format!("pcap:tx={}", capture.display()), &["count=50"]);
+    other.start(&[], None).unwrap();
+    assert!(sent_all(&mut other));
+    assert!(other.close().1.is_empty());
+    let replay = format!("pcap={} rate=max count=50", capture.display());
+    for (number, foreign, duplicates) in [(8, 50, 0), (7, 0, 50)] {
+        let mut own = numbered(number, "ring:a,loop=on", &["count=50", &replay]);
+        let last = run(&mut own);
+        let (port, stream) = (&last.ports[0], &last.streams[0]);
+        assert_eq!((last.session, stream.tally.sent), (number, 50));
+        assert_eq!(
+            (port.foreign, stream.tally.duplicates),
+            (foreign, duplicates)
+        );
+        assert_eq!(stream.tally.lost, 0);
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn latency_is_measured_where_frames_are_handed_over_at_once() {
+    for (spec, expected) in [
+        ("af_packet:eth0", "af_packet:eth0,handover=frame"),
+        (
+            "af_packet:eth0,blocks=8",
+            "af_packet:eth0,blocks=8,handover=frame",
+        ),
+        (
+            "af_packet:eth0,handover=block",
+            "af_packet:eth0,handover=block",
+        ),
+        ("ring:a,loop=on", "ring:a,loop=on"),
+        ("af_xdp:eth0", "af_xdp:eth0"),
+    ] {
+        assert_eq!(config::timely(spec), expected);
+    }
+}
+
+#[test]
 fn port_names_tell_ports_apart() {
     let named = |names: [&str; 2]| {
         let mut config = config(&["ring:a,loop=on", "ring:b,loop=on"], &["count=1"]);

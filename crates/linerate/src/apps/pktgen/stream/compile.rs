@@ -1,5 +1,6 @@
 //! From what users wrote to a template: sizes, payload, and what lengths and checksums come to.
 
+use std::collections::BTreeMap;
 use std::num::Wrapping;
 
 use linerate_wire::checksum::{add, fold, nonzero, sum};
@@ -12,7 +13,7 @@ use super::layout::{Layout, Sum, Varied};
 use super::parts::Payload;
 use super::size::Sizes;
 use super::values::Values;
-use super::vary::{FieldWriter, LiveSum, SizeTable, Variation};
+use super::vary::{Drawn, FieldWriter, LiveSum, SizeTable, Variation};
 use super::{StreamError, StreamSpec};
 use crate::apps::pktgen::TemplateView;
 use crate::apps::pktgen::signature::{SIGNATURE_BYTES, SUM};
@@ -43,10 +44,48 @@ pub(super) fn compile(
         is_signed: spec.has_signature(),
         sizes: SizeChoice::of(spec, &layout)?,
     };
+    let nesting = nesting(spec, &layout)?;
     let (field_seed, size_seed) = (split_mix(&mut seeds), split_mix(&mut seeds));
     let template = shape.template(&layout, spec.payload.as_ref(), split_mix(&mut seeds));
     let view = view(spec, &layout, &shape);
-    Ok(shape.finish(id, layout, template, view, field_seed, size_seed))
+    let fields = |live: &[Option<usize>], template: &mut [u8]| {
+        field_writers(&layout, live, template, field_seed, &nesting)
+    };
+    Ok(shape.finish(id, &layout, template, view, fields, size_seed))
+}
+
+/// For how many frames each value is, of the fields that stay.
+fn nesting(spec: &StreamSpec, layout: &Layout<'_>) -> Result<BTreeMap<Field, u128>, StreamError> {
+    let mut all = BTreeMap::new();
+    let Some(nest) = &spec.nest else {
+        return Ok(all);
+    };
+    let wrong =
+        |problem: String, fix: &str| Err(StreamError::new(format!("nest={nest}: {problem}"), fix));
+    let mut every = 1u128;
+    for digit in &nest.0 {
+        let mut count = None;
+        for field in digit {
+            let name = field.key().0;
+            let Some(varied) = layout.varied.iter().find(|varied| varied.field == *field) else {
+                return wrong(
+                    format!("`{name}` does not vary"),
+                    "give it a range, a list or a prefix, or leave it out of nest",
+                );
+            };
+            let own = varied.values.count();
+            if let Some((other, different)) = count.filter(|&(_, count)| count != own) {
+                return wrong(
+                    format!("`{name}` has {own} values and `{other}` {different}"),
+                    "give the fields of a tuple as many values each, or nest them with a comma",
+                );
+            }
+            count = Some((name, own));
+            all.insert(*field, every);
+        }
+        every = every.saturating_mul(count.map_or(1, |(_, count)| count));
+    }
+    Ok(all)
 }
 
 /// The lengths that frames have, and which is whose turn.
@@ -177,14 +216,14 @@ impl Shape {
     fn finish(
         self,
         id: u16,
-        layout: Layout<'_>,
+        layout: &Layout<'_>,
         mut template: Vec<u8>,
         view: TemplateView,
-        field_seed: u64,
+        fields: impl FnOnce(&[Option<usize>], &mut [u8]) -> Vec<FieldWriter>,
         size_seed: u64,
     ) -> Stream {
-        let live = live_sums(&layout);
-        let fields = field_writers(&layout, &live, &mut template, field_seed);
+        let live = live_sums(layout);
+        let fields = fields(&live, &mut template);
         let mut table = SizeTable::default();
         let positions = layout.lengths.iter().map(|length| length.at);
         let dead = layout
@@ -194,7 +233,7 @@ impl Shape {
             .filter(|(_, live)| live.is_none());
         table.patch_at = positions.chain(dead.map(|(sum, _)| sum.at)).collect();
         for &len in &self.sizes.lens {
-            let (frame, bases) = self.settled(&layout, &live, &template[..len]);
+            let (frame, bases) = self.settled(layout, &live, &template[..len]);
             let word = |&at: &usize| [frame[at], frame[at + 1]];
             table.patches.extend(table.patch_at.iter().map(word));
             table.bases.extend(bases);
@@ -208,7 +247,7 @@ impl Shape {
         }
         let order = self.sizes.order.as_ref();
         table.order = order.map(|order| Generator::<Wrapping<u32>>::new(order, size_seed));
-        let sums = live_writers(&layout, &live);
+        let sums = live_writers(layout, &live);
         let variation = (!fields.is_empty() || table.order.is_some())
             .then(|| Variation::new(table, fields, sums, &template));
         Stream::new(
@@ -331,6 +370,7 @@ fn field_writers(
     live: &[Option<usize>],
     template: &mut [u8],
     seed: u64,
+    nesting: &BTreeMap<Field, u128>,
 ) -> Vec<FieldWriter> {
     let writer = |varied: &Varied| {
         let mut slot = varied.slot;
@@ -352,14 +392,12 @@ fn field_writers(
         // The same field has the same values wherever it stands.
         let seed = seed ^ (varied.field as u64 + 1).wrapping_mul(0xd6e8_feb8_6659_fd93);
         let mask = shares.then(|| ((1u128 << slot.bits) - 1) << slot.shift);
-        FieldWriter::new(
-            slot,
-            &values,
+        let drawn = Drawn {
+            values: &values,
             seed,
-            base,
-            mask,
-            covering(layout, live, slot.at),
-        )
+            every: nesting.get(&varied.field).copied().unwrap_or(1),
+        };
+        FieldWriter::new(slot, drawn, base, mask, covering(layout, live, slot.at))
     };
     layout.varied.iter().map(writer).collect()
 }

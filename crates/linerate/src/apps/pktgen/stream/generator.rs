@@ -77,6 +77,17 @@ pub(super) enum Generator<W> {
     Cycle(Cycle<W>),
     Range(Range<W>),
     Random(Random<W>),
+    Slow(Box<Slow<W>>),
+}
+
+/// Another's values, each several times one after the other: a digit of a counter but the first.
+#[derive(Debug)]
+pub(super) struct Slow<W> {
+    inner: Generator<W>,
+    every: u128,
+    /// The present value, and how often it comes yet.
+    at: (W, u128),
+    mark: (W, u128),
 }
 
 /// The same values over and over: at least [`MOST`] of them, so that a burst is one copy or two.
@@ -178,6 +189,20 @@ impl<W: Word> Generator<W> {
         }
     }
 
+    /// The same with each value `every` times, 1 at least.
+    pub(super) fn slower(self, every: u128) -> Self {
+        let at = (W::cut(0), 0);
+        match every {
+            0 | 1 => self,
+            every => Self::Slow(Box::new(Slow {
+                inner: self,
+                every,
+                at,
+                mark: at,
+            })),
+        }
+    }
+
     fn cycle(values: &[u128]) -> Self {
         let rounds = MOST.div_ceil(values.len());
         let all = values.iter().cycle().take(rounds * values.len());
@@ -195,6 +220,7 @@ impl<W: Word> Generator<W> {
             Self::Cycle(cycle) => cycle.fill(to),
             Self::Range(range) => range.fill(to),
             Self::Random(random) => random.fill(to),
+            Self::Slow(slow) => slow.fill(to),
         }
     }
 
@@ -205,6 +231,7 @@ impl<W: Word> Generator<W> {
             Self::Cycle(cycle) => cycle.mark = cycle.at,
             Self::Range(range) => range.mark = range.at,
             Self::Random(random) => random.mark = random.at,
+            Self::Slow(slow) => slow.mark = slow.at,
         }
     }
 
@@ -214,6 +241,7 @@ impl<W: Word> Generator<W> {
             Self::Cycle(cycle) => cycle.at = cycle.mark,
             Self::Range(range) => range.at = range.mark,
             Self::Random(random) => random.at = random.mark,
+            Self::Slow(slow) => slow.back(),
         }
     }
 
@@ -223,7 +251,39 @@ impl<W: Word> Generator<W> {
             Self::Cycle(cycle) => cycle.at = 0,
             Self::Range(range) => range.at = (range.first, range.count),
             Self::Random(random) => random.at = random.begin,
+            Self::Slow(slow) => slow.restart(),
         }
+    }
+}
+
+impl<W: Word> Slow<W> {
+    /// Out of line: the same for all that are slow, and they seldom have anything new to say.
+    #[inline(never)]
+    fn fill(&mut self, mut to: &mut [W]) {
+        // Where a burst takes more than one of the inner's values, going back takes them back.
+        self.inner.mark();
+        while !to.is_empty() {
+            if self.at.1 == 0 {
+                let mut next = [W::cut(0)];
+                self.inner.fill(&mut next);
+                self.at = (next[0], self.every);
+            }
+            let run = self.at.1.min(to.len() as u128) as usize;
+            let (now, later) = to.split_at_mut(run);
+            now.fill(self.at.0);
+            self.at.1 -= run as u128;
+            to = later;
+        }
+    }
+
+    fn back(&mut self) {
+        self.at = self.mark;
+        self.inner.back();
+    }
+
+    fn restart(&mut self) {
+        self.at.1 = 0;
+        self.inner.restart();
     }
 }
 
@@ -378,6 +438,35 @@ mod tests {
 
     fn random(first: u128, last: u128) -> Values {
         Values::RandomOf { first, last }
+    }
+
+    #[test]
+    fn slow_ones_stay_and_go_back_wherever_a_burst_ended() {
+        for every in [1, 2, 63, 64, 65, 1000] {
+            for values in [Values::List(vec![7, 9, 8]), random(0, 99)] {
+                let inner = take::<Wrapping<u32>>(&values, 3, 2000);
+                let mut slow = Generator::<Wrapping<u32>>::new(&values, 3).slower(every);
+                let mut expected = inner.iter().flat_map(|&value| vec![value; every as usize]);
+                for size in (1..=MOST).cycle().take(200) {
+                    let mut first = vec![Wrapping(0); size];
+                    slow.mark();
+                    slow.fill(&mut first);
+                    // What was refused comes again.
+                    let mut again = vec![Wrapping(0); size];
+                    slow.back();
+                    slow.mark();
+                    slow.fill(&mut again);
+                    assert_eq!(first, again, "every {every}");
+                    let wanted: Vec<_> = expected.by_ref().take(size).collect();
+                    let got: Vec<_> = again.iter().map(|value| u128::from(value.0)).collect();
+                    assert_eq!(got[..wanted.len()], wanted[..], "every {every}");
+                }
+                slow.restart();
+                let mut begin = [Wrapping(0)];
+                slow.fill(&mut begin);
+                assert_eq!(u128::from(begin[0].0), inner[0]);
+            }
+        }
     }
 
     #[test]

@@ -174,7 +174,11 @@ pub(crate) const KEYS: &[KeyHelp] = &[
         "N",
         "share of the port's time among streams that send at rate=max; default 1",
     ),
-    key("count", "N", "frames in all; default 0: for ever"),
+    key(
+        "count",
+        "N",
+        "frames to send in all, besides those given up as unsent; default 0: for ever",
+    ),
     key(
         "burst",
         "N",
@@ -183,7 +187,7 @@ pub(crate) const KEYS: &[KeyHelp] = &[
     key(
         "gap",
         "TIME",
-        "from the end of a burst to the next one, such as 10ms; frames within it then go at the rate",
+        "from the end of a burst to the next one, such as 10ms; frames within it then go at the rate: rate=100kpps burst=10 gap=500us is ten in 100 us, and 16667 a second",
     ),
     key(
         "delay",
@@ -195,6 +199,11 @@ pub(crate) const KEYS: &[KeyHelp] = &[
         "signature",
         "on|off",
         "whether frames end in the 18 bytes by which loss, order and latency are known; default on",
+    ),
+    key(
+        "nest",
+        "KEY[+KEY...],...",
+        "fields that run like the digits of a counter: the first from frame to frame, each other one on when the one before it has been through; those joined by + are a tuple and go on together",
     ),
     key(
         "seed",
@@ -451,6 +460,12 @@ pub(crate) const KEYS: &[KeyHelp] = &[
 ];
 
 impl Field {
+    /// That of a key.
+    pub(crate) fn of_key(key: &str) -> Option<Self> {
+        let help = KEYS.iter().find(|help| help.key == key)?;
+        help.row.map(|row| row.field)
+    }
+
     /// Its row of [`KEYS`].
     pub(crate) fn key(self) -> (&'static str, FieldRow) {
         let of = |help: &KeyHelp| {

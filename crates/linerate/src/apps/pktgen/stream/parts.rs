@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::keys::Field;
+
 /// What headers a frame has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -39,6 +41,40 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let named = Self::ALL.iter().find(|(_, kind)| kind == self);
         f.write_str(named.map_or("", |(name, _)| name))
+    }
+}
+
+/// Fields that run like the digits of a counter, the fastest first; those of one digit go on together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Nest(pub(super) Vec<Vec<Field>>);
+
+impl FromStr for Nest {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut seen = Vec::new();
+        let mut field = |key: &str| {
+            let field = Field::of_key(key).ok_or_else(|| format!("`{key}` is no field"))?;
+            if seen.contains(&field) {
+                return Err(format!("`{key}` is there twice"));
+            }
+            seen.push(field);
+            Ok(field)
+        };
+        let digits = text
+            .split(',')
+            .map(|digit| digit.split('+').map(&mut field).collect());
+        digits.collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl fmt::Display for Nest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digit = |digit: &Vec<Field>| {
+            let keys: Vec<&str> = digit.iter().map(|field| field.key().0).collect();
+            keys.join("+")
+        };
+        f.write_str(&self.0.iter().map(digit).collect::<Vec<_>>().join(","))
     }
 }
 

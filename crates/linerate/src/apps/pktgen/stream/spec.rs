@@ -14,7 +14,7 @@ use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 
 use super::keys::{Field, KEYS};
-use super::parts::{Kind, Pacing, Payload, parse_switch, parse_time, write_time};
+use super::parts::{Kind, Nest, Pacing, Payload, parse_switch, parse_time, write_time};
 use super::size::Sizes;
 use super::values::{Varying, number};
 use super::{Stream, compile};
@@ -42,6 +42,8 @@ pub(crate) struct StreamSpec {
     pub(crate) enabled: Option<bool>,
     pub(crate) signature: Option<bool>,
     pub(crate) seed: Option<u64>,
+    /// Fields that run like the digits of a counter.
+    pub(crate) nest: Option<Nest>,
     pub(crate) payload: Option<Payload>,
     /// A capture to send instead.
     pub(crate) pcap: Option<String>,
@@ -123,6 +125,7 @@ impl StreamSpec {
             "enabled" => self.enabled = value.map(switch).transpose().map_err(bad)?,
             "signature" => self.signature = value.map(switch).transpose().map_err(bad)?,
             "seed" => self.seed = value.map(whole).transpose().map_err(bad)?,
+            "nest" => self.nest = value.map(str::parse).transpose().map_err(bad)?,
             "payload" => self.payload = value.map(str::parse).transpose().map_err(bad)?,
             "pcap" => self.pcap = value.map(String::from),
             "speed" => self.speed = value.map(factor).transpose().map_err(bad)?,
@@ -154,6 +157,7 @@ impl StreamSpec {
             "enabled" => self.enabled.map(switched),
             "signature" => self.signature.map(switched),
             "seed" => self.seed.map(|seed| seed.to_string()),
+            "nest" => self.nest.as_ref().map(Nest::to_string),
             "payload" => self.payload.as_ref().map(Payload::to_string),
             "pcap" => self.pcap.clone(),
             "speed" => self.speed.map(|speed| speed.to_string()),

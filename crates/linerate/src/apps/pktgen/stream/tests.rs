@@ -199,7 +199,8 @@ fn reference(spec: &StreamSpec, number: usize, len: usize, tail: &[u8]) -> Vec<u
     );
     let src = model.of(Field::SrcMac, own);
     let mut around = Vec::new();
-    if model.has(Field::Vxlan) {
+    let tunnels = [Field::Vxlan, Field::Gre, Field::Gtpu];
+    if let Some(tunnel) = tunnels.into_iter().find(|&tunnel| model.has(tunnel)) {
         let v6 = spec
             .fields
             .get(&Field::OuterSrc)
@@ -210,15 +211,33 @@ fn reference(spec: &StreamSpec, number: usize, len: usize, tail: &[u8]) -> Vec<u
             &model.tagged(true),
             if v6 { 0x86dd } else { 0x0800 },
         );
-        let start = around.len() + if v6 { 40 } else { 20 } + 16;
+        let header = if tunnel == Field::Gre { 8 } else { 16 };
+        let start = around.len() + if v6 { 40 } else { 20 } + header;
+        // GRE and GTP-U carry IP without an Ethernet header.
+        let is_bridged = tunnel == Field::Vxlan || kind == "arp" || kind == "eth";
+        let without = if is_bridged { 0 } else { 14 };
         let frame = {
             let mut inside = spec.clone();
-            inside.fields.remove(&Field::Vxlan);
-            reference(&inside, number, len - start, tail)
+            inside.fields.remove(&tunnel);
+            reference(&inside, number, len - start + without, tail)
         };
-        let vni = model.of(Field::Vxlan, 0) as u32;
-        let mut payload = vec![8, 0, 0, 0];
-        payload.extend((vni << 8).to_be_bytes());
+        let named = match is_bridged {
+            true => [0x65, 0x58],
+            false => [frame[12], frame[13]],
+        };
+        let frame = &frame[without..];
+        let number_of = model.of(tunnel, 0) as u32;
+        let bytes = (frame.len() as u16).to_be_bytes();
+        let first = match tunnel {
+            Field::Vxlan => [8, 0, 0, 0],
+            Field::Gre => [0x20, 0, named[0], named[1]],
+            _ => [0x30, 0xff, bytes[0], bytes[1]],
+        };
+        let number_of = match tunnel {
+            Field::Vxlan => number_of << 8,
+            _ => number_of,
+        };
+        let mut payload = [first, number_of.to_be_bytes()].concat();
         payload.extend(frame);
         // The same builder, with the outer fields in the inner ones' places.
         let mut outer = StreamSpec::default();
@@ -240,17 +259,43 @@ fn reference(spec: &StreamSpec, number: usize, len: usize, tail: &[u8]) -> Vec<u
             }
         };
         set(&mut outer, "sport", "49152");
-        set(&mut outer, "dport", "4789");
+        let port = if tunnel == Field::Gtpu {
+            "2152"
+        } else {
+            "4789"
+        };
+        set(&mut outer, "dport", port);
+        set(&mut outer, "proto", "47");
+        let over = if tunnel == Field::Gre { "ipv4" } else { "udp" };
         let model = Model {
             spec: &outer,
             number,
         };
-        let mut packet = ip_packet(&model, v6, "udp", len - around.len(), &|_| payload.clone());
-        if !v6 {
+        let mut packet = ip_packet(&model, v6, over, len - around.len(), &|_| payload.clone());
+        if !v6 && over == "udp" {
             packet[26..28].fill(0); // no checksum
         }
         around.extend(packet);
         return around;
+    }
+    let labels = [Field::Mpls, Field::InnerMpls];
+    let labels: Vec<_> = labels
+        .into_iter()
+        .filter(|&label| model.has(label))
+        .collect();
+    if let Some(last) = labels.last() {
+        let mut inside = spec.clone();
+        inside.fields.retain(|field, _| !labels.contains(field));
+        let mut frame = reference(&inside, number, len - 4 * labels.len(), tail);
+        let at = 14 + 4 * model.tagged(false).len();
+        frame[at - 2..at].copy_from_slice(&[0x88, 0x47]);
+        let entry = |label: &Field| {
+            let bottom = u32::from(label == last) << 8;
+            ((model.of(*label, 0) as u32) << 12 | bottom | 64).to_be_bytes()
+        };
+        let entries: Vec<u8> = labels.iter().flat_map(entry).collect();
+        frame.splice(at..at, entries);
+        return frame;
     }
     let is_arp_request = kind == "arp" && model.of(Field::ArpOp, 1) == 1;
     let given = if is_arp_request {
@@ -367,6 +412,14 @@ const LINES: &[&str] = &[
     "arp vxlan=7 outer_src_mac=02:00:00:00:00:01 outer_dst_mac=02:00:00:00:00:02 outer_dport=4789-4799",
     "eth vxlan=7 outer_src=2001:2::1 outer_dst=2001:2::2 ethertype=0x88b5-0x88b6",
     "icmp vxlan=7 outer_src=2001:2::1 outer_dst=2001:2::2 icmp_seq=1-9 dst=198.19.0.1-198.19.0.7 ttl=5-9 dscp=1-3",
+    "udp mpls=16-1048575/77 size=72-300 vlan=4 dst=198.19.0.1-198.19.0.9",
+    "tcp6 mpls=100 inner_mpls=16-99 seq=0-9 size=104-200",
+    "udp gre=5",
+    "tcp gre=0-4294967295/65537 outer_ttl=1-9 outer_dscp=0-63 dst=198.19.0.1-198.19.0.254 size=110-400",
+    "udp6 gre=5-9 outer_src=2001:2::1 outer_dst=2001:2::2-2001:2::99 outer_vlan=3.1-5.1 sport=1-9 size=160-200",
+    "arp gre=7 src_mac=02:00:00:00:00:00-02:00:01:00:00:00",
+    "udp gtpu=1-4294967295/65537 outer_sport=2152 dport=1-9 size=100-400",
+    "icmp6 gtpu=5 outer_src=2001:2::1-2001:2::4 outer_dst=2001:2::2 icmp_seq=1-9 size=150-300",
 ];
 
 #[test]
@@ -385,6 +438,7 @@ fn every_size_of_every_kind_has_right_lengths_and_checksums() {
         "icmp size=64-1518 icmp_seq=0-65535",
         "udp6 size=84-1518 dst=2001:2::1-2001:2::fff",
         "udp vxlan=3 size=134-1518 outer_src=2001:2::1 outer_dst=2001:2::2 dport=1-999",
+        "udp gtpu=3 size=124-1518 outer_src=2001:2::1 outer_dst=2001:2::2 dport=1-999",
     ] {
         check(line, 1455);
     }
@@ -762,4 +816,84 @@ fn every_field_changes_frames_and_is_in_the_models_lines() {
         );
     }
     assert!(checksum::verify(&compile("udp").frames(0, 1)[0][14..34]));
+}
+
+/// Destination, source port and VLAN of the first frames of a tagged stream.
+fn digits(line: &str, count: usize) -> Vec<(u8, u16, u16)> {
+    let frames = compile(line).frames(0, count);
+    let word = |frame: &[u8], at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+    let of = |frame: &Vec<u8>| (frame[37], word(frame, 38), word(frame, 14) & 0xfff);
+    frames.iter().map(of).collect()
+}
+
+#[test]
+fn nested_fields_run_like_the_digits_of_a_counter() {
+    let line = "udp vlan=5,6 dst=198.19.0.1-198.19.0.3 sport=10-11 size=68-72/4";
+    let nested = digits(&format!("{line} nest=dst,sport,vlan"), 200);
+    let expected = (0..200u16).map(|n| (n % 3 + 1, n / 3 % 2 + 10, n / 6 % 2 + 5));
+    let expected: Vec<_> = expected
+        .map(|(dst, port, id)| (dst as u8, port, id))
+        .collect();
+    assert_eq!(nested, expected);
+    // Those of a tuple go together, and what is not named goes on with every frame.
+    let tuples = "udp vlan=5,6 dst=198.19.0.1-198.19.0.3 sport=10,30,20 nest=dst+sport,vlan";
+    let expected =
+        (0..200usize).map(|n| (n as u8 % 3 + 1, [10, 30, 20][n % 3], n as u16 / 3 % 2 + 5));
+    assert_eq!(digits(tuples, 200), expected.collect::<Vec<_>>());
+    let plain = (0..200u16).map(|n| (n as u8 % 3 + 1, n / 2 % 2 + 10, n % 2 + 5));
+    let plain = plain
+        .map(|(dst, port, id)| (dst, port, id))
+        .collect::<Vec<_>>();
+    assert_eq!(digits(&format!("{line} nest=vlan,sport"), 200), plain);
+    // Far in, and back: as a port that took less than it was given has it.
+    let mut whole = compile(&format!("{line} nest=dst,sport,vlan"));
+    let all = whole.frames(0, 300);
+    for first in [250, 3, 64, 65, 0] {
+        assert_eq!(
+            whole.frames(first, 40)[..],
+            all[first as usize..][..40],
+            "from {first}"
+        );
+    }
+    let written = format!("{line} nest=dst,sport,vlan")
+        .parse::<StreamSpec>()
+        .unwrap();
+    assert_eq!(written.to_string().parse::<StreamSpec>().unwrap(), written);
+    for (line, why) in [
+        ("dst=198.19.0.1 nest=dst", "`dst` does not vary"),
+        ("dst=198.19.0.1-198.19.0.2 nest=dst,dst", "there twice"),
+        ("nest=rate", "`rate` is no field"),
+        (
+            "dst=198.19.0.1-198.19.0.2 sport=1-3 nest=dst+sport",
+            "has 3 values and `dst` 2",
+        ),
+    ] {
+        let compiled = line
+            .parse()
+            .and_then(|spec: StreamSpec| spec.compile(7, SRC, DST, 1));
+        let error = compiled.map(drop).unwrap_err();
+        assert!(error.problem.contains(why), "{line}: {error}");
+    }
+}
+
+#[test]
+fn tunnels_and_labels_that_make_no_sense_are_refused() {
+    for (line, why) in [
+        ("udp gre=1 vxlan=2", "two tunnels"),
+        ("arp gtpu=1", "IP packets alone"),
+        ("udp inner_mpls=5", "no label before it"),
+        ("arp mpls=5", "no such field"),
+        ("udp gre=1 mpls=5", "no such field"),
+        ("udp gre=1 vlan=5", "no such field"),
+        ("udp gre=1 outer_sport=5", "no such field"),
+        ("udp mpls=1048576", "is over 1048575"),
+        ("udp gtpu=1 size=64", "need"),
+    ] {
+        let compiled = line
+            .parse()
+            .and_then(|spec: StreamSpec| spec.compile(7, SRC, DST, 1));
+        let error = compiled.map(drop).unwrap_err();
+        assert!(error.problem.contains(why), "{line}: {error}");
+        assert!(!error.fix.is_empty());
+    }
 }

@@ -61,6 +61,18 @@ pub(crate) enum Values {
     },
 }
 
+impl Values {
+    /// How many there are before the first one comes again; at random each comes once before that.
+    pub(super) fn count(&self) -> u128 {
+        match self {
+            Self::Fixed(_) | Self::Random => 1,
+            Self::Range { first, last, step } => ((last - first) / step).saturating_add(1),
+            Self::List(list) => list.len() as u128,
+            Self::RandomOf { first, last } => (last - first).saturating_add(1),
+        }
+    }
+}
+
 const TCP_LETTERS: [(char, u8); 8] = [
     ('C', flag::CWR),
     ('E', flag::ECE),

@@ -272,20 +272,29 @@ pub(super) struct Writer<W> {
     sums: Vec<usize>,
 }
 
+/// Which values a field has, and when.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Drawn<'a> {
+    pub(super) values: &'a Values,
+    /// Of random ones.
+    pub(super) seed: u64,
+    /// Frames that each value is for.
+    pub(super) every: u128,
+}
+
 impl FieldWriter {
     pub(super) fn new(
         slot: Slot,
-        values: &Values,
-        seed: u64,
+        drawn: Drawn<'_>,
         base: u128,
         mask: Option<u128>,
         sums: Vec<usize>,
     ) -> Self {
         match slot.bytes {
-            1..=2 => Self::Short(Writer::new(slot, values, seed, base, mask, sums)),
-            3..=4 => Self::Narrow(Writer::new(slot, values, seed, base, mask, sums)),
-            5..=8 => Self::Wide(Writer::new(slot, values, seed, base, mask, sums)),
-            _ => Self::Broad(Writer::new(slot, values, seed, base, mask, sums)),
+            1..=2 => Self::Short(Writer::new(slot, drawn, base, mask, sums)),
+            3..=4 => Self::Narrow(Writer::new(slot, drawn, base, mask, sums)),
+            5..=8 => Self::Wide(Writer::new(slot, drawn, base, mask, sums)),
+            _ => Self::Broad(Writer::new(slot, drawn, base, mask, sums)),
         }
     }
 
@@ -330,16 +339,9 @@ impl FieldWriter {
 }
 
 impl<W: Stored> Writer<W> {
-    fn new(
-        slot: Slot,
-        values: &Values,
-        seed: u64,
-        base: u128,
-        mask: Option<u128>,
-        sums: Vec<usize>,
-    ) -> Self {
+    fn new(slot: Slot, drawn: Drawn<'_>, base: u128, mask: Option<u128>, sums: Vec<usize>) -> Self {
         Self {
-            generator: Generator::new(values, seed),
+            generator: Generator::new(drawn.values, drawn.seed).slower(drawn.every),
             slot,
             base: W::cut(base),
             mask: mask.map(W::cut),

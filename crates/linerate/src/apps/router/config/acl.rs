@@ -69,9 +69,7 @@ impl AclRule {
     ) -> Match<W> {
         let prefix = |prefix: &Option<Prefix>| {
             let parts = prefix.as_ref().and_then(&words);
-            parts.map_or(AclPrefix::ANY, |(words, len)| {
-                AclPrefix::new(words, len).expect("bits behind a prefix are zero")
-            })
+            parts.map_or(AclPrefix::ANY, |(words, len)| AclPrefix::of(words, len))
         };
         let range = |range: Option<(u16, u16)>| {
             range.map_or(Range::ANY, |(low, high)| {

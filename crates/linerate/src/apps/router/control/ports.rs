@@ -50,7 +50,7 @@ impl Control {
             if port.is_gone() || self.running.port(number).is_some() {
                 continue;
             }
-            let mut drivers = Drivers::opened_by(self.privileged.clone());
+            let mut drivers = Drivers::opened_by(self.privileged.clone()).joining_segments();
             let (what, options) = (
                 (number, port.name.as_str(), port.spec.as_str()),
                 options(&config.router),

@@ -1,16 +1,19 @@
 //! Routes as the kernel and FRR say them, into the words of the [`Rib`].
 //!
 //! Both speak rtnetlink: [`Said::of`] reads a message, and [`Feed`] knows which table is which VRF,
-//! which kernel interface is which of ours, and what next-hop objects there are ([`objects`]). A route by
+//! which kernel interface is which of ours, and what next-hop objects there are ([`objects`]).
+//! Packets of a
+//! route by a device that the kernel has made (WireGuard, VXLAN, PPP) are the kernel's. A route by
+//! other
 //! interfaces that are not ours is none of our business: it is left out, and counted. One that takes labels or
-//! a tunnel is kept as what it is, and its packets go nowhere.
+//! a tunnel of ours is kept as what it is, and its packets go nowhere.
 
 mod objects;
 mod said;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::model::{InterfaceId, Prefix, Vrf};
 use super::rib::{Full, Key, Rib, Source, To, Way};
@@ -33,11 +36,20 @@ pub(crate) struct FeedCounts {
     pub(crate) full: u64,
 }
 
+/// Whose the kernel's interfaces are.
+#[derive(Default)]
+struct Interfaces {
+    /// Twins, and of which of our interfaces.
+    ours: HashMap<u32, InterfaceId>,
+    /// Devices of the kernel's own making: what is routed there it forwards itself.
+    host: HashSet<u32>,
+}
+
 /// One speaker: what its numbers mean.
 pub(crate) struct Feed {
     source: Source,
     tables: HashMap<u32, Vrf>,
-    interfaces: HashMap<u32, InterfaceId>,
+    interfaces: Interfaces,
     objects: Objects,
     /// Interfaces that routes were left out for.
     strangers: BTreeSet<u32>,
@@ -52,7 +64,7 @@ impl Feed {
         Self {
             source,
             tables: HashMap::new(),
-            interfaces: HashMap::new(),
+            interfaces: Interfaces::default(),
             objects: Objects::default(),
             strangers: BTreeSet::new(),
             told_by_frr: false,
@@ -95,8 +107,8 @@ impl Feed {
         id: Option<InterfaceId>,
     ) -> bool {
         let had = match id {
-            Some(id) => self.interfaces.insert(index, id),
-            None => self.interfaces.remove(&index),
+            Some(id) => self.interfaces.ours.insert(index, id),
+            None => self.interfaces.ours.remove(&index),
         };
         if had != id {
             self.objects.redefine_all(rib, &self.interfaces);
@@ -107,13 +119,30 @@ impl Feed {
     /// No kernel interface is that one's twin any more, nor was: its number may be another's. Of one that was
     /// deleted and made again both numbers are known, until the speaker has come to the new one.
     pub(crate) fn forget_interface(&mut self, rib: &mut Rib, id: InterfaceId) {
-        self.interfaces.retain(|_, known| *known != id);
+        self.interfaces.ours.retain(|_, known| *known != id);
         self.objects.redefine_all(rib, &self.interfaces);
     }
 
     /// Which of our interfaces a kernel interface is the twin of.
     pub(crate) fn interface(&self, index: u32) -> Option<InterfaceId> {
-        self.interfaces.get(&index).copied()
+        self.interfaces.ours.get(&index).copied()
+    }
+
+    /// Whether a kernel interface is a device of the kernel's own making, to which packets are
+    /// handed. Where
+    /// that is news, returns whether the speaker has to say its routes again: some were left out,
+    /// or lead
+    /// there still.
+    pub(crate) fn set_host(&mut self, rib: &mut Rib, index: u32, is_host: bool) -> Option<bool> {
+        let is_news = match is_host {
+            true => self.interfaces.host.insert(index),
+            false => self.interfaces.host.remove(&index),
+        };
+        if !is_news {
+            return None;
+        }
+        self.objects.redefine_all(rib, &self.interfaces);
+        Some(self.strangers.remove(&index) || !is_host)
     }
 
     /// The speaker begins anew: what it said is in doubt until it repeats it or
@@ -171,7 +200,16 @@ impl Feed {
         told: &Told,
         protocol: u8,
     ) {
-        if *told == Told::Kernel {
+        let is_kernels = match told {
+            Told::Kernel => true,
+            // Networks of ours are known from the addresses of twins; of FRR's the kernel tells as
+            // well.
+            Told::Network(index) => {
+                self.source == Source::Fpm || self.interfaces.ours.contains_key(index)
+            }
+            _ => false,
+        };
+        if is_kernels {
             // zebra has one route for a prefix, and the kernel's own are known: this one took its place. Of the
             // kernel's several by one prefix each says when it goes.
             if self.source == Source::Fpm {
@@ -201,7 +239,7 @@ impl Feed {
             told => self.objects.translate(told, &self.interfaces),
         };
         if let To::Ways(ways) = &to
-            && ways.len() < told.ways().len()
+            && (ways.len() < told.ways().len() || matches!(told, Told::Network(_)))
         {
             self.note_strangers(told);
         }
@@ -219,33 +257,37 @@ impl Feed {
 
     /// Remembers the interfaces of a route that are not ours: they may be, a moment later.
     fn note_strangers(&mut self, told: &Told) {
-        for way in told.ways() {
-            if way.index != 0
-                && !self.interfaces.contains_key(&way.index)
-                && self.strangers.len() < STRANGERS
-            {
-                self.strangers.insert(way.index);
+        let network = match told {
+            Told::Network(index) => Some(*index),
+            _ => None,
+        };
+        let ways = told.ways().iter().map(|way| way.index);
+        for index in ways.chain(network).filter(|index| *index != 0) {
+            if !self.interfaces.ours.contains_key(&index) && self.strangers.len() < STRANGERS {
+                self.strangers.insert(index);
             }
         }
     }
 }
 
 /// Ways with their shares in our words. Those by interfaces that are not ours are left out, and so are those
-/// that take labels or a tunnel, which we do not make, unless there are no others.
+/// that take labels or a tunnel, which we do not make, unless there are no others. Nor do packets
+/// go by the
+/// kernel where there is a way of ours.
 /// Several are sorted: in whatever order they were said, it is the same.
-fn translate<'a>(
-    told: impl Iterator<Item = (&'a TellWay, u16)>,
-    interfaces: &HashMap<u32, InterfaceId>,
-) -> To {
-    let mut encapsulated = false;
+fn translate<'a>(told: impl Iterator<Item = (&'a TellWay, u16)>, interfaces: &Interfaces) -> To {
+    let (mut encapsulated, mut by_host) = (false, false);
     let mut ways: Vec<Way> = Vec::new();
     for (told, share) in told {
         let interface = match told.index {
             // Not to be found among ours, a gateway alone may be anywhere.
             0 => None,
-            index => match interfaces.get(&index) {
+            index => match interfaces.ours.get(&index) {
                 Some(&id) => Some(id),
-                None => continue,
+                None => {
+                    by_host |= interfaces.host.contains(&index);
+                    continue;
+                }
             },
         };
         if interface.is_none() && told.gateway.is_none() {
@@ -260,6 +302,9 @@ fn translate<'a>(
             interface,
             weight: told.weight.saturating_mul(share),
         });
+    }
+    if ways.is_empty() && by_host {
+        return To::Host;
     }
     if ways.is_empty() && encapsulated {
         return To::Encapsulated;

@@ -2,15 +2,11 @@
 
 use std::collections::HashMap;
 
-use super::{Told, translate};
-use crate::apps::router::model::InterfaceId;
+use super::{Interfaces, Told, translate};
 use crate::apps::router::rib::{ObjectId, Rib, To};
 
 /// Objects of one speaker at most: some have a target in the routing table, of some 400 bytes.
 const MOST: usize = 1 << 18;
-
-/// Which of ours the speaker's interfaces are.
-type Interfaces = HashMap<u32, InterfaceId>;
 
 /// An object as it was said; `None`: a route came before it.
 #[derive(Default)]
@@ -140,7 +136,8 @@ impl Objects {
             Told::Ways(ways) => translate(ways.iter().map(|way| (way, 1)), interfaces),
             Told::Object(id) => self.of_members(&[(*id, 1)], interfaces),
             Told::Group(members) => self.of_members(members, interfaces),
-            Told::Kernel => To::Ways(Vec::new()),
+            Told::Network(index) if interfaces.host.contains(index) => To::Host,
+            Told::Network(_) | Told::Kernel => To::Ways(Vec::new()),
         }
     }
 

@@ -46,6 +46,8 @@ pub(crate) enum Told {
     Object(u32),
     /// Objects and their shares.
     Group(Vec<(u32, u16)>),
+    /// A network of a kernel interface, which the kernel has by itself.
+    Network(u32),
     /// Where the kernel has it by itself: a network of its own, an address, a kind of route that only it knows.
     Kernel,
 }
@@ -127,7 +129,26 @@ fn place(route: &rtnetlink::Route<'_>) -> Option<(u32, Prefix, u32)> {
     Some((route.table, prefix, route.metric))
 }
 
+/// The interface of a network that the kernel has made a route to, for an address there.
+fn network(route: &rtnetlink::Route<'_>) -> Option<u32> {
+    let is_link_local = match route.destination {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local() || v6.is_multicast(),
+    };
+    let is_one = route.kind == RouteKind::Unicast && !is_link_local;
+    let mut ways = route.vias().take(2).filter(|_| is_one);
+    match (ways.next(), ways.next()) {
+        (Some(only), None) if only.gateway.is_none() => Some(only.interface),
+        _ => None,
+    }
+}
+
 fn told(route: &rtnetlink::Route<'_>) -> Told {
+    if route.protocol == rtnetlink::PROTOCOL_KERNEL
+        && let Some(index) = network(route)
+    {
+        return Told::Network(index);
+    }
     match route.kind {
         _ if route.protocol == rtnetlink::PROTOCOL_KERNEL => Told::Kernel,
         RouteKind::Blackhole => Told::Blackhole,

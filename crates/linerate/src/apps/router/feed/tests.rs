@@ -73,6 +73,50 @@ fn feed_of(source: Source, bench: &mut Bench) -> Feed {
     feed
 }
 
+/// Packets of routes by a device of the kernel's making are handed to it, whoever tells of the
+/// route: while it
+/// is there, and where there is no way of ours.
+#[test]
+fn routes_by_devices_of_the_kernels_are_the_hosts() {
+    let mut bench = Bench::new();
+    let mut feed = kernel(&mut bench);
+    let rib = &mut bench.rib;
+    // As the kernel says it of the network of an address: RTPROT_KERNEL.
+    let network = |index| {
+        let message = rtm(kind::NEW_ROUTE, [10, 9, 0, 0], 24, 2);
+        said(&message.u32(attribute::route::OIF, index).finish(0)).unwrap()
+    };
+    // Before the device is known its routes are left out, and asked for again.
+    feed.apply(rib, &network(7));
+    assert_eq!(feed.set_host(rib, 7, true), Some(true));
+    assert_eq!(feed.set_host(rib, 7, true), None);
+    feed.apply(rib, &network(7));
+    feed.apply(rib, &route_by([198, 51, 100, 0], 7, [10, 9, 0, 2]));
+    bench.commit();
+    for to in ["10.9.0.2", "198.51.100.1"] {
+        assert_eq!(bench.action(to), Some(Action::Host), "{to}");
+    }
+    // A gateway behind it, of whoever knows no more.
+    let way = Way {
+        gateway: Some(ip("10.9.0.2")),
+        interface: None,
+        weight: 1,
+    };
+    let key = Key::of(Source::Static, 0);
+    let to = To::Ways(vec![way]);
+    let inserted = bench.rib.insert(0, prefix("198.51.101.0/24"), key, &to);
+    assert!(inserted.is_ok());
+    bench.commit();
+    assert_eq!(bench.action("198.51.101.1"), Some(Action::Host));
+    // A network of a twin is known from its address, and one of hardware is nobody's here.
+    feed.apply(&mut bench.rib, &network(11));
+    feed.apply(&mut bench.rib, &network(2));
+    bench.commit();
+    assert_eq!(bench.action("10.9.0.2"), None);
+    // When it is gone what led there has to be said again.
+    assert_eq!(feed.set_host(&mut bench.rib, 7, false), Some(true));
+}
+
 #[test]
 fn routes_by_twins_are_followed_and_others_are_not() {
     let mut bench = Bench::new();

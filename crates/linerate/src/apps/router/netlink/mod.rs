@@ -5,8 +5,11 @@
 //! `monitor`'s; making twins look like our interfaces is [`twin`]'s, and [`ports`] hears of the
 //! interfaces below ports. All speak by `socket`.
 //!
-//! The kernel's other interfaces are left alone: nothing here changes them, and routes by them are not
-//! taken. Routes that the kernel made itself for an address are known from the address.
+//! The kernel's other interfaces are left alone: nothing here changes them. Of routes by them
+//! those are taken
+//! that lead by devices of the kernel's making, to hand it the packets. Routes that the kernel
+//! made itself for
+//! an address of a twin are known from the address.
 
 mod monitor;
 pub(crate) mod ports;
@@ -15,7 +18,7 @@ pub(crate) mod socket;
 mod tests;
 pub(crate) mod twin;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 
 use linerate_wire::MacAddr;
@@ -45,6 +48,9 @@ pub(crate) enum News {
     Pinned(InterfaceId, IpAddr, Option<MacAddr>),
     /// All addresses of the kernel's interfaces that have no wire, by VRF, now.
     Hosts(Hosts),
+    /// A kernel interface is a device of its own making, by which it forwards itself; or is none
+    /// any more.
+    Device(u32, bool),
     /// Everything has been said once, or again after a loss.
     Synchronised,
     /// Events were lost; everything is said again.
@@ -81,6 +87,8 @@ pub(crate) struct Mirror {
     is_own: bool,
     /// The names of our twins in it.
     twins: HashMap<String, InterfaceId>,
+    /// The names of interfaces that are ports: the kernel has no business there.
+    ports: HashSet<String>,
     seen: HashMap<u32, Seen>,
     /// During a dump: what it has said so far.
     anew: Option<HashMap<u32, Seen>>,
@@ -117,6 +125,7 @@ impl Mirror {
             monitor: Monitor::start(privileged, space, room, wake)?,
             is_own: space.is_none(),
             twins: HashMap::new(),
+            ports: HashSet::new(),
             seen: HashMap::new(),
             anew: None,
             synchronised: false,
@@ -125,18 +134,22 @@ impl Mirror {
         })
     }
 
-    /// Which kernel interfaces are twins, by name. What is known of one that is new here is told with
-    /// the next [`poll`](Self::poll).
+    /// Which kernel interfaces are twins, and which are `ports`, by name. What is known of one
+    /// that is new here
+    /// is told with the next [`poll`](Self::poll).
     pub(crate) fn set_twins(
         &mut self,
         rib: &mut Rib,
         twins: impl IntoIterator<Item = (String, InterfaceId)>,
+        ports: impl IntoIterator<Item = String>,
         news: &mut Vec<News>,
     ) {
+        self.ports = ports.into_iter().collect();
         let before = std::mem::replace(&mut self.twins, twins.into_iter().collect());
         let seen = std::mem::take(&mut self.seen);
         for (&index, seen) in &seen {
             let Some(link) = &seen.link else { continue };
+            self.follow_device(rib, link, news);
             let id = self.twins.get(&link.name).copied();
             if id == before.get(&link.name).copied() {
                 continue;
@@ -150,6 +163,23 @@ impl Mirror {
             }
         }
         self.seen = seen;
+    }
+
+    /// Takes note of whether the kernel forwards by an interface itself.
+    fn follow_device(&mut self, rib: &mut Rib, link: &Link, news: &mut Vec<News>) {
+        let is_known = self.twins.contains_key(&link.name) || self.ports.contains(&link.name);
+        self.set_device(rib, link.index, link.up && link.is_made && !is_known, news);
+    }
+
+    fn set_device(&mut self, rib: &mut Rib, index: u32, is_host: bool, news: &mut Vec<News>) {
+        let Some(is_asked) = self.feed.set_host(rib, index, is_host) else {
+            return;
+        };
+        news.push(News::Device(index, is_host));
+        if is_asked {
+            // The kernel does not say which routes go with a link (IPv4).
+            self.monitor.again();
+        }
     }
 
     /// Which table of the kernel is which VRF. Where that is another now, everything is said again: what
@@ -326,6 +356,7 @@ impl Mirror {
         let id = self.twins.get(&link.name).copied();
         let was = self.feed.interface(link.index);
         self.feed.set_interface(rib, link.index, id);
+        self.follow_device(rib, &link, news);
         if let Some(was) = was.filter(|_| was != id) {
             news.push(News::TwinGone(was)); // it has another name now
         }
@@ -340,6 +371,7 @@ impl Mirror {
         let id = self.feed.interface(index);
         let seen = self.seen.remove(&index);
         self.feed.set_interface(rib, index, None);
+        self.set_device(rib, index, false, news);
         if let Some(id) = id {
             let pinned = seen.into_iter().flat_map(|seen| seen.pinned);
             news.extend(pinned.map(|(address, _)| News::Pinned(id, address, None)));

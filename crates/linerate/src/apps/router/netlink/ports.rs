@@ -81,7 +81,8 @@ fn learn(known: &mut HashMap<String, State>, fact: Fact, gone: &mut BTreeSet<Str
                 stays
             });
             let was = known.insert(link.name.clone(), now);
-            if was.is_some_and(|was| !now.goes_on_from(was)) {
+            // Of one that did not work it was told before.
+            if was.is_some_and(|was| was.works && was != now) {
                 gone.insert(link.name);
             }
         }
@@ -108,11 +109,6 @@ impl State {
             carrier_changes: link.carrier_changes,
         }
     }
-
-    /// Whether the link was there from then to now.
-    fn goes_on_from(self, was: Self) -> bool {
-        was.works && self == was
-    }
 }
 
 #[cfg(test)]
@@ -130,6 +126,7 @@ mod tests {
             mtu: 1500,
             master: None,
             inward: None,
+            is_made: true,
         })
     }
 
@@ -149,7 +146,7 @@ mod tests {
         let same = [link(3, true, 2), link(3, true, 2)];
         assert_eq!(gone(same), [false, false]);
         let lost = [link(3, true, 2), link(3, false, 3), link(3, true, 4)];
-        assert_eq!(gone(lost), [false, true, true]);
+        assert_eq!(gone(lost), [false, true, false]);
         // Both changes were one event.
         assert_eq!(gone([link(3, true, 2), link(3, true, 4)]), [false, true]);
         // Another interface of that name.

@@ -30,6 +30,8 @@ pub(crate) struct Link {
     pub(crate) mtu: u32,
     /// The VRF device or bridge that it belongs to.
     pub(crate) master: Option<u32>,
+    /// Whether it is of the kernel's making (`ip -d link` names its kind), and no hardware's.
+    pub(crate) is_made: bool,
     /// Of one without a wire: whose addresses are the machine's own wherever packets for them come from.
     pub(crate) inward: Option<Inward>,
 }
@@ -56,6 +58,7 @@ impl Link {
             mac: link.mac,
             mtu: link.mtu.unwrap_or(0),
             master: link.master,
+            is_made: link.kind.is_some(),
             inward: match (link.kind, link.table) {
                 _ if link.loopback => Some(Inward::Loopback),
                 (Some("dummy"), _) => Some(Inward::Dummy),

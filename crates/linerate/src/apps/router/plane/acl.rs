@@ -183,7 +183,7 @@ fn later_fragments<const W: usize>(matching: &Match<W>) -> Option<Match<W>> {
 mod tests {
     use super::*;
     use Verdict::{Deny, Permit, Reject};
-    use linerate_tables::acl::{FRAGMENT, LATER, PacketKey4};
+    use linerate_tables::acl::PacketKey4;
 
     fn tcp(port: u16, verdict: Verdict) -> AclRule {
         let matching = Match4 {
@@ -216,10 +216,7 @@ mod tests {
     }
 
     fn later(protocol: u8) -> PacketKey4 {
-        let mut key = PacketKey4::tuple([1], [2], (0, 0), protocol);
-        key.meta = u32::from(protocol) | FRAGMENT | LATER;
-        key.ports = 0;
-        key
+        PacketKey4::tuple([1], [2], (0, 0), protocol).later_fragment()
     }
 
     #[test]

@@ -79,6 +79,7 @@ impl Engine {
                 self.forward(view, sight, number, hop, packet, out);
             }
             Action::Local => self.for_us(view, sight, packet, out),
+            Action::Host => self.by_host(view, sight, packet, out),
             Action::Broadcast if hop.interface.get() == Some(id) => {
                 self.for_us(view, sight, packet, out);
             }
@@ -158,6 +159,25 @@ impl Engine {
             return self.refuse(sight.index, why, packet, out);
         }
         self.punt(sight.index, view, reason, sight.id, 0, packet, out);
+    }
+
+    /// For the kernel to forward: it counts the time to live down, cuts and answers by its own
+    /// lights, so the
+    /// packet goes there as it came.
+    fn by_host(&mut self, view: View<'_>, sight: Sight, packet: Packet, out: &mut Egress) {
+        let Sight { index, id, .. } = sight;
+        if self.marks.link_local >> index & 1 != 0 {
+            return self.refuse(index, self.reasons.link_local, packet, out);
+        }
+        if let Some(why) = self.pretends(view, sight, &packet) {
+            return self.refuse(index, why, packet, out);
+        }
+        let interface = view.settings.interfaces.get(usize::from(id.0));
+        if interface.is_none_or(|interface| interface.twin.is_none()) {
+            self.complain(view, id, &packet, Complaint::NoRoute, out);
+            return self.refuse(index, self.reasons.no_host_interface, packet, out);
+        }
+        self.punt(index, view, Reason::Host, id, 0, packet, out);
     }
 
     /// RFC 1812 5.2.1.2, 5.2.4 to 5.2.7, 5.3.1: all that is between a route and the next link.
@@ -345,7 +365,7 @@ impl Engine {
         let mut is_whole = true;
         while is_whole && !cut.is_done() {
             let mut fragments = Burst::new();
-            is_whole = cut.fill(&mut out.cache, &self.pools, &mut fragments);
+            is_whole = cut.fill(&mut out.cache, &mut fragments);
             for mut fragment in fragments.drain() {
                 // What stands before the network header is each fragment's own to have.
                 fragment.data_mut()[..HEADER_LEN].copy_from_slice(&packet.data()[..HEADER_LEN]);

@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use linerate_core::packet::{Burst, Packet};
 use linerate_core::run::Egress;
 use linerate_stack::reassembly::{Outcome, Reassembler, Refusal};
-use linerate_tables::meter::{Buckets, Color, Profile, SrTcm};
+use linerate_tables::meter::{Buckets, Color, Profile, SrTcm, SrTcmConfig};
 use linerate_tables::parse::Mask;
 use linerate_wire::ethernet::HEADER_LEN;
 
@@ -43,7 +43,12 @@ impl Meter {
     /// `rate` a second, `burst` at once.
     pub(super) fn new(rate: u64, burst: u64) -> Self {
         let (rate, burst) = (rate.clamp(1, MOST_RATE), burst.clamp(1, MOST_BURST_BYTES));
-        let profile = SrTcm::new(rate, burst, 0, HZ);
+        let profile = SrTcm::new(&SrTcmConfig {
+            cir: rate,
+            cbs: burst,
+            ebs: 0,
+            hz: HZ,
+        });
         let profile = profile.expect("both are within the meter's bounds");
         Self {
             profile,
@@ -205,8 +210,7 @@ impl Engine {
                 interface: id,
                 ..Punt::default()
             });
-            let (cache, pools) = (&mut out.cache, &self.pools);
-            match reassembler.push(part, HEADER_LEN, vrf, view.now_ns, cache, pools) {
+            match reassembler.push(part, HEADER_LEN, vrf, view.now_ns, &mut out.cache) {
                 Outcome::Held => {}
                 Outcome::Whole(packet) => {
                     // There is room: each took one out.

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use linerate_tables::acl::{HAS_ICMP, HAS_PORTS, PacketKey4, PacketKey6};
+use linerate_tables::acl::{PacketKey, PacketKey4, PacketKey6};
 use linerate_wire::protocol;
 
 use super::acl::Verdict;
@@ -49,12 +49,7 @@ enum Upper {
 impl Flow {
     pub(super) fn of4(key: &PacketKey4) -> Self {
         let ends = (Ipv4Addr::from(key.src[0]), Ipv4Addr::from(key.dst[0]));
-        Self::of(
-            (ends.0.into(), ends.1.into()),
-            key.meta,
-            key.ports,
-            key.length,
-        )
+        Self::of((ends.0.into(), ends.1.into()), key)
     }
 
     pub(super) fn of6(key: &PacketKey6) -> Self {
@@ -65,21 +60,20 @@ impl Flow {
             Ipv6Addr::from(bits).into()
         };
         let ends = (address(key.src), address(key.dst));
-        Self::of(ends, key.meta, key.ports, key.length)
+        Self::of(ends, key)
     }
 
-    fn of((source, destination): (IpAddr, IpAddr), meta: u32, ports: u32, bytes: u16) -> Self {
-        let (low, high) = (ports as u16, (ports >> 16) as u16);
+    fn of<const W: usize>((source, destination): (IpAddr, IpAddr), key: &PacketKey<W>) -> Self {
         Self {
             source,
             destination,
-            protocol: meta as u8,
-            upper: match meta & (HAS_PORTS | HAS_ICMP) {
-                0 => Upper::Unknown,
-                HAS_ICMP => Upper::Icmp(low as u8, high as u8),
-                _ => Upper::Ports(low, high),
+            protocol: key.protocol() as u8,
+            upper: match (key.ports(), key.icmp()) {
+                (Some((src, dst)), _) => Upper::Ports(src, dst),
+                (None, Some((kind, code))) => Upper::Icmp(kind, code),
+                (None, None) => Upper::Unknown,
             },
-            bytes,
+            bytes: key.length(),
         }
     }
 }
@@ -143,7 +137,6 @@ impl Hits {
 mod tests {
     use super::*;
     use crate::apps::router::model::InterfaceId;
-    use linerate_tables::acl::LATER;
 
     #[test]
     fn flows_are_told_as_far_as_they_are_known() {
@@ -163,8 +156,7 @@ mod tests {
             Flow::of4(&ping).to_string(),
             "0.0.0.1 > 0.0.0.2 icmp type 8 code 0, 60 bytes"
         );
-        let mut later = PacketKey4::tuple([1], [2], (0, 0), 47);
-        later.meta |= LATER;
+        let later = PacketKey4::tuple([1], [2], (0, 0), 47).later_fragment();
         let text = Flow::of4(&later).to_string();
         assert_eq!(text, "0.0.0.1 > 0.0.0.2 protocol 47, 60 bytes");
     }

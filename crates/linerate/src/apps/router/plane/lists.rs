@@ -2,9 +2,7 @@
 
 use linerate_core::packet::{Burst, Packet};
 use linerate_core::run::{DropId, Egress};
-use linerate_tables::acl::{
-    Acl, FRAGMENT, HAS_ICMP, HAS_PORTS, LATER, PacketKey, PacketKey4, PacketKey6, TAGGED,
-};
+use linerate_tables::acl::{Acl, PacketKey, PacketKey4, PacketKey6};
 use linerate_tables::parse::Mask;
 use linerate_wire::ethernet::HEADER_LEN;
 use linerate_wire::ipv6::Ipv6;
@@ -149,7 +147,6 @@ impl Engine {
     /// Fills in the keys that lists look at, each at its place. Returns the packets that no list can
     /// judge: first fragments, and broken packets, without the header that rules ask for.
     fn fill_keys(&mut self, vlan: Option<u16>, live: Mask, burst: &Burst) -> Mask {
-        let vlan = vlan.map_or(0, |number| number | TAGGED);
         let mut tiny = 0;
         for index in ones(live) {
             let packet = &burst.as_packets()[index];
@@ -158,13 +155,13 @@ impl Engine {
                 let key = self.parsed.keys4[index];
                 let ends = ([u32::from(key.src())], [u32::from(key.dst())]);
                 let filled = fill(packet, end, ends, key.protocol());
-                filled.map(|key| self.features.lists.keys4[index] = PacketKey { vlan, ..key })
+                filled.map(|key| self.features.lists.keys4[index] = key.with_vlan(vlan))
             } else {
                 let key = self.parsed.keys6[index];
                 let words = linerate_tables::acl::words6;
                 let ends = (words(key.src()), words(key.dst()));
                 let filled = fill(packet, end, ends, key.protocol());
-                filled.map(|key| self.features.lists.keys6[index] = PacketKey { vlan, ..key })
+                filled.map(|key| self.features.lists.keys6[index] = key.with_vlan(vlan))
             }
             .is_none();
             tiny |= Mask::from(is_tiny) << index;
@@ -245,9 +242,9 @@ fn fill<const W: usize>(
         1 => frame[HEADER_LEN + 1],
         _ => frame[HEADER_LEN] << 4 | frame[HEADER_LEN + 1] >> 4,
     };
-    let mut key = PacketKey::tuple(src, dst, (0, 0), protocol);
-    key.length = u16::try_from(frame.len()).unwrap_or(u16::MAX);
-    key.meta |= u32::from(traffic_class >> 2) << 16;
+    let mut key = PacketKey::tuple(src, dst, (0, 0), protocol)
+        .with_length(frame.len())
+        .with_dscp(traffic_class >> 2);
     let fragment = fragment::<W>(frame, l4)?;
     let has_upper = matches!(
         protocol,
@@ -255,14 +252,13 @@ fn fill<const W: usize>(
     );
     match fragment {
         Fragment::Later => {
-            key.meta = key.meta & !(HAS_PORTS | HAS_ICMP) | FRAGMENT | LATER;
-            key.ports = 0;
+            key = key.later_fragment();
             // RFC 1858 3.2.2, RFC 3128: a TCP header that begins behind its first 8 bytes hides its
             // flags from whoever judges the first fragment.
             let offset = u16::from_be_bytes([frame[20], frame[21]]) & 0x1fff;
             return (W != 1 || protocol != protocol::TCP || offset != 1).then_some(key);
         }
-        Fragment::First => key.meta |= FRAGMENT,
+        Fragment::First => key = key.fragment(),
         Fragment::No => {}
     }
     if !has_upper {
@@ -271,19 +267,14 @@ fn fill<const W: usize>(
     // Keys of fragments have no ports: they are read here.
     let upper = frame.get(l4..end).filter(|_| l4 != 0)?;
     let is_tcp = protocol == protocol::TCP;
-    let least = match key.meta & HAS_ICMP {
-        0 if is_tcp => 14,
-        _ => 4,
-    };
-    let upper = upper.get(..least)?;
-    let two = |at: usize| u32::from(u16::from_be_bytes([upper[at], upper[at + 1]]));
-    key.ports = match key.meta & (HAS_PORTS | HAS_ICMP) {
-        0 => 0,
-        HAS_ICMP => u32::from(upper[0]) | u32::from(upper[1]) << 16,
-        _ => two(0) | two(2) << 16,
-    };
+    let upper = upper.get(..if is_tcp { 14 } else { 4 })?;
+    let two = |at: usize| u16::from_be_bytes([upper[at], upper[at + 1]]);
+    key = key.with_ports(match key.icmp() {
+        Some(_) => (upper[0].into(), upper[1].into()),
+        None => (two(0), two(2)),
+    });
     if is_tcp {
-        key.meta |= u32::from(upper[13]) << 8;
+        key = key.with_tcp_flags(upper[13]);
     }
     Some(key)
 }

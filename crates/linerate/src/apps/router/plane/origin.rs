@@ -49,7 +49,7 @@ pub(super) fn route<'a>(view: View<'a>, vrf: Vrf, to: IpAddr) -> (u32, &'a Hop) 
             let bits = u128::from(v6);
             let folded = (bits >> 64) as u64 ^ bits as u64;
             let hash = folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-            (view.fib6.lookup(vrf, bits), hash as u32)
+            (view.fib6.lookup(vrf, v6.octets()), hash as u32)
         }
     };
     let number = found.unwrap_or(u32::MAX);

@@ -24,10 +24,12 @@ pub(crate) enum Reason {
     Resolve,
     /// The same for the destination itself, a neighbour on the interface.
     Glean,
+    /// To be forwarded by the kernel.
+    Host,
 }
 
 impl Reason {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Arp,
         Self::Nd,
         Self::Local,
@@ -35,6 +37,7 @@ impl Reason {
         Self::Other,
         Self::Resolve,
         Self::Glean,
+        Self::Host,
     ];
 
     /// As counters are called by it.
@@ -47,6 +50,7 @@ impl Reason {
             Self::Other => "other",
             Self::Resolve => "resolve",
             Self::Glean => "glean",
+            Self::Host => "host",
         }
     }
 
@@ -67,7 +71,7 @@ pub(crate) struct Rates([u32; Reason::ALL.len()]);
 impl Default for Rates {
     fn default() -> Self {
         Self(Reason::ALL.map(|reason| match reason {
-            Reason::Local => 200_000,
+            Reason::Local | Reason::Host => 200_000,
             Reason::Routing => 100_000,
             Reason::Resolve => 20_000,
             Reason::Arp | Reason::Nd | Reason::Glean => 5_000,

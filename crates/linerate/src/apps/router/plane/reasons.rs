@@ -41,6 +41,8 @@ pub(super) struct Reasons {
     /// RFC 1812 5.3.1, RFC 8200 3.
     pub(super) ttl_exceeded: DropId,
     pub(super) no_route: DropId,
+    /// For the kernel to forward, and the interface that it came in by has no twin to hand it over.
+    pub(super) no_host_interface: DropId,
     pub(super) blackhole: DropId,
     pub(super) unreachable: DropId,
     pub(super) prohibited: DropId,
@@ -87,6 +89,7 @@ impl Reasons {
             bad_options: reason("bad_options"),
             ttl_exceeded: reason("ttl_exceeded"),
             no_route: reason("no_route"),
+            no_host_interface: reason("no_host_interface"),
             blackhole: reason("blackhole"),
             unreachable: reason("unreachable"),
             prohibited: reason("prohibited"),

@@ -250,6 +250,10 @@ impl Slow {
             Reason::Local | Reason::Routing | Reason::Other => {
                 self.for_twin(interface, packet, now_ns, out);
             }
+            Reason::Host => {
+                self.counters.by_host.add(1);
+                self.for_twin(interface, packet, now_ns, out);
+            }
             Reason::Resolve => self.resolve(interface, hop, packet, now_ns, out),
             Reason::Glean => self.glean(interface, packet, now_ns, out),
         }

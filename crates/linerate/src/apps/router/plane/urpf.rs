@@ -21,6 +21,8 @@ fn believes(view: View<'_>, hop: &Hop, mode: Urpf, id: InterfaceId) -> bool {
             Urpf::Loose => !hop.is_default,
             Urpf::Strict => hop.interface.get() == Some(id),
         },
+        // Behind a device of the kernel's: from there packets come by the kernel, not by a port.
+        Action::Host => mode == Urpf::Loose && !hop.is_default,
         // RFC 3704 2.2: strict asks for the best path; of several equal ones any will do.
         Action::Multipath => {
             if mode == Urpf::Loose && hop.is_default {

@@ -89,6 +89,7 @@ impl Config {
         Lpm4Config {
             vrfs: self.vrfs,
             table_bytes: ((self.vrfs as usize + 2) << 20) + 24 * self.routes + 64 * self.neighbours,
+            flat_vrfs: 0,
             rib_bytes: (1 << 20) + 44 * (self.routes + self.neighbours),
             isa: self.isa,
         }

@@ -118,6 +118,8 @@ impl Rib {
             let target = self.targets.at(best.target);
             return match &target.def {
                 &Def::Connected(on) => Leg::Direct(Def::Neighbour(on, gateway.ip())),
+                // A gateway behind a device of the kernel's, which knows how to reach it.
+                Def::Host => Leg::Direct(Def::Host),
                 Def::Ways(_) | Def::Object(_) if !target.members.is_empty() => Leg::Through {
                     id: best.target,
                     gateway: gateway.ip(),

@@ -105,6 +105,8 @@ pub(crate) enum To {
     Prohibit,
     /// Into a tunnel, or with labels, which nobody makes here: it is refused.
     Encapsulated,
+    /// To the kernel, which forwards it by a device of its own.
+    Host,
     /// By all of these ways, in shares.
     Ways(Vec<Way>),
     /// Where the object of that number leads ([`Rib::object`](super::Rib::object)).

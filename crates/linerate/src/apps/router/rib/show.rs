@@ -138,6 +138,7 @@ fn kind(def: &Def, object: Option<&To>) -> &'static str {
         Def::Martian => "martian",
         Def::Multicast => "multicast",
         Def::Encapsulated => "encapsulated",
+        Def::Host => "by the host",
         Def::Local(_) => "local",
         Def::Broadcast(_) => "broadcast",
         Def::Connected(_) => "connected",

@@ -116,7 +116,7 @@ impl Bench {
     pub(crate) fn number(&mut self, vrf: Vrf, address: IpAddr) -> Option<u32> {
         match address {
             IpAddr::V4(v4) => self.fib4.read().lookup(vrf, v4.into()),
-            IpAddr::V6(v6) => self.fib6.read().lookup(vrf, v6.into()),
+            IpAddr::V6(v6) => self.fib6.read().lookup(vrf, v6.octets()),
         }
     }
 

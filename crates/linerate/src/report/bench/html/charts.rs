@@ -241,11 +241,7 @@ fn ratios(body: &mut String, report: &Report) {
                 ),
             ]
         });
-        table(
-            body,
-            &["frame", &times, "interval", "which holds the ratio in"],
-            rows,
-        );
+        table(body, &["frame", &times, "interval", "confidence"], rows);
     }
 }
 

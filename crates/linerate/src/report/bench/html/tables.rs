@@ -225,8 +225,8 @@ pub(super) fn bursts(body: &mut String, report: &Report) {
         section(
             body,
             "Recovery",
-            "From the moment at which an overload was halved to the last lost frame, the mean of the repeats (RFC \
-             2544 26.5).",
+            "From the moment at which an overload was halved to the last lost frame, the mean of \
+             the repeats (RFC 2544 26.5).",
         );
         let headings = [
             "frame",
@@ -272,8 +272,8 @@ pub(super) fn self_test(body: &mut String, report: &Report) {
                     .into()
             }
             Some(what) => format!(
-                "Generator to generator on {}, which stands for the device's ports: what the generator does \
-                 on those is not known from it.",
+                "Generator to generator on {}, which stands for the device's ports: what the \
+                 generator does on those is not known from it.",
                 escape(what)
             ),
         },

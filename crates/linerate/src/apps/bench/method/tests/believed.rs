@@ -1,4 +1,5 @@
-//! What a verdict must not call valid: searches and soaks that ended early, and the generator's own limits.
+//! What a verdict must not call valid: searches and soaks that ended early, and the generator's own
+//! limits.
 
 use std::time::Duration;
 

@@ -4,16 +4,11 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::apps::pktgen::engine::schedule::{Beat, Window};
+use linerate_core::env::PrivateFolder;
 use std::time::Duration;
 
 /// A file of the test's own, gone with the value.
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
+struct Scratch(PathBuf, #[allow(dead_code)] PrivateFolder);
 
 /// A classic pcap with nanoseconds: frames of these lengths at these times, each full of its number.
 fn pcap(frames: &[(u64, usize)]) -> Vec<u8> {
@@ -32,10 +27,10 @@ fn pcap(frames: &[(u64, usize)]) -> Vec<u8> {
 }
 
 fn scratch(name: &str, file: &[u8]) -> Scratch {
-    let own = format!("linerate-replay-{}-{name}", std::process::id());
-    let path = std::env::temp_dir().join(own);
+    let folder = PrivateFolder::new("replay").unwrap();
+    let path = folder.join(name);
     std::fs::write(&path, file).unwrap();
-    Scratch(path)
+    Scratch(path, folder)
 }
 
 fn load(name: &str, file: &[u8]) -> Result<Recording, Error> {

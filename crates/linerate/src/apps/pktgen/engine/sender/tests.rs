@@ -578,11 +578,8 @@ fn a_stop_leaves_what_is_due_unsent_and_what_is_not_due_unintended() {
 
 /// A recording of frames of 60 bytes, so many ns apart.
 fn recording(gaps_ns: &[u64]) -> Arc<Recording> {
-    let path = std::env::temp_dir().join(format!(
-        "linerate-sender-{}-{}.pcapng",
-        std::process::id(),
-        gaps_ns.len()
-    ));
+    let folder = linerate_core::env::PrivateFolder::new("sender").unwrap();
+    let path = folder.join("recording.pcapng");
     let mut writer = PcapngWriter::new(std::fs::File::create(&path).unwrap(), "test");
     let interface = writer.add_interface("test", 0).unwrap();
     let mut timestamp_ns = 1_000_000_000;
@@ -598,9 +595,7 @@ fn recording(gaps_ns: &[u64]) -> Arc<Recording> {
         writer.write(&record).unwrap();
     }
     writer.finish().unwrap();
-    let loaded = Recording::load(&path, MOST_BYTES, 1514);
-    std::fs::remove_file(&path).unwrap();
-    Arc::new(loaded.unwrap())
+    Arc::new(Recording::load(&path, MOST_BYTES, 1514).unwrap())
 }
 
 #[test]

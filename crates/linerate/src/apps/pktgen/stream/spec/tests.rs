@@ -20,6 +20,7 @@ fn value_of(help: &crate::apps::pktgen::stream::KeyHelp, shape: u8, a: u128, b: 
             "pacing" => ["constant", "poisson"][a as usize % 2].into(),
             "enabled" | "signature" => ["on", "off"][a as usize % 2].into(),
             "rate" => ["1.5Mpps", "99%", "max", "9.9Gbit/s-L1", "3bit/s-L2"][a as usize % 5].into(),
+            "nest" => ["dst", "src+sport,dst", "vlan,gre,mpls"][a as usize % 3].into(),
             "payload" => {
                 ["abc", "zero", "ones", "inc", "random", "hex:00ff1d"][a as usize % 6].into()
             }

@@ -15,7 +15,7 @@ use crate::apps::router::plane::dispose::{destination4, destination6};
 use crate::apps::router::plane::errors::{Complaint, Reply, refusal};
 use crate::apps::router::plane::hops::{Action, Hop};
 use crate::apps::router::plane::origin::{Way, route, vrf};
-use crate::apps::router::plane::punt::Punt;
+use crate::apps::router::plane::punt::{Punt, Reason};
 use crate::apps::router::plane::trace::Stage as At;
 use crate::apps::router::plane::view;
 
@@ -37,6 +37,10 @@ impl Slow {
                 let Punt { ticket, .. } = packet.user();
                 self.watch.follow(ticket, || "to the kernel".into());
                 out.send_one(twin, packet);
+            }
+            // Not ours to answer: a reload has just taken the twin away.
+            None if packet.user::<Punt>().reason == Reason::Host => {
+                self.refuse(self.reasons.no_interface, packet, out);
             }
             None => self.serve(id, packet, now_ns, out),
         }

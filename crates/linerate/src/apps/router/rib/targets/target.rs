@@ -18,6 +18,8 @@ pub(crate) enum Def {
     Multicast,
     /// Into a tunnel, or with labels.
     Encapsulated,
+    /// The kernel's to forward.
+    Host,
     /// For the router itself; by the interface whose address it is.
     Local(Option<InterfaceId>),
     Broadcast(Option<InterfaceId>),
@@ -39,6 +41,7 @@ impl Def {
             To::Unreachable => Self::Unreachable,
             To::Prohibit => Self::Prohibit,
             To::Encapsulated => Self::Encapsulated,
+            To::Host => Self::Host,
             To::Ways(ways) => Self::Ways(ways.as_slice().into()),
             To::Object(_) => unreachable!("an object is a target already"),
         }
@@ -51,6 +54,7 @@ impl Def {
             // Whoever told of it counts on it: by a less specific route packets might come back.
             Self::Unreachable | Self::Encapsulated => Action::Unreachable,
             Self::Prohibit => Action::Prohibit,
+            Self::Host => Action::Host,
             Self::Martian => Action::Martian,
             Self::Multicast => Action::Multicast,
             Self::Local(_) => Action::Local,

@@ -143,9 +143,9 @@ const THREAD: Sanitizer = Sanitizer {
     }),
 };
 
-/// All unsafe code of memory, packets, rings and vector kernels, on the heap and on stacks. (Slots of
-/// pools are memory of the kernel's own, which it does not watch: tests/soundness.rs does. Leaks are
-/// not looked for: tests lose packets on purpose, and a lost packet keeps its pool.)
+/// All unsafe code of memory, packets, rings and vector kernels, on the heap and on stacks. (Slots
+/// of pools are memory of the kernel's own, which it does not watch: tests/soundness.rs does. Leaks
+/// are not looked for: tests lose packets on purpose, and a lost packet keeps its pool.)
 const ADDRESS: Sanitizer = Sanitizer {
     name: "address",
     tests: &[],

@@ -1,5 +1,6 @@
 //! Regions come and go while other threads map memory of their own: no part of the reserved range
-//! is ever without an owner, so nothing of theirs comes to lie in it, and nothing of theirs is lost.
+//! is ever without an owner, so nothing of theirs comes to lie in it, and nothing of theirs is
+//! lost.
 #![allow(clippy::unwrap_used)]
 
 use linerate_core::MemError;

@@ -1,6 +1,6 @@
-//! What safe code can do to packets, pools and rings, it can do without harm: whatever is exchanged,
-//! forgotten or asked for in impossible sizes, a packet stays in its slot, and each slot has one
-//! owner. Worth most under a sanitizer.
+//! What safe code can do to packets, pools and rings, it can do without harm: whatever is
+//! exchanged, forgotten or asked for in impossible sizes, a packet stays in its slot, and each slot
+//! has one owner. Worth most under a sanitizer.
 #![allow(clippy::unwrap_used)]
 
 use linerate_core::arch::CachePadded;

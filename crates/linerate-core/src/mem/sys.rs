@@ -1,11 +1,11 @@
 //! The system calls under [`Region`](super::Region), each behind one function.
 //!
-//! **No part of a reserved range is ever without a mapping**, or another thread's `mmap` could come to
-//! lie in it. `mmap` with `MAP_FIXED` takes away what was there before it knows whether there are
-//! pages. So pages are had and populated at an address of the kernel's choice ([`Staged`]), and then
-//! put over the reserved range by one call, under the lock of the process's address space, which
-//! needs no page of data any more. Should that call fail all the same (the kernel has no memory for
-//! its own tables), nobody knows what it left: such a range is never used again.
+//! **No part of a reserved range is ever without a mapping**, or another thread's `mmap` could come
+//! to lie in it. `mmap` with `MAP_FIXED` takes away what was there before it knows whether there
+//! are pages. So pages are had and populated at an address of the kernel's choice ([`Staged`]), and
+//! then put over the reserved range by one call, under the lock of the process's address space,
+//! which needs no page of data any more. Should that call fail all the same (the kernel has no
+//! memory for its own tables), nobody knows what it left: such a range is never used again.
 
 use rustix::mm::{Advice, MapFlags, MremapFlags, ProtFlags};
 use std::ffi::c_void;
@@ -37,8 +37,8 @@ pub(super) fn reserve(bytes: usize) -> io::Result<NonNull<u8>> {
 /// # Safety
 /// Nothing may use the range any more, and it must lie in a reservation of [`reserve`].
 pub(super) unsafe fn unmap_to_reserved(at: NonNull<u8>, bytes: usize) -> io::Result<()> {
-    // SAFETY: the caller gives up the range; replacing it in place is what MAP_FIXED is for. The new
-    // mapping needs no pages.
+    // SAFETY: the caller gives up the range; replacing it in place is what MAP_FIXED is for. The
+    // new mapping needs no pages.
     unsafe {
         rustix::mm::mmap_anonymous(
             at.as_ptr().cast(),

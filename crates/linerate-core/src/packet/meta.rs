@@ -25,9 +25,9 @@ pub(crate) struct Line {
     pub(super) meta: Meta,
 }
 
-/// What is known of a packet besides its bytes, for the application to read and change. Nothing here
-/// says where the packet lies or how long it is: exchanging that of two packets exchanges these
-/// fields alone.
+/// What is known of a packet besides its bytes, for the application to read and change. Nothing
+/// here says where the packet lies or how long it is: exchanging that of two packets exchanges
+/// these fields alone.
 ///
 /// ```
 /// # fn two(one: &mut linerate_core::packet::Packet, other: &mut linerate_core::packet::Packet) {
@@ -42,12 +42,14 @@ pub(crate) struct Line {
 /// }
 /// ```
 /// ```compile_fail,E0609
-/// fn elsewhere(one: &mut linerate_core::packet::Packet, other: &mut linerate_core::packet::Packet) {
+/// use linerate_core::packet::Packet;
+/// fn elsewhere(one: &mut Packet, other: &mut Packet) {
 ///     std::mem::swap(&mut one.meta_mut().slot, &mut other.meta_mut().slot);
 /// }
 /// ```
 /// ```compile_fail,E0624
-/// fn whole_line(one: &mut linerate_core::packet::Packet, other: &mut linerate_core::packet::Packet) {
+/// use linerate_core::packet::Packet;
+/// fn whole_line(one: &mut Packet, other: &mut Packet) {
 ///     std::mem::swap(one.line_mut(), other.line_mut());
 /// }
 /// ```

@@ -208,8 +208,9 @@ fn loom_mpmc_published_to_receivers_without_release() {
     weaken("mpmc.publish", mpmc_receivers_model);
 }
 
-/// A burst whose stamps take two blocks (see `arch::portable`), while another thread empties the slots
-/// that the first block gave away and fills them in the next lap: nothing late may touch them.
+/// A burst whose stamps take two blocks (see `arch::portable`), while another thread empties the
+/// slots that the first block gave away and fills them in the next lap: nothing late may touch
+/// them.
 #[test]
 fn loom_mpmc_stamps_in_blocks() {
     explore(2, 0..=3, || {

@@ -161,9 +161,9 @@ fn mpmc_sender_stopped_in_every_window() {
     }
 }
 
-/// A sender stopped between any two blocks of its stamps: receivers empty the slots published so far
-/// and others fill them in the next lap, where the late stamps must not be seen. Every length of
-/// burst that ends in a block of each size, on every copy kernel.
+/// A sender stopped between any two blocks of its stamps: receivers empty the slots published so
+/// far and others fill them in the next lap, where the late stamps must not be seen. Every length
+/// of burst that ends in a block of each size, on every copy kernel.
 #[test]
 fn mpmc_sender_stopped_between_its_stamps() {
     const SLOTS: usize = 64;
@@ -507,8 +507,8 @@ fn mpmc_stress() {
     assert!(all.into_iter().eq(expected), "lost or doubled");
 }
 
-/// More threads than processors, odd lengths of burst: whatever is put arrives once, in the order of
-/// its sender, and the ring never stands still. `turns` elements of each sender.
+/// More threads than processors, odd lengths of burst: whatever is put arrives once, in the order
+/// of its sender, and the ring never stands still. `turns` elements of each sender.
 fn oversubscribed(slots: usize, len: usize, turns: u32, kernels: [bool; 2]) {
     const SENDERS: u32 = 3;
     const RECEIVERS: usize = 2;

@@ -259,7 +259,8 @@ fn a_port_of_many_streams_shows_what_they_have_in_common() {
 
 #[test]
 fn frames_of_another_session_are_foreign() {
-    // What one generator sends into a file, another sends as it is: streams and numbers are the same.
+    // What one generator sends into a file, another sends as it is: with the same streams and
+    // numbers.
     let folder = std::env::temp_dir().join(format!("linerate-sessions-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let capture = folder.join("other.pcapng");

@@ -44,7 +44,8 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Fields that run like the digits of a counter, the fastest first; those of one digit go on together.
+/// Fields that run like the digits of a counter, the fastest first; those of one digit go on
+/// together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Nest(pub(super) Vec<Vec<Field>>);
 

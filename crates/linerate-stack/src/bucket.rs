@@ -72,7 +72,7 @@ mod tests {
     fn what_is_given_back_is_there_again_and_no_more() {
         let (rate, mut bucket) = (Rate::new(10, 2), Bucket::default());
         let now_ns = 3_600_000_000_000;
-        let mut take = |bucket: &mut Bucket| bucket.take(rate, now_ns);
+        let take = |bucket: &mut Bucket| bucket.take(rate, now_ns);
         assert_eq!([(); 3].map(|()| take(&mut bucket)), [true, true, false]);
         bucket.give_back(rate);
         assert_eq!([(); 2].map(|()| take(&mut bucket)), [true, false]);

@@ -124,6 +124,7 @@ mod tests {
             carrier_changes: Some(carrier_changes),
             mac: None,
             mtu: 1500,
+            is_made: false,
             master: None,
             inward: None,
             is_made: true,

@@ -126,7 +126,7 @@ impl Drivers {
             });
         };
         spec.check_keys(&[kind.options, COMMON_OPTIONS].concat())?;
-        wrap::wrap(&spec, (kind.open)(&spec, self)?)
+        wrap::wrap(&spec, (kind.open)(&spec, self)?, &*self.opener)
     }
 }
 

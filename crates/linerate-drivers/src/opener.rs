@@ -85,6 +85,26 @@ pub trait Opener: Debug + Send + Sync {
     /// # Errors
     /// The kernel's; `ENODEV` where there is none.
     fn change_tap(&self, netns: Option<&str>, name: &str, change: TapChange) -> io::Result<()>;
+
+    /// Opens a file that a port's specification names, to be read.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn read_file(&self, path: &Path) -> io::Result<File> {
+        File::open(path)
+    }
+
+    /// Opens a file that a port's specification names, to be written: an empty one, or behind what
+    /// is in it (`add`).
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn write_file(&self, path: &Path, add: bool) -> io::Result<File> {
+        match add {
+            true => File::options().append(true).open(path),
+            false => File::create(path),
+        }
+    }
 }
 
 /// What [`Opener::xdp_program`] loads.

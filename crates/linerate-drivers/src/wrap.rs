@@ -1,11 +1,13 @@
 //! The options that every kind of port takes: faults, traces and captures around the driver.
 
+use crate::Opener;
 use linerate_core::port::pcapng::Direction;
 use linerate_core::port::{
     Capture, CaptureConfig, Faulty, OptionHelp, Port, PortError, Spec, Traced,
 };
 use std::fs::File;
 use std::io::{BufWriter, Write, stderr};
+use std::path::Path;
 
 /// What every port takes besides its driver's options.
 pub const COMMON_OPTIONS: &[OptionHelp] = &[
@@ -53,7 +55,11 @@ pub const COMMON_OPTIONS: &[OptionHelp] = &[
 
 /// Wraps a port as its spec says. Faults are the wire's: traces and captures show what the
 /// application sends and gets.
-pub(crate) fn wrap(spec: &Spec, mut port: Box<dyn Port>) -> Result<Box<dyn Port>, PortError> {
+pub(crate) fn wrap(
+    spec: &Spec,
+    mut port: Box<dyn Port>,
+    opener: &dyn Opener,
+) -> Result<Box<dyn Port>, PortError> {
     if let Some(text) = spec.text("faulty") {
         let faults = text
             .parse()
@@ -62,7 +68,7 @@ pub(crate) fn wrap(spec: &Spec, mut port: Box<dyn Port>) -> Result<Box<dyn Port>
     }
     if let Some(path) = spec.text("capture") {
         let config = capture_config(spec)?;
-        let file = create(spec, "capture", path)?;
+        let file = create(spec, "capture", path, opener)?;
         port = Box::new(Capture::to(port, path, Box::new(file), config)?);
     } else if let Some(key) = CAPTURE_KEYS
         .into_iter()
@@ -73,7 +79,7 @@ pub(crate) fn wrap(spec: &Spec, mut port: Box<dyn Port>) -> Result<Box<dyn Port>
     if let Some(path) = spec.text("trace") {
         let out: Box<dyn Write + Send> = match path {
             "-" => Box::new(stderr()),
-            _ => Box::new(BufWriter::new(create(spec, "trace", path)?)),
+            _ => Box::new(BufWriter::new(create(spec, "trace", path, opener)?)),
         };
         port = Box::new(Traced::to(port, path, out));
     }
@@ -111,7 +117,7 @@ fn capture_config(spec: &Spec) -> Result<CaptureConfig, PortError> {
     })
 }
 
-fn create(spec: &Spec, key: &str, path: &str) -> Result<File, PortError> {
+fn create(spec: &Spec, key: &str, path: &str, opener: &dyn Opener) -> Result<File, PortError> {
     if path.is_empty() {
         return Err(spec.bad(key, "a file"));
     }
@@ -121,5 +127,5 @@ fn create(spec: &Spec, key: &str, path: &str) -> Result<File, PortError> {
         path: path.into(),
         source,
     };
-    File::create(path).map_err(error)
+    opener.write_file(Path::new(path), false).map_err(error)
 }

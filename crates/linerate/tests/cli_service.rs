@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use scratch::Scratch;
 
 const UNIT: &str = include_str!("../../../packaging/linerate-router.service");
+const SYSUSERS: &str = include_str!("../../../packaging/linerate.sysusers");
 /// How long anything may take before it counts as lost.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -83,6 +84,8 @@ fn the_files_that_come_with_it() {
     let print = |what: &str| said(linerate().args(["router", "--print", what]));
     assert_eq!(print("unit"), UNIT);
     assert!(print("dashboard").contains("linerate_"));
+    // The user of the unit, and whom the router becomes that root starts.
+    assert!(values("User") == ["linerate"] && print("sysusers").contains("\nu     linerate "));
     let scratch = Scratch::new("print");
     let file = scratch.write("router.toml", print("example"));
     let explained = said(linerate().args(["router", &file, "--check=file"]));
@@ -96,6 +99,26 @@ fn the_files_that_come_with_it() {
         panic!("one ExecStart");
     };
     assert_eq!(start, "linerate router /etc/linerate/router.toml");
+}
+
+/// systemd makes a user of it.
+#[test]
+fn the_user_that_comes_with_it() {
+    let scratch = Scratch::new("users");
+    let file = scratch.write("linerate.conf", SYSUSERS);
+    std::fs::create_dir(scratch.path("etc")).unwrap();
+    let mut command = Command::new("systemd-sysusers");
+    command
+        .arg(format!("--root={}", scratch.path("")))
+        .arg(&file);
+    let Ok(output) = command.output() else {
+        eprintln!("SKIP needs the program systemd-sysusers");
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let users = std::fs::read_to_string(scratch.path("etc/passwd")).unwrap();
+    assert!(users.contains("linerate:x:"), "{users}");
 }
 
 /// What the guide shows can be taken as it stands.

@@ -55,7 +55,16 @@ fn to_lock_memory(router: &mut Router) -> u64 {
     if unlimited { 0 } else { IPC_LOCK }
 }
 
-/// No thread of the router may do more than `left`, or ever again, and the keeper just what it has `kept`.
+/// Who a process or thread is: its users, its groups, and those it has besides.
+fn identity(status: &HashMap<String, String>) -> [Vec<u32>; 3] {
+    ["Uid", "Gid", "Groups"].map(|field| {
+        let numbers = status[field].split_whitespace();
+        numbers.map(|number| number.parse().unwrap()).collect()
+    })
+}
+
+/// No thread of the router is root's, may do more than `left`, or ever again, and the keeper just
+/// what it has `kept`.
 #[track_caller]
 pub(super) fn is_divided(router: Pid, left: u64, kept: u64) {
     let threads = proc(router).join("task");
@@ -72,6 +81,9 @@ pub(super) fn is_divided(router: Pid, left: u64, kept: u64) {
             assert_eq!(number(&status, set), expected, "{set} of {name}");
         }
         assert_eq!(status["NoNewPrivs"], "1", "{}", status["Name"]);
+        let [users, groups, besides] = identity(&status);
+        assert!(!users.contains(&0) && !groups.contains(&0), "{status:?}");
+        assert!(besides.is_empty(), "{status:?}");
         count += 1;
     }
     assert!(count > 3, "{count} threads");
@@ -79,10 +91,11 @@ pub(super) fn is_divided(router: Pid, left: u64, kept: u64) {
     for set in ["CapPrm", "CapEff"] {
         assert_eq!(number(&of_keeper, set), kept, "{set} of the keeper");
     }
-    assert_eq!(
-        (&*of_keeper["NoNewPrivs"], &*of_keeper["Threads"]),
-        ("1", "1")
-    );
+    assert_eq!(of_keeper["NoNewPrivs"], "1");
+    // One more while it is in another name space.
+    wait("the keeper to have one thread", || {
+        status(&proc(keeper(router)))["Threads"] == "1"
+    });
 }
 
 /// It forwards, its twins mirror, a reload makes another, and an interface that comes back is opened.
@@ -161,6 +174,104 @@ fn as_a_user(kind: &str, kept: u64) {
     router.stop();
 }
 
+/// Whether somebody with the identity of a process, and what it may do, can do this.
+fn can(pid: Pid, does: &[&str]) -> bool {
+    let [users, groups, _] = identity(&status(&proc(pid)));
+    let mut command = std::process::Command::new("setpriv");
+    command.arg(format!("--reuid={}", users[1]));
+    command.arg(format!("--regid={}", groups[1]));
+    command.args(["--clear-groups", "--bounding-set=-all", "--inh-caps=-all"]);
+    command.args(["--no-new-privs"]).args(does);
+    command.stderr(std::process::Stdio::null());
+    command.status().unwrap().success()
+}
+
+/// Regular files that a process has open for writing.
+fn written(pid: Pid) -> Vec<std::path::PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(proc(pid).join("fd")).unwrap().flatten() {
+        let info = proc(pid).join("fdinfo").join(entry.file_name());
+        let info = std::fs::read_to_string(info).unwrap_or_default();
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = u32::from_str_radix(flags.unwrap_or("0").trim(), 8).unwrap();
+        let is_file = std::fs::metadata(entry.path()).is_ok_and(|found| found.is_file());
+        if is_file && flags & 0o3 != 0 {
+            files.push(std::fs::read_link(entry.path()).unwrap());
+        }
+    }
+    files
+}
+
+/// Started by root, in a folder of root's: what sees packets is somebody else, who can write none
+/// of root's files, and what it needs of them it has from its keeper.
+#[test]
+fn root_is_not_who_sees_packets() {
+    use std::os::unix::fs::PermissionsExt;
+    let Some(site) = Site::new() else { return };
+    let scratch = Scratch::new();
+    let private = std::fs::Permissions::from_mode(0o700);
+    std::fs::set_permissions(scratch.path(), private).unwrap();
+    let capture = scratch.file("a.pcapng");
+    let a = port("af_packet", "a", &["10.1.0.1/24", "fd00:1::1/64"], "");
+    let a = a.replace("af_packet:a", &format!("af_packet:a,capture={capture}"));
+    let config = a + &port("af_packet", "b", &["10.2.0.1/24", "fd00:2::1/64"], "");
+    let file = scratch.file("router.toml");
+    let mut router = Router::start(&site.mid, &scratch, &config);
+    site.works();
+    let pid = router.running().pid();
+    is_divided(pid, 0, NET_ADMIN | NET_RAW);
+    // It has no way to the file, nor to any other of root's.
+    assert!(can(pid, &["true"]), "`setpriv` works");
+    for path in [&*file, "/etc/passwd", "/proc/sys/net/ipv4/ip_forward"] {
+        assert!(!can(pid, &["test", "-w", path]), "{path}");
+    }
+    assert!(!can(pid, &["test", "-r", &file]));
+    assert_eq!(written(pid), [Path::new(&capture)]);
+    // And is given what is in it, at a reload, and the file of another capture.
+    let later = scratch.file("b.pcapng");
+    let more = format!(
+        "\n[[port]]\nname = \"c\"\nspec = \"null:,capture={later}\"\n\
+         [[interface]]\nport = \"a\"\nvlan = 9\n"
+    );
+    router.reload(&(config + &more));
+    assert!(site.mid.has("lr-a.9") && Path::new(&later).exists());
+    let setting = |name: &str| {
+        let path = format!("/proc/sys/net/ipv4/conf/{name}/arp_ignore");
+        let read = || std::fs::read_to_string(path);
+        site.mid.inside(read).unwrap().trim().to_string()
+    };
+    let notes = scratch.file("router.sysctl");
+    assert!(setting("a") == "8" && Path::new(&notes).exists());
+    let socket = router.socket().to_string();
+    router.stop();
+    assert_eq!(setting("a"), "0");
+    for path in [socket, notes] {
+        assert!(!Path::new(&path).exists(), "{path}");
+    }
+    assert!(std::fs::metadata(&capture).unwrap().len() > 1000);
+}
+
+/// Whoever the file names, and nobody whom it does not know.
+#[test]
+fn the_user_is_the_one_that_the_file_names() {
+    let Some(site) = Site::new() else { return };
+    let scratch = Scratch::new();
+    let ports = two_ports("af_packet", "", "");
+    let mut router = Router::start(&site.mid, &scratch, &format!("user = \"12345\"\n{ports}"));
+    site.works();
+    let found = status(&proc(router.running().pid()));
+    assert_eq!(identity(&found), [vec![12345; 4], vec![12345; 4], vec![]]);
+    router.stop();
+    let mut router = Router::begin(&site.mid, &scratch, &format!("user = \"no-such\"\n{ports}"));
+    let status = router.running().end();
+    let said = router.said();
+    assert_eq!(status.code(), Some(78), "{said}");
+    assert!(
+        said.contains("router.user: there is no user `no-such`"),
+        "{said}"
+    );
+}
+
 #[test]
 fn a_user_with_the_units_capabilities_over_af_packet() {
     as_a_user("af_packet", NET_ADMIN | NET_RAW);
@@ -214,9 +325,11 @@ fn the_router_killed() {
     let scratch = Scratch::new();
     let mut router = Router::start(&site.mid, &scratch, &two_ports("af_xdp", "", ""));
     let keeper = keeper(router.running().pid());
+    let socket = router.socket().to_string();
     router.kill();
     nothing_is_left(&site);
     wait("the keeper to end", || !proc(keeper).exists());
+    assert!(!Path::new(&socket).exists(), "the keeper tidies up");
 }
 
 /// Ctrl-C reaches both; the keeper lets the router end in order.

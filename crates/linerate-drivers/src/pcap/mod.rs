@@ -49,7 +49,7 @@ mod transmit;
 pub use reader::{Frame, ReadError, Reader};
 
 use crate::null::{MAX_FRAME_BYTES, Nothing, Sink};
-use crate::{Counters, Kind};
+use crate::{Counters, Kind, Opener};
 use frames::Frames;
 use linerate_core::packet::Pools;
 use linerate_core::port::{
@@ -57,7 +57,6 @@ use linerate_core::port::{
 };
 use pace::Timing;
 use receive::{Play, Replay, Stream};
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -105,7 +104,7 @@ pub const KIND: Kind = Kind {
             help: "queues each way; default 1",
         },
     ],
-    open: |spec, _| Ok(Box::new(PcapPort::open(spec)?)),
+    open: |spec, drivers| Ok(Box::new(PcapPort::open(spec, &drivers.opener)?)),
 };
 
 /// Why the link is down, each way; written where it happens, read by the port.
@@ -144,12 +143,13 @@ impl Status {
 struct Input {
     port: String,
     path: PathBuf,
+    opener: Arc<dyn Opener>,
 }
 
 impl Input {
     fn read(&self) -> Result<Reader, PortError> {
         let error = |source| file_error(&self.port, "read", &self.path, source);
-        let file = File::open(&self.path).map_err(error)?;
+        let file = self.opener.read_file(&self.path).map_err(error)?;
         Reader::new(file).map_err(|reason| error(reason.into()))
     }
 }
@@ -168,6 +168,7 @@ pub struct PcapPort {
     name: String,
     input: Option<Input>,
     output: Option<PathBuf>,
+    opener: Arc<dyn Opener>,
     loops: bool,
     preload_bytes: usize,
     timing: Timing,
@@ -184,11 +185,11 @@ pub struct PcapPort {
 }
 
 impl PcapPort {
-    /// Reads the options and the header of the file to replay.
+    /// Reads the options and the header of the file to replay. Files are opened by `opener`.
     ///
     /// # Errors
     /// [`PortError::BadValue`], [`PortError::File`].
-    pub fn open(spec: &Spec) -> Result<Self, PortError> {
+    pub fn open(spec: &Spec, opener: &Arc<dyn Opener>) -> Result<Self, PortError> {
         let file = |key| {
             spec.text(key)
                 .filter(|path| !path.is_empty())
@@ -210,6 +211,7 @@ impl PcapPort {
         let input = input.map(|path| Input {
             port: name.clone(),
             path,
+            opener: opener.clone(),
         });
         if let Some(input) = &input {
             input.read()?;
@@ -217,6 +219,7 @@ impl PcapPort {
         Ok(Self {
             input,
             output,
+            opener: opener.clone(),
             loops: spec.switch("loop", false)?,
             preload_bytes: spec.number("preload", 64, 0..=4096)? << 20,
             timing: spec
@@ -308,7 +311,7 @@ impl Port for PcapPort {
             Some(path) => Some(Arc::new(Mutex::new(Output::open(
                 &self.name,
                 path,
-                self.begun,
+                self.opener.write_file(path, self.begun),
                 self.snap_bytes,
             )?))),
             None => None,

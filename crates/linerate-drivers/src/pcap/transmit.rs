@@ -23,21 +23,14 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Begins the file, or adds a section to it.
+    /// Begins a section at the end of a file that was opened.
     pub(super) fn open(
         port: &str,
         path: &Path,
-        add: bool,
+        file: io::Result<File>,
         snap_bytes: u32,
     ) -> Result<Self, PortError> {
-        let open = |path| {
-            if add {
-                File::options().append(true).open(path)
-            } else {
-                File::create(path)
-            }
-        };
-        let file = open(path).map_err(|source| file_error(port, "create", path, source))?;
+        let file = file.map_err(|source| file_error(port, "create", path, source))?;
         let mut writer = PcapngWriter::new(file, "linerate");
         let interface = writer.add_interface(port, snap_bytes);
         let interface = interface.map_err(|source| file_error(port, "write", path, source))?;

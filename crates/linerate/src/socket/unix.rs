@@ -75,17 +75,12 @@ impl UnixDoor {
             path: path.into(),
             source,
         };
-        let folder = match path.parent() {
-            Some(folder) if folder != Path::new("") => folder,
-            _ => Path::new("."),
-        };
+        let folder = folder_of(path);
         // Where there is none, that of the machine is ours to make, too.
         if own_folder || folder == Path::new(OF_THE_MACHINE) && !folder.exists() {
             private_folder(folder, elsewhere)?;
         }
-        // Two that start at once take turns: looking, taking away and binding is one step.
-        let turn = File::open(folder).map_err(wrong)?;
-        flock(turn.as_fd(), FlockOperation::LockExclusive).map_err(|error| wrong(error.into()))?;
+        let _turn = turn(folder).map_err(wrong)?;
         take_stale_away(path, elsewhere)?;
         let socket = UnixListener::bind(path).map_err(wrong)?;
         fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(wrong)?;
@@ -170,6 +165,27 @@ fn private_folder(folder: &Path, elsewhere: &str) -> Result<(), Error> {
     Ok(())
 }
 
+fn folder_of(path: &Path) -> &Path {
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    folder.unwrap_or(Path::new("."))
+}
+
+/// Two that are at once at a socket in a folder take turns: looking, taking away and binding is one
+/// step.
+fn turn(folder: &Path) -> io::Result<File> {
+    let turn = File::open(folder)?;
+    flock(turn.as_fd(), FlockOperation::LockExclusive)?;
+    Ok(turn)
+}
+
+/// Takes the socket of a process that has ended away, unless another one listens there by now.
+pub(crate) fn take_away(path: &Path) {
+    if let Ok(_turn) = turn(folder_of(path)) {
+        // Whatever is there besides is not ours.
+        let _ = take_stale_away(path, "");
+    }
+}
+
 /// Removes a socket that nobody listens on any more.
 fn take_stale_away(path: &Path, elsewhere: &str) -> Result<(), Error> {
     let wrong = |source: io::Error| Error::File {
@@ -226,14 +242,12 @@ pub(crate) fn process(id: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn scratch(name: &str) -> PathBuf {
-        std::env::temp_dir().join(format!("linerate-unix-{}-{name}", std::process::id()))
-    }
+    use linerate_core::env::PrivateFolder;
 
     #[test]
     fn a_live_socket_is_refused_a_dead_one_taken_away_and_ours_goes_with_us() {
-        let path = scratch("life");
+        let folder = PrivateFolder::new("unix").unwrap();
+        let path = folder.join("life");
         let first = UnixDoor::open(&path, false, "PATH").unwrap();
         let mode = fs::symlink_metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);

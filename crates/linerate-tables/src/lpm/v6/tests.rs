@@ -312,7 +312,10 @@ fn a_shared_table_that_is_full_says_of_what_and_stays_as_it_was() {
             Err(error) => break error.to_string(),
         }
     };
-    assert!(error.contains("all in use") && error.contains("`routes`"), "{error}");
+    assert!(
+        error.contains("all in use") && error.contains("`routes`"),
+        "{error}"
+    );
     assert!(table.routes(0).eq(routes[..added].iter().copied()));
 }
 

@@ -13,6 +13,7 @@ use linerate_tables::lpm::Prefix4;
 use linerate_wire::fpm::{self, header};
 use linerate_wire::rtnetlink::build::{Builder, CREATE, REPLACE, REQUEST};
 use linerate_wire::rtnetlink::{attribute, family, kind};
+use rustix::process::geteuid;
 
 use super::router;
 use crate::apps::router::fpm::Fpm;
@@ -89,7 +90,9 @@ pub(super) fn stand(settings: &Settings) -> Result<(Rib, Fpm), Error> {
     let mut rib = Rib::new(&rib::Config::default())?;
     let loopback = "127.0.0.1:0".parse().expect("an address");
     let control = thread::current();
-    let mut fpm = Fpm::listen(loopback, Duration::from_secs(60), move || control.unpark())?;
+    let own = vec![geteuid().as_raw()];
+    let graceful = Duration::from_secs(60);
+    let mut fpm = Fpm::listen(loopback, own, graceful, move || control.unpark())?;
     fpm.feed.set_tables([(TABLE.into(), 0)]);
     for (number, interface) in (0..).zip(&settings.interfaces) {
         let id = InterfaceId(number);

@@ -88,6 +88,8 @@ enum Supplement {
     Example,
     /// The unit of a systemd service
     Unit,
+    /// The user that the router is once root has started it, for systemd-sysusers
+    Sysusers,
     /// A dashboard of Grafana for the metrics page
     Dashboard,
 }
@@ -97,6 +99,7 @@ impl Supplement {
         match self {
             Self::Example => include_str!("../../../../../packaging/router.toml"),
             Self::Unit => include_str!("../../../../../packaging/linerate-router.service"),
+            Self::Sysusers => include_str!("../../../../../packaging/linerate.sysusers"),
             Self::Dashboard => include_str!("../../../../../docs/grafana/router.json"),
         }
     }

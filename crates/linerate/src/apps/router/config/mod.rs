@@ -17,10 +17,10 @@ mod tests;
 mod words;
 
 use std::collections::HashSet;
-use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 
 use linerate_wire::MacAddr;
 use toml::de::DeTable;
@@ -30,6 +30,7 @@ use crate::apps::router::plane::punt::Rates;
 use crate::apps::router::plane::settings::{Advertise, Policer, Urpf};
 use crate::config::PlanStanza;
 use crate::error::Error;
+use crate::users::User;
 
 pub(crate) use acl::Acl;
 pub(crate) use explain::explain;
@@ -62,8 +63,13 @@ pub(crate) struct Config {
 pub(crate) struct RouterStanza {
     /// Socket of `linerate ctl`; the usual one where absent.
     pub(crate) control: Option<PathBuf>,
+    /// Whose the process is that sees packets, where root starts it; see [`keeper`](super::keeper)
+    /// where absent.
+    pub(crate) user: Option<User>,
     pub(crate) metrics: Option<SocketAddr>,
     pub(crate) fpm: Option<SocketAddr>,
+    /// Whose zebra may connect on this machine, besides root's; FRR's where absent.
+    pub(crate) fpm_user: Option<User>,
     pub(crate) kernel: bool,
     /// Between two lines of statistics.
     pub(crate) period: Option<Duration>,
@@ -88,8 +94,10 @@ impl Default for RouterStanza {
     fn default() -> Self {
         Self {
             control: None,
+            user: None,
             metrics: None,
             fpm: None,
+            fpm_user: None,
             kernel: true,
             period: Some(Duration::from_secs(10)),
             routes: 1_000_000,
@@ -255,7 +263,15 @@ impl Config {
     /// # Errors
     /// All that is wrong with it, in one error.
     pub(crate) fn read(path: &Path) -> Result<Self, Error> {
-        let text = fs::read_to_string(path).map_err(|source| Error::File {
+        Self::of(path, fs::read_to_string(path))
+    }
+
+    /// Checks what was read from a file.
+    ///
+    /// # Errors
+    /// It could not be read; or all that is wrong with it, in one error.
+    pub(crate) fn of(path: &Path, read: io::Result<String>) -> Result<Self, Error> {
+        let text = read.map_err(|source| Error::File {
             path: path.into(),
             source,
         })?;

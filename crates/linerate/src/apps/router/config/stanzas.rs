@@ -13,6 +13,7 @@ use crate::apps::router::plane::punt::{Rates, Reason};
 use crate::apps::runtime::claim;
 use crate::config::PlanStanza;
 use crate::nearest::offer;
+use crate::users::User;
 
 const LIST: &str = "a list such as \"0,2-4\"";
 const LISTEN: &str = "an address and a port such as \"127.0.0.1:9108\"";
@@ -51,10 +52,12 @@ pub(super) fn router(file: &Section<'_>) -> RouterStanza {
         control: section
             .text("control", "a path such as \"/run/linerate/router.sock\"")
             .map(|at| PathBuf::from(at.value)),
+        user: user(&section, "user"),
         metrics: metrics.map(|at| at.value),
         fpm: section
             .parsed("fpm", "an address and a port such as \"127.0.0.1:2620\"")
             .map(|at| at.value),
+        fpm_user: user(&section, "fpm_user"),
         kernel: section.switch("kernel").map_or(usual.kernel, |at| at.value),
         period: Some(seconds("period", Duration::from_secs(10))).filter(|time| !time.is_zero()),
         routes: section
@@ -81,6 +84,13 @@ pub(super) fn router(file: &Section<'_>) -> RouterStanza {
     };
     section.end();
     stanza
+}
+
+/// A user of this machine.
+fn user(router: &Section<'_>, key: &'static str) -> Option<User> {
+    let legal = "a name that `getent passwd` shows, or a number";
+    let read = |text: &str| User::find(text).ok_or_else(|| format!("there is no user `{text}`"));
+    router.read(key, legal, read).map(|at| at.value)
 }
 
 /// `punts = { local = 50000, arp = 1000 }`; what is not named stays as usual.

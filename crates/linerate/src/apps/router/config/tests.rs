@@ -401,7 +401,8 @@ fn rules_say_what_they_ask() {
 
 #[test]
 fn the_file_in_an_error_is_the_users() {
-    let path = std::env::temp_dir().join(format!("linerate-router-{}.toml", std::process::id()));
+    let folder = linerate_core::env::PrivateFolder::new("router").unwrap();
+    let path = folder.join("router.toml");
     std::fs::write(&path, "[[port]]\nspec = 7\n[router]\nkernle = true\n").unwrap();
     let error = Config::read(&path).map(|_| ()).unwrap_err();
     let file = path.display();
@@ -417,7 +418,6 @@ fn the_file_in_an_error_is_the_users() {
         error.fix().unwrap(),
         format!("correct these lines; `linerate router {file} --check` looks again")
     );
-    std::fs::remove_file(&path).unwrap();
 }
 
 #[test]

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{Control, Event};
 use crate::apps::router::config::Config;
+use crate::apps::router::keeper::Privileged;
 use crate::socket::Problem;
 
 /// Work for the control thread.
@@ -19,13 +20,16 @@ pub(crate) struct Desk {
     events: Sender<Event>,
     /// The configuration file, for one reader at a time: what was read later is taken over later.
     file: Arc<Mutex<PathBuf>>,
+    /// Who may read it.
+    privileged: Arc<dyn Privileged>,
 }
 
 impl Desk {
-    pub(super) fn new(events: Sender<Event>, file: &Path) -> Self {
+    pub(super) fn new(events: Sender<Event>, file: &Path, privileged: Arc<dyn Privileged>) -> Self {
         Self {
             events,
             file: Arc::new(Mutex::new(file.into())),
+            privileged,
         }
     }
 
@@ -57,7 +61,7 @@ impl Desk {
     /// Nothing has: the file is wrong, or asks for what cannot be.
     pub(super) fn reload(&self) -> Result<Value, Problem> {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let config = Config::read(&file);
+        let config = Config::of(&file, self.privileged.configuration(&file));
         self.call(move |control| control.reload(config))?
     }
 }

@@ -11,9 +11,10 @@ use linerate_drivers::{Drivers, Own};
 use serde_json::Value;
 
 use super::desk::Desk;
-use super::start::{bring_up, place};
+use super::start::{Access, bring_up, place};
 use super::{Event, Run};
 use crate::apps::router::config::Config;
+use crate::apps::router::usual_socket;
 use crate::error::Error;
 use crate::socket::Problem;
 
@@ -37,12 +38,16 @@ impl Embedded {
         let config = Config::read(path)?;
         let plan = place(&config)?;
         let (sender, events) = mpsc::channel();
-        let desk = Desk::new(sender, path);
+        let desk = Desk::new(sender, path, Arc::new(Own));
         let run = Run {
             json: false,
             duration: None,
         };
-        let mut control = bring_up(path, config, &plan, drivers, &desk, &run, Arc::new(Own))?;
+        let privileged = Access {
+            privileged: Arc::new(Own),
+            socket: usual_socket(),
+        };
+        let mut control = bring_up(path, config, &plan, drivers, &desk, &run, &privileged)?;
         let clock = control.running.clock();
         let first = control.running.lcores().next();
         let worker = first.map(|(name, _, stats)| (name.to_owned(), stats.clone()));

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use linerate_core::port::PortInfo;
 
-use crate::apps::router::keeper::{Privileged, SETTINGS_AT, settings_under};
+use crate::apps::router::keeper::{Privileged, SETTINGS_AT, notes_beside, settings_under};
 use crate::apps::router::machine;
 use crate::error::Error;
 
@@ -45,7 +45,7 @@ impl Hush {
         socket: &Path,
         privileged: Arc<dyn Privileged>,
     ) -> Self {
-        let notes = socket.with_extension("sysctl");
+        let notes = notes_beside(socket);
         let line = |line: &str| {
             let (path, value) = line.split_once(' ')?;
             Some((path.into(), value.into()))
@@ -53,7 +53,7 @@ impl Hush {
         let interfaces = interfaces(ports);
         let left = match interfaces.is_empty() {
             true => String::new(),
-            false => fs::read_to_string(&notes).unwrap_or_default(),
+            false => privileged.notes(&notes).unwrap_or_default(),
         };
         Self {
             privileged,
@@ -155,12 +155,9 @@ impl Hush {
 
     /// Without the file a run that is killed leaves the settings as they are: no reason not to run.
     fn note(&self) {
-        if self.was.is_empty() {
-            let _ = fs::remove_file(&self.notes);
-            return;
-        }
         let line = |(path, was): &(PathBuf, String)| format!("{} {was}\n", path.display());
-        let _ = fs::write(&self.notes, self.was.iter().map(line).collect::<String>());
+        let text = self.was.iter().map(line).collect::<String>();
+        let _ = self.privileged.note(&self.notes, &text);
     }
 }
 
@@ -189,12 +186,12 @@ impl Drop for Hush {
 mod tests {
     use super::*;
     use crate::apps::router::keeper::SETTINGS;
+    use linerate_core::env::PrivateFolder;
     use linerate_drivers::Own;
 
     /// A place with the settings of one interface, as the kernel shows them.
-    fn place(name: &str) -> PathBuf {
-        let place =
-            std::env::temp_dir().join(format!("linerate-hush-{name}-{}", std::process::id()));
+    fn place() -> PrivateFolder {
+        let place = PrivateFolder::new("hush").unwrap();
         for (family, key, value) in [
             ("ipv4", "rp_filter", "2\n"),
             ("ipv4", "arp_ignore", "0\n"),
@@ -237,50 +234,47 @@ mod tests {
 
     #[test]
     fn settings_are_changed_and_put_back() {
-        let place = place("back");
-        let mut first = hush(&place);
+        let place = place();
+        let mut first = hush(place.path());
         assert_eq!(first.interfaces, ["eth0", "gone"]);
         first.keep();
-        assert_eq!(values(&place), ["1", "8", "1"]);
+        assert_eq!(values(place.path()), ["1", "8", "1"]);
         // The interface was made anew.
         fs::write(place.join("ipv4/conf/eth0/arp_ignore"), "0").unwrap();
         first.keep();
-        assert_eq!(values(&place), ["1", "8", "1"]);
+        assert_eq!(values(place.path()), ["1", "8", "1"]);
         drop(first);
-        assert_eq!(values(&place), ["2", "0", "0"]);
+        assert_eq!(values(place.path()), ["2", "0", "0"]);
         assert!(!place.join("router.sysctl").exists());
-        fs::remove_dir_all(place).unwrap();
     }
 
     #[test]
     fn an_interface_that_is_no_ports_any_more_has_its_settings_back() {
-        let place = place("gone");
-        let mut hush = hush(&place);
+        let place = place();
+        let mut hush = hush(place.path());
         hush.keep();
         hush.follow(&[port("ring:a")]);
-        assert_eq!(values(&place), ["2", "0", "0"]);
+        assert_eq!(values(place.path()), ["2", "0", "0"]);
         hush.follow(&[port("af_xdp:eth0")]);
-        assert_eq!(values(&place), ["1", "8", "1"]);
+        assert_eq!(values(place.path()), ["1", "8", "1"]);
         drop(hush);
-        assert_eq!(values(&place), ["2", "0", "0"]);
+        assert_eq!(values(place.path()), ["2", "0", "0"]);
         assert!(!place.join("router.sysctl").exists());
-        fs::remove_dir_all(place).unwrap();
     }
 
     #[test]
     fn what_a_killed_run_left_is_put_back_by_the_next() {
-        let place = place("killed");
-        let mut killed = hush(&place);
+        let place = place();
+        let mut killed = hush(place.path());
         killed.keep();
         killed.was.clear(); // as if it had not come to that
         let notes = fs::read(place.join("router.sysctl")).unwrap();
         drop(killed);
         fs::write(place.join("router.sysctl"), notes).unwrap();
-        assert_eq!(values(&place), ["1", "8", "1"]);
-        let mut next = hush(&place);
+        assert_eq!(values(place.path()), ["1", "8", "1"]);
+        let mut next = hush(place.path());
         next.keep();
         drop(next);
-        assert_eq!(values(&place), ["2", "0", "0"]);
-        fs::remove_dir_all(place).unwrap();
+        assert_eq!(values(place.path()), ["2", "0", "0"]);
     }
 }

@@ -12,11 +12,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use linerate_wire::MacAddr;
+use rustix::process::geteuid;
 
 use super::desk::Desk;
 use super::stage::on_slow;
 use super::{Control, Event};
-use crate::apps::router::config::{Config, InterfaceConfig, MAIN_TABLE};
+use crate::apps::router::config::{Config, InterfaceConfig, MAIN_TABLE, RouterStanza};
 use crate::apps::router::fpm::{self, Fpm};
 use crate::apps::router::keeper::Privileged;
 use crate::apps::router::machine;
@@ -26,6 +27,7 @@ use crate::apps::router::netlink::twin::Likeness;
 use crate::apps::router::netlink::{Mirror, News};
 use crate::apps::router::rib::{Rib, Source};
 use crate::error::Error;
+use crate::users::{NOBODY, User};
 
 /// One network name space.
 struct Space {
@@ -63,6 +65,17 @@ fn tables(config: &Config, space: Option<&str>) -> Vec<(u32, Vrf)> {
 }
 
 /// Which of FRR's tables is which VRF.
+/// Whose zebra is believed: root's, the named user's or FRR's, and that of this process's own user,
+/// unless others share it.
+fn fpm_users(router: &RouterStanza) -> Vec<u32> {
+    let uid_of = |name: &str| User::find(name).map(|user| user.uid);
+    let own = geteuid().as_raw();
+    let named = router.fpm_user.as_ref().map(|user| user.uid);
+    let own = Some(own).filter(|_| uid_of(NOBODY) != Some(own));
+    let users = [Some(0), named.or_else(|| uid_of("frr")), own];
+    users.into_iter().flatten().collect()
+}
+
 fn fpm_tables(config: &Config) -> Vec<(u32, Vrf)> {
     let tables = (0..).zip(config.tables());
     tables
@@ -100,8 +113,8 @@ impl Kernel {
     ) -> Result<Self, Error> {
         let woken = Arc::new(AtomicBool::new(false));
         let fpm = config.router.fpm.map(|address| {
-            let wake = waker(desk, &woken);
-            let mut fpm = Fpm::listen(address, config.router.graceful, wake)?;
+            let (wake, graceful) = (waker(desk, &woken), config.router.graceful);
+            let mut fpm = Fpm::listen(address, fpm_users(&config.router), graceful, wake)?;
             fpm.feed.set_tables(fpm_tables(config));
             Ok::<_, Error>(fpm)
         });
@@ -240,6 +253,7 @@ impl Control {
                     eprintln!("fpm: {peer} is connected");
                     self.set_told_by_frr(true);
                 }
+                fpm::News::Refused(peer, why) => eprintln!("fpm: {peer} is refused: {why}"),
                 // Before its routes go, the kernel says which it has.
                 fpm::News::Ended => self.set_told_by_frr(false),
                 fpm::News::Disconnected(peer, why) => eprintln!("fpm: {peer} has gone: {why}"),

@@ -396,6 +396,11 @@ impl Control {
             let counts = &fpm.counts;
             for (family, help, value) in [
                 ("fpm_connections", "Connections of FRR.", counts.connections),
+                (
+                    "fpm_refused_connections",
+                    "Connections that were not let in: another user's, or a second one.",
+                    fpm.refused(),
+                ),
                 ("fpm_frames", "Frames of FPM.", counts.frames),
                 (
                     "fpm_protocol_errors",

@@ -5,7 +5,6 @@
 
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -38,12 +37,11 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Listens at `path`; `usual`: it is the usual place, whose folder is made.
+    /// Takes clients at a socket.
     ///
     /// # Errors
-    /// Another router listens there, or the place cannot be written.
-    pub(super) fn listen(path: &Path, usual: bool, desk: Desk) -> Result<Self, Error> {
-        let door = UnixDoor::open(path, usual, "[router] control = \"PATH\"")?;
+    /// There can be no other thread.
+    pub(super) fn listen(door: UnixDoor, desk: Desk) -> Result<Self, Error> {
         let closing = Arc::new(AtomicBool::new(false));
         let (ends, clients) = (closing.clone(), Arc::new(AtomicUsize::new(0)));
         let take = move || {

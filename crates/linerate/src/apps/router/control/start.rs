@@ -3,7 +3,7 @@
 //! The socket comes first, so that a second router is refused before it touches a port. Routes that the
 //! configuration states are published before the first packet is received.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -39,6 +39,7 @@ use crate::apps::runtime::wiring::{self, PortShape, Share};
 use crate::apps::runtime::{Rig, Sample};
 use crate::config::PortStanza;
 use crate::error::Error;
+use crate::socket::unix::UnixDoor;
 
 /// How a run is to be.
 pub(crate) struct Run {
@@ -81,18 +82,22 @@ pub(crate) fn place(config: &Config) -> Result<Plan, Error> {
 /// # Errors
 /// What could not be set up, or what went wrong at the end.
 pub(crate) fn start(path: &Path, config: Config, plan: &Plan, run: &Run) -> Result<(), Error> {
-    // Before there are threads: capabilities are each thread's own.
-    let privileged = keeper::split(path, &config)?;
-    let (sender, events) = mpsc::channel();
-    let desk = Desk::new(sender, path);
-    let _signals = Signals::catch(desk.clone())?;
+    // As the user who starts it: the usual place is that one's, and others may be writable for it
+    // alone.
     let usual = config.router.control.is_none();
     let socket = config.router.control.clone().unwrap_or_else(usual_socket);
-    let server = Server::listen(&socket, usual, desk.clone())?;
+    let door = UnixDoor::open(&socket, usual, "[router] control = \"PATH\"")?;
+    // Before there are threads: capabilities and users are each thread's own.
+    let privileged = keeper::split(path, &config)?;
+    let (sender, events) = mpsc::channel();
+    let desk = Desk::new(sender, path, privileged.clone());
+    let _signals = Signals::catch(desk.clone())?;
+    let server = Server::listen(door, desk.clone())?;
     let http = listen_http(&config, &desk)?;
     let mut drivers = Drivers::opened_by(privileged.clone());
-    let mut control = bring_up(path, config, plan, &mut drivers, &desk, run, privileged)?;
-    let begun = control.say_ready(&socket, http.as_ref().map(|http| http.at));
+    let access = Access { privileged, socket };
+    let mut control = bring_up(path, config, plan, &mut drivers, &desk, run, &access)?;
+    let begun = control.say_ready(&access.socket, http.as_ref().map(|http| http.at));
     control.notify = Notify::from_environment();
     control.notify.ready(&control.status());
     let ran = begun.and_then(|()| control.run(&events));
@@ -113,6 +118,12 @@ fn listen_http(config: &Config, desk: &Desk) -> Result<Option<Http>, Error> {
     Http::listen(address, page).map(Some)
 }
 
+/// Who does what takes privileges, and where clients of this router find it.
+pub(super) struct Access {
+    pub(super) privileged: Arc<dyn Privileged>,
+    pub(super) socket: PathBuf,
+}
+
 /// Opens the ports, by `drivers` that may know other ends of rings, and begins to forward.
 pub(super) fn bring_up(
     path: &Path,
@@ -121,7 +132,7 @@ pub(super) fn bring_up(
     drivers: &mut Drivers,
     desk: &Desk,
     run: &Run,
-    privileged: Arc<dyn Privileged>,
+    access: &Access,
 ) -> Result<Control, Error> {
     let specs: Vec<_> = config
         .ports
@@ -200,10 +211,9 @@ pub(super) fn bring_up(
     }
     let first = Sample::take(&running);
     let now = Instant::now();
-    let socket = config.router.control.clone();
+    let Access { privileged, socket } = access;
     let hushed: &[PortInfo] = if config.router.kernel { &infos } else { &[] };
-    let socket = socket.unwrap_or_else(usual_socket);
-    let hush = Hush::new(hushed, &socket, privileged.clone());
+    let hush = Hush::new(hushed, socket, privileged.clone());
     let mut control = Control {
         path: path.into(),
         kernel: None,
@@ -213,7 +223,7 @@ pub(super) fn bring_up(
         installed: settings.clone(),
         settings,
         running,
-        privileged,
+        privileged: privileged.clone(),
         rib,
         twins,
         counters: Vec::new(),

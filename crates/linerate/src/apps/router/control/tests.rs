@@ -8,7 +8,7 @@ use linerate_drivers::{Drivers, Own};
 
 use super::desk::Desk;
 use super::exposition;
-use super::start::bring_up;
+use super::start::{Access, bring_up};
 use super::*;
 
 /// A configuration of two rings, in two VRFs, with one interface for tagged frames.
@@ -56,9 +56,12 @@ fn router(text: &str) -> Control {
         config,
         &plan,
         &mut Drivers::new(),
-        &Desk::new(sender, Path::new("/no/such.toml")),
+        &Desk::new(sender, Path::new("/no/such.toml"), Arc::new(Own)),
         &run,
-        Arc::new(Own),
+        &Access {
+            privileged: Arc::new(Own),
+            socket: "/no/such.sock".into(),
+        },
     )
     .unwrap()
 }

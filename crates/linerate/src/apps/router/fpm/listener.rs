@@ -1,13 +1,17 @@
 //! The thread that listens, reads and decodes.
 //!
-//! One peer at a time. Another connection from the same address takes the place of the first, which has
-//! then lost its end without saying so; one from elsewhere is closed at once.
+//! One peer at a time: while it lives, whoever else connects is refused. It lives until it closes
+//! its end, or TCP finds that nobody is there any more. On this machine the kernel says whose a
+//! peer is ([`owner`]), and only users who were named are let in: who speaks here says where
+//! packets go.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use linerate_wire::fpm::Stream;
 use linerate_wire::rtnetlink::Messages;
@@ -15,11 +19,14 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 
+use super::owner::{self, Owner};
 use crate::apps::router::feed::Said;
 use crate::error::Error;
 
 /// Batches on the way to control: a batch is what one read gave, 256 KiB of stream at most.
 const UNDER_WAY: usize = 32;
+/// Between two refusals that are told.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
 
 /// What the thread has to say.
 #[derive(Debug)]
@@ -30,6 +37,11 @@ pub(crate) enum Event {
         said: Vec<Said>,
         frames: u32,
         ignored: u32,
+    },
+    /// Somebody was not let in, and why; of many, few are told.
+    Refused {
+        peer: SocketAddr,
+        why: String,
     },
     Disconnected {
         peer: SocketAddr,
@@ -43,15 +55,18 @@ pub(crate) enum Event {
 pub(crate) struct Listener {
     address: SocketAddr,
     events: Receiver<Event>,
+    refused: Arc<AtomicU64>,
     /// A byte has the thread hang up; the end is what it stops at.
     orders: Option<io::PipeWriter>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Listener {
-    /// Listens. `wake` is called for each event that is sent.
+    /// Listens for peers that are `users` of this machine, or another machine's. `wake` is called
+    /// for each event that is sent.
     pub(super) fn start(
         address: SocketAddr,
+        users: Vec<u32>,
         wake: impl Fn() + Send + 'static,
     ) -> Result<Self, Error> {
         let failed = |error: io::Error| Error::Usage {
@@ -64,8 +79,12 @@ impl Listener {
         listener.set_nonblocking(true).map_err(failed)?;
         let (heard, orders) = io::pipe()?;
         let (sender, events) = sync_channel(UNDER_WAY);
+        let refused = Arc::new(AtomicU64::new(0));
         let mut server = Server {
             listener,
+            users,
+            refused: refused.clone(),
+            told: None,
             orders: heard,
             events: sender,
             wake: Box::new(wake),
@@ -77,6 +96,7 @@ impl Listener {
         Ok(Self {
             address,
             events,
+            refused,
             orders: Some(orders),
             thread: Some(thread),
         })
@@ -84,6 +104,11 @@ impl Listener {
 
     pub(super) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Connections that were not let in.
+    pub(super) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// Has the peer say all again, which it does only on another connection.
@@ -118,6 +143,11 @@ struct Ended;
 
 struct Server {
     listener: TcpListener,
+    /// Who may connect from this machine.
+    users: Vec<u32>,
+    refused: Arc<AtomicU64>,
+    /// When a refusal was last told.
+    told: Option<Instant>,
     orders: io::PipeReader,
     events: SyncSender<Event>,
     wake: Box<dyn Fn() + Send>,
@@ -179,11 +209,8 @@ impl Server {
         let Ok((socket, address)) = self.listener.accept() else {
             return Ok(()); // it is gone again
         };
-        if let Some(peer) = &self.peer {
-            if peer.address.ip() != address.ip() {
-                return Ok(()); // there is a peer
-            }
-            self.hang_up("another connection from there".into(), false)?;
+        if let Err(why) = self.admit(&socket, address) {
+            return self.refuse(address, why);
         }
         // One that is gone without a word is noticed, so that another can take its place.
         if socket.set_nonblocking(true).is_err() || keep_alive(&socket).is_err() {
@@ -195,6 +222,30 @@ impl Server {
             stream: Stream::new(),
         });
         self.send(Event::Connected(address))
+    }
+
+    /// Whether one who connects may speak; or why not.
+    fn admit(&self, socket: &TcpStream, address: SocketAddr) -> Result<(), String> {
+        if let Some(peer) = &self.peer {
+            return Err(format!("{} is connected, and lives", peer.address));
+        }
+        let local = socket.local_addr().map_err(|error| error.to_string())?;
+        match owner::of(address, local).map_err(|error| error.to_string())? {
+            Owner::User(uid) if !self.users.contains(&uid) => Err(format!(
+                "it is of user {uid}, whom the file does not name (`fpm_user`)"
+            )),
+            Owner::User(_) | Owner::Remote => Ok(()),
+        }
+    }
+
+    /// Whoever is refused may try as often as it likes, and is not to fill the journal.
+    fn refuse(&mut self, peer: SocketAddr, why: String) -> Result<(), Ended> {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        if self.told.is_some_and(|told| told.elapsed() < TOLD_EVERY) {
+            return Ok(());
+        }
+        self.told = Some(Instant::now());
+        self.send(Event::Refused { peer, why })
     }
 
     fn hang_up(&mut self, why: String, lied: bool) -> Result<(), Ended> {

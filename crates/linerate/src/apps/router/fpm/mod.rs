@@ -12,6 +12,7 @@
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod listener;
+mod owner;
 mod restart;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,8 @@ use crate::error::Error;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum News {
     Connected(SocketAddr),
+    /// Somebody was not let in, and why.
+    Refused(SocketAddr, String),
     /// And why it ended. Routes stay until the time of grace is over.
     Disconnected(SocketAddr, String),
     /// None came again in time. Routes are used until the next [`Fpm::poll`]: before it the kernel may be asked
@@ -65,13 +68,14 @@ pub(crate) struct Fpm {
 }
 
 impl Fpm {
-    /// Listens. `wake` is called, on another thread, whenever there is something to
-    /// [poll](Self::poll).
+    /// Listens for zebras of these users, besides those of other machines. `wake` is called, on
+    /// another thread, whenever there is something to [poll](Self::poll).
     ///
     /// # Errors
     /// If the address is taken, or not ours.
     pub(crate) fn listen(
         address: SocketAddr,
+        users: Vec<u32>,
         graceful: Duration,
         wake: impl Fn() + Send + 'static,
     ) -> Result<Self, Error> {
@@ -82,13 +86,18 @@ impl Fpm {
             is_connected: false,
             tells: false,
             has_ended: false,
-            listener: Listener::start(address, wake)?,
+            listener: Listener::start(address, users, wake)?,
         })
     }
 
     /// Where it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.listener.address()
+    }
+
+    /// Connections that were not let in.
+    pub(crate) fn refused(&self) -> u64 {
+        self.listener.refused()
     }
 
     /// Which table of FRR is which VRF. Routes of a VRF that is another table now are gone at once; where a
@@ -167,6 +176,7 @@ impl Fpm {
                 self.restart.connected(now);
                 news.push(News::Connected(peer));
             }
+            Event::Refused { peer, why } => news.push(News::Refused(peer, why)),
             Event::Said {
                 said,
                 frames,

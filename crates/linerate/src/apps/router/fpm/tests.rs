@@ -1,12 +1,15 @@
 //! A peer over a real socket: what it says, how it lies, and how it goes.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 
 use linerate_wire::fpm::header;
 use linerate_wire::rtnetlink::build::Builder;
 use linerate_wire::rtnetlink::{attribute, kind};
+use rustix::process::geteuid;
 
 use super::*;
 use crate::apps::router::plane::hops::Action;
@@ -21,9 +24,14 @@ struct Stand {
 
 impl Stand {
     fn new(graceful: Duration) -> Self {
+        Self::with(graceful, vec![geteuid().as_raw()])
+    }
+
+    /// For these users alone.
+    fn with(graceful: Duration, users: Vec<u32>) -> Self {
         let mut bench = Bench::new();
         let any = "127.0.0.1:0".parse().unwrap();
-        let mut fpm = Fpm::listen(any, graceful, || {}).unwrap();
+        let mut fpm = Fpm::listen(any, users, graceful, || {}).unwrap();
         fpm.feed.set_tables([(254, 0)]);
         fpm.feed.set_interface(&mut bench.rib, 11, Some(WAN));
         Self {
@@ -50,6 +58,13 @@ impl Stand {
 
     fn peer(&self, bytes: &[u8]) -> TcpStream {
         listener::peer(self.fpm.address(), bytes).unwrap()
+    }
+
+    fn refused(&self) -> Option<&str> {
+        self.news.iter().find_map(|news| match news {
+            News::Refused(_, why) => Some(why.as_str()),
+            _ => None,
+        })
     }
 
     fn ended(&self) -> Option<&str> {
@@ -183,23 +198,107 @@ fn one_that_was_too_fast_is_asked_again() {
     assert_eq!(stand.fpm.counts.liars, 0);
 }
 
+/// It says its routes, and is told nothing but the end.
+fn hung_up(mut peer: &TcpStream) {
+    peer.set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    // With what it said unread, its end is a reset.
+    assert!(matches!(peer.read(&mut [0]), Ok(0) | Err(_)));
+}
+
 #[test]
-fn another_connection_from_there_takes_over() {
+fn while_the_first_lives_another_is_refused() {
     let mut stand = Stand::new(LONG);
-    let _first = stand.peer(&frame(&route(1, 2)));
+    let mut first = stand.peer(&frame(&route(1, 2)));
     stand.until(|stand| stand.fpm.counts.frames == 1);
-    let _second = stand.peer(&frame(&route(2, 2)));
+    hung_up(&stand.peer(&frame(&route(2, 2))));
+    stand.until(|stand| stand.refused().is_some());
+    assert!(stand.refused().unwrap().contains("lives"));
+    hung_up(&stand.peer(&frame(&route(2, 2))));
+    assert_eq!(stand.fpm.refused(), 2);
+    // The first one is heard as before.
+    first.write_all(&frame(&route(3, 2))).unwrap();
     stand.until(|stand| stand.fpm.counts.frames == 2);
-    assert!(stand.ended().unwrap().contains("another connection"));
-    assert_eq!(stand.fpm.counts.connections, 2);
+    assert_eq!(stand.fpm.counts.connections, 1);
+    assert_eq!(stand.bench.action("198.51.2.1"), None);
+    // When it has gone, there is room.
+    drop(first);
+    stand.until(|stand| stand.ended().is_some());
+    let _second = stand.peer(&frame(&route(2, 2)));
+    stand.until(|stand| stand.fpm.counts.frames == 3);
+    assert_eq!(stand.bench.action("198.51.2.1"), Some(Action::Resolve));
+}
+
+/// Another user of this machine says routes, through a shell; `then`: what it does behind them.
+fn as_nobody(address: SocketAddr, bytes: &[u8], then: &str) -> Child {
+    let (ip, port) = (address.ip(), address.port());
+    let script = format!("exec 3<>/dev/tcp/{ip}/{port}; cat >&3; {then}");
+    let mut shell = Command::new("bash");
+    shell.args(["-c", &script]).uid(65534).gid(65534);
+    let mut shell = shell.stdin(Stdio::piped()).spawn().unwrap();
+    shell.stdin.take().unwrap().write_all(bytes).unwrap();
+    shell
+}
+
+#[test]
+fn another_user_of_the_machine_is_refused() {
+    if !geteuid().is_root() {
+        println!("SKIP FPM of another user: needs root, to be one");
+        return;
+    }
+    let lie = frame(&route(2, 2));
+    let mut stand = Stand::new(LONG);
+    let address = stand.fpm.address();
+    // Before there is a zebra. What is read last is the end.
+    let mut ended = as_nobody(address, &lie, "cat <&3");
+    stand.until(|stand| stand.refused().is_some());
+    assert!(
+        stand.refused().unwrap().contains("user 65534"),
+        "{:?}",
+        stand.news
+    );
+    ended.wait().unwrap();
+    // One that closes its end at once, of which the kernel says that it is root's.
+    for turn in 2..30 {
+        let mut ended = as_nobody(address, &lie, "");
+        ended.wait().unwrap();
+        stand.until(|stand| stand.fpm.refused() == turn);
+    }
+    let _zebra = stand.peer(&frame(&route(1, 2)));
+    stand.until(|stand| stand.fpm.counts.frames == 1);
+    // And while there is one.
+    let mut ended = as_nobody(address, &lie, "cat <&3");
+    stand.until(|stand| stand.fpm.refused() == 30);
+    ended.wait().unwrap();
+    assert_eq!(stand.fpm.counts.connections, 1);
+    assert_eq!(stand.ended(), None);
     assert_eq!(stand.bench.action("198.51.1.1"), Some(Action::Resolve));
+    assert_eq!(stand.bench.action("198.51.2.1"), None);
+}
+
+/// Routing daemons that are no FRR's run as somebody else.
+#[test]
+fn a_user_who_was_named_is_believed() {
+    if !geteuid().is_root() {
+        println!("SKIP FPM of another user: needs root, to be one");
+        return;
+    }
+    let mut stand = Stand::with(LONG, vec![65534]);
+    let mut peer = as_nobody(stand.fpm.address(), &frame(&route(1, 2)), "cat <&3");
+    stand.until(|stand| stand.fpm.counts.frames == 1);
+    // Root was not.
+    hung_up(&stand.peer(&frame(&route(2, 2))));
+    peer.kill().unwrap();
+    peer.wait().unwrap();
 }
 
 #[test]
 fn a_taken_address_is_named() {
     let stand = Stand::new(LONG);
     let address = stand.fpm.address();
-    let error = Fpm::listen(address, LONG, || {}).err().expect("taken");
+    let error = Fpm::listen(address, Vec::new(), LONG, || {})
+        .err()
+        .expect("taken");
     assert!(error.to_string().contains(&address.to_string()));
 }
 

@@ -4,17 +4,19 @@ use std::io;
 
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
-    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+    remove_capability_from_bounding_set, set_capabilities, set_keep_capabilities, set_no_new_privs,
 };
 
+use super::successor::Successor;
 use crate::error::Error;
 
 /// Gives away all capabilities but `wanted`, and with the bounding set and `no_new_privs` the ways to get
-/// them back. Of `wanted`, this keeps what there is.
+/// them back. Of `wanted`, this keeps what there is. With a `user`, this process is that one's from
+/// now on.
 ///
 /// # Errors
 /// There are other threads already, which would keep theirs; or the kernel refuses.
-pub(super) fn keep(wanted: CapabilitySet) -> Result<(), Error> {
+pub(super) fn keep(wanted: CapabilitySet, user: Option<&Successor>) -> Result<(), Error> {
     let threads = std::fs::read_dir("/proc/self/task")?.count();
     if threads != 1 {
         return Err(Error::Usage {
@@ -33,6 +35,12 @@ pub(super) fn keep(wanted: CapabilitySet) -> Result<(), Error> {
     }
     // Linux before 4.3 has no such set.
     let _ = clear_ambient_capability_set();
+    if let Some(user) = user {
+        // What is kept outlives the change of the user; `effective` is set below.
+        set_keep_capabilities(true).map_err(io::Error::from)?;
+        user.become_it()?;
+        set_keep_capabilities(false).map_err(io::Error::from)?;
+    }
     let kept = had & wanted;
     let sets = CapabilitySets {
         effective: kept,

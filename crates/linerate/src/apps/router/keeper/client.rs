@@ -1,14 +1,15 @@
 //! The router's end of the socket.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use linerate_drivers::{Opener, TapChange, XdpProgram};
+use linerate_drivers::{Opener, Own, TapChange, XdpProgram};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
 
@@ -29,7 +30,7 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Starts one for the configuration at `path`.
+    /// Starts one for the configuration at `path`. It stays the user that it is started as.
     ///
     /// # Errors
     /// No process can be started.
@@ -85,14 +86,37 @@ impl Keeper {
         let _ = shutdown(fd, Shutdown::Both);
         Err(ended().into())
     }
+
+    /// A file as this user opens it, or else as the keeper does: one may wait for the other end of
+    /// a pipe.
+    fn file(&self, opened: io::Result<File>, ask: impl FnOnce() -> Request) -> io::Result<File> {
+        match opened {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let [file] = self.ask(&ask(), &[])?;
+                Ok(file.into())
+            }
+            opened => opened,
+        }
+    }
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
+        // It holds nothing, and has nobody left to do anything for but to tidy up.
+        let socket = self.socket.get_mut();
+        let _ = shutdown(
+            socket.unwrap_or_else(PoisonError::into_inner),
+            Shutdown::Both,
+        );
         let mut process = self.process();
-        // It holds nothing, and has nobody left to do anything for.
-        let _ = process.kill();
-        let _ = process.wait();
+        let end = Instant::now() + PATIENCE;
+        while matches!(process.try_wait(), Ok(None)) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // It may be root's, and not ours to kill.
+        if process.kill().is_ok() {
+            let _ = process.wait();
+        }
     }
 }
 
@@ -180,6 +204,19 @@ impl Opener for Keeper {
         let [] = self.ask(&request, &[])?;
         Ok(())
     }
+
+    fn read_file(&self, path: &Path) -> io::Result<File> {
+        let ask = || Request::ReadFile { path: path.into() };
+        self.file(Own.read_file(path), ask)
+    }
+
+    fn write_file(&self, path: &Path, add: bool) -> io::Result<File> {
+        let ask = || Request::WriteFile {
+            path: path.into(),
+            add,
+        };
+        self.file(Own.write_file(path, add), ask)
+    }
 }
 
 impl Privileged for Keeper {
@@ -219,6 +256,22 @@ impl Privileged for Keeper {
     fn set(&self, setting: &Path, value: &str) -> Result<(), Error> {
         let (setting, value) = (setting.into(), value.into());
         let [] = self.ask(&Request::Set { setting, value }, &[])?;
+        Ok(())
+    }
+
+    fn configuration(&self, _: &Path) -> io::Result<String> {
+        let [file] = self.ask(&Request::Configuration, &[])?;
+        io::read_to_string(File::from(file))
+    }
+
+    fn notes(&self, _: &Path) -> io::Result<String> {
+        let [file] = self.ask(&Request::Notes, &[])?;
+        io::read_to_string(File::from(file))
+    }
+
+    fn note(&self, _: &Path, text: &str) -> io::Result<()> {
+        let text = text.into();
+        let [] = self.ask(&Request::Note { text }, &[])?;
         Ok(())
     }
 

@@ -80,6 +80,23 @@ pub(super) enum Request {
         setting: PathBuf,
         value: String,
     },
+    /// Comes back with the configuration file.
+    Configuration,
+    /// Comes back with the file of what settings were, if there is one.
+    Notes,
+    /// What settings were; nothing: there is nothing to put back.
+    Note {
+        text: String,
+    },
+    /// Comes back with a file that a port reads.
+    ReadFile {
+        path: PathBuf,
+    },
+    /// Comes back with a file that a port writes.
+    WriteFile {
+        path: PathBuf,
+        add: bool,
+    },
 }
 
 /// A [`TapChange`].

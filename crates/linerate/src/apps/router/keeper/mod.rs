@@ -6,10 +6,13 @@
 //!   no capabilities              one socket
 //! ```
 //!
-//! [`split`] starts the keeper and gives away what this process may do, before there is a second thread.
-//! [`Privileged`] is all that the router then asks for: of [`Keeper`], by the messages of [`message`], over a socket as [`protocol`] says. On
-//! the other side [`serve`] looks up in [`permits`] whether the configuration names what is asked for, and
-//! does it as any process would that has the privileges itself: [`Own`].
+//! [`split`] starts the keeper and gives away what this process may do, before there is a second
+//! thread; where root has started it, it becomes another user ([`Successor`]), and the keeper stays
+//! root: it reads the file again, which the router cannot change then, and opens the files that it
+//! names. [`Privileged`] is all that the router then asks for: of [`Keeper`], by the messages of
+//! [`message`], over a socket as [`protocol`] says. On the other side [`serve`] looks up in
+//! [`permits`] whether the configuration names what is asked for, and does it as any process would
+//! that has the privileges itself: [`Own`].
 //!
 //! The keeper holds nothing. Programs, TAPs and sockets are the router's and go with it, however it ends;
 //! the keeper ends when the socket closes, and the router when the keeper has ended.
@@ -20,12 +23,14 @@ mod message;
 mod permits;
 mod protocol;
 mod serve;
+mod successor;
 #[cfg(test)]
 mod tests;
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 
 use linerate_drivers::{Opener, Own};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -33,11 +38,13 @@ use rustix::thread::CapabilitySet;
 
 use self::client::Keeper;
 use self::permits::Permits;
+use self::successor::Successor;
 use super::config::Config;
 use super::model::Cidr;
 use super::netlink::socket;
 use super::netlink::twin::{Kernel, Likeness};
 use crate::error::Error;
+use crate::files;
 
 pub(crate) use serve::{Args, run};
 
@@ -83,6 +90,24 @@ pub(crate) trait Privileged: Opener {
     /// If the kernel refuses.
     fn set(&self, setting: &Path, value: &str) -> Result<(), Error>;
 
+    /// What is in the configuration file, at `path`.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn configuration(&self, path: &Path) -> io::Result<String>;
+
+    /// What an earlier run has [noted](Self::note) at `path`.
+    ///
+    /// # Errors
+    /// There is nothing, or somebody else has written it.
+    fn notes(&self, path: &Path) -> io::Result<String>;
+
+    /// Keeps a text at `path` for the next run; nothing: there is no file any more.
+    ///
+    /// # Errors
+    /// The place cannot be written.
+    fn note(&self, path: &Path, text: &str) -> io::Result<()>;
+
     /// Whether somebody is there to ask.
     fn is_alive(&self) -> bool;
 }
@@ -123,7 +148,22 @@ impl Privileged for Own {
     }
 
     fn set(&self, setting: &Path, value: &str) -> Result<(), Error> {
-        Ok(std::fs::write(setting, value)?)
+        Ok(fs::write(setting, value)?)
+    }
+
+    fn configuration(&self, path: &Path) -> io::Result<String> {
+        fs::read_to_string(path)
+    }
+
+    fn notes(&self, path: &Path) -> io::Result<String> {
+        files::read_own(path)
+    }
+
+    fn note(&self, path: &Path, text: &str) -> io::Result<()> {
+        match text.is_empty() {
+            true => fs::remove_file(path),
+            false => files::replace(path, text),
+        }
     }
 
     fn is_alive(&self) -> bool {
@@ -131,18 +171,26 @@ impl Privileged for Own {
     }
 }
 
-/// Starts a keeper for what a configuration names, where it names anything, and gives away all
-/// privileges of this process for ever (but to lock memory, where an af_xdp port could not do without).
+/// Where it is kept what settings of interfaces were: beside the control socket.
+pub(crate) fn notes_beside(socket: &Path) -> PathBuf {
+    socket.with_extension("sysctl")
+}
+
+/// Starts a keeper for what a configuration names, where it takes privileges or this is root, and
+/// gives away all privileges of this process for ever: capabilities (but to lock memory, where an
+/// af_xdp port could not do without), and root's files with its user.
 ///
 /// # Errors
-/// The configuration is in no file that the keeper could read too, no process can be started, or there are
-/// other threads already, which would keep theirs.
+/// The configuration is in no file that the keeper could read too, no process can be started, this
+/// may not
+/// become the user that is named, or there are other threads already, which would keep theirs.
 pub(crate) fn split(path: &Path, config: &Config) -> Result<Arc<dyn Privileged>, Error> {
     let permits = Permits::of(config);
-    let privileged: Arc<dyn Privileged> = match permits.is_empty() {
-        true => Arc::new(Own),
-        false if path.is_file() => Arc::new(Keeper::start(path)?),
-        false => {
+    let user = Successor::of(config.router.user.as_ref())?;
+    let privileged: Arc<dyn Privileged> = match permits.take_none() {
+        true if user.is_none() || !path.is_file() => Arc::new(Own),
+        _ if path.is_file() => Arc::new(Keeper::start(path)?),
+        _ => {
             return Err(Error::Usage {
                 problem: format!("{}: no file, but read more than once", path.display()),
                 fix: "write the configuration to a file".into(),
@@ -150,10 +198,11 @@ pub(crate) fn split(path: &Path, config: &Config) -> Result<Arc<dyn Privileged>,
         }
     };
     let locks = permits.locks_memory() && !unlimited_lock();
-    capabilities::keep(match locks {
+    let kept = match locks {
         true => CapabilitySet::IPC_LOCK,
         false => CapabilitySet::empty(),
-    })?;
+    };
+    capabilities::keep(kept, user.as_ref())?;
     Ok(privileged)
 }
 

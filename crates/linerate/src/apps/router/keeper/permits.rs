@@ -1,6 +1,7 @@
 //! What a configuration names, and hence what may be asked for.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use linerate_core::port::Spec;
 use rustix::thread::CapabilitySet;
@@ -10,6 +11,8 @@ use crate::apps::router::config::Config;
 
 /// Most room for events that a socket may have, in bytes.
 const MOST_ROOM: usize = 64 << 20;
+/// Longest time that a socket may keep a CPU polling, in microseconds: as `busy_poll=` has it.
+const MOST_BUSY_POLL_US: u32 = 10_000;
 /// Longest filter, in bytes.
 const MOST_FILTER: usize = 4096;
 
@@ -24,6 +27,9 @@ pub(super) struct Permits {
     /// Of ports.
     taps: BTreeSet<Tap>,
     twins: BTreeSet<Tap>,
+    /// Files that ports read, and those that they write.
+    read: BTreeSet<PathBuf>,
+    written: BTreeSet<PathBuf>,
 }
 
 impl Permits {
@@ -34,6 +40,10 @@ impl Permits {
             let Ok(spec) = port.spec.parse::<Spec>() else {
                 continue;
             };
+            let file = |key| spec.text(key).map(PathBuf::from);
+            permits
+                .written
+                .extend(["capture", "trace"].map(file).into_iter().flatten());
             let name = spec.target().to_string();
             match spec.kind() {
                 "af_packet" => _ = permits.packet.insert(name),
@@ -42,6 +52,10 @@ impl Permits {
                     _ = permits
                         .taps
                         .insert((spec.text("netns").map(Into::into), name))
+                }
+                "pcap" => {
+                    permits.read.extend(file("rx"));
+                    permits.written.extend(file("tx"));
                 }
                 _ => {}
             }
@@ -62,10 +76,13 @@ impl Permits {
         self.xdp.extend(more.xdp);
         self.taps.extend(more.taps);
         self.twins.extend(more.twins);
+        self.read.extend(more.read);
+        self.written.extend(more.written);
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        *self == Self::default()
+    /// Whether nothing takes privileges. Files are opened by the user that the router is.
+    pub(super) fn take_none(&self) -> bool {
+        self.packet.is_empty() && self.xdp.is_empty() && self.all_taps().next().is_none()
     }
 
     /// Whether the router locks its pool into memory.
@@ -75,7 +92,10 @@ impl Permits {
 
     /// What it takes to do all of it.
     pub(super) fn capabilities(&self) -> CapabilitySet {
-        let mut needed = CapabilitySet::NET_ADMIN;
+        let mut needed = match self.take_none() {
+            true => CapabilitySet::empty(),
+            false => CapabilitySet::NET_ADMIN,
+        };
         if !self.packet.is_empty() {
             needed |= CapabilitySet::NET_RAW;
         }
@@ -106,9 +126,12 @@ impl Permits {
             Request::XdpProgram { name, filter } => {
                 self.xdp.contains(name) && filter.len() <= MOST_FILTER
             }
-            Request::XdpSocket { name, .. }
-            | Request::XdpAttach { name, .. }
-            | Request::XdpMap { name, .. } => self.xdp.contains(name),
+            Request::XdpSocket { name, busy_poll_us } => {
+                self.xdp.contains(name) && *busy_poll_us <= MOST_BUSY_POLL_US
+            }
+            Request::XdpAttach { name, .. } | Request::XdpMap { name, .. } => {
+                self.xdp.contains(name)
+            }
             Request::Tap { netns, name, .. } | Request::ChangeTap { netns, name, .. } => {
                 is_tap(netns, name)
             }
@@ -124,6 +147,9 @@ impl Permits {
                 let mut all = ports.flat_map(|port| super::settings_of(port));
                 value.parse::<u8>().is_ok() && all.any(|(path, _)| path == *setting)
             }
+            Request::Configuration | Request::Notes | Request::Note { .. } => true,
+            Request::ReadFile { path } => self.read.contains(path),
+            Request::WriteFile { path, .. } => self.written.contains(path),
         }
     }
 

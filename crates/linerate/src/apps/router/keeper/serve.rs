@@ -4,6 +4,7 @@
 //! It trusts nobody who asks: the configuration file, which it reads itself, says what may be asked for.
 //! The file is read again when something is asked for that it did not name: after a reload it may.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -18,10 +19,13 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::permits::Permits;
 use super::protocol::{Received, Refusal, Request, receive, send};
-use super::{Privileged, capabilities};
+use super::{Privileged, capabilities, notes_beside};
 use crate::apps::router::config::Config;
 use crate::apps::router::model::Cidr;
+use crate::apps::router::usual_socket;
 use crate::error::Error;
+use crate::files;
+use crate::socket::unix;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -45,16 +49,32 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
     }
-    let permits = Permits::of(&Config::read(&args.config)?);
-    capabilities::keep(permits.capabilities())?;
-    serve(socket, permits, &args.config)
+    let config = Config::read(&args.config)?;
+    let control = config.router.control.clone().unwrap_or_else(usual_socket);
+    let permits = Permits::of(&config);
+    capabilities::keep(permits.capabilities(), None)?;
+    let places = Places {
+        config: args.config.clone(),
+        notes: notes_beside(&control),
+    };
+    let served = serve(socket, permits, &places);
+    // The router may not, in a folder of root's; and one that was killed has not.
+    unix::take_away(&control);
+    served
+}
+
+/// Files that are the router's own, whatever its ports are.
+pub(super) struct Places {
+    pub(super) config: PathBuf,
+    /// What settings of interfaces were.
+    pub(super) notes: PathBuf,
 }
 
 /// Answers one request after the other, until the socket closes.
 pub(super) fn serve(
     socket: BorrowedFd<'_>,
     mut permits: Permits,
-    path: &Path,
+    places: &Places,
 ) -> Result<(), Error> {
     loop {
         let outcome = match receive::<Request>(socket)? {
@@ -62,9 +82,8 @@ pub(super) fn serve(
             Received::Nonsense(what) => {
                 Err(Refusal::new(what, "ask as this program's router does"))
             }
-            Received::Message(request, descriptors) => {
-                look(&mut permits, path, &request).and_then(|()| perform(&request, &descriptors))
-            }
+            Received::Message(request, descriptors) => look(&mut permits, &places.config, &request)
+                .and_then(|()| perform(&request, &descriptors, places)),
         };
         let (reply, opened) = match outcome {
             Ok(opened) => (Ok(()), opened),
@@ -95,7 +114,11 @@ fn look(permits: &mut Permits, path: &Path, request: &Request) -> Result<(), Ref
 }
 
 /// Does what was asked for, and returns what it opened.
-fn perform(request: &Request, descriptors: &[OwnedFd]) -> Result<Vec<OwnedFd>, Refusal> {
+fn perform(
+    request: &Request,
+    descriptors: &[OwnedFd],
+    places: &Places,
+) -> Result<Vec<OwnedFd>, Refusal> {
     let given = |index: usize| {
         let lacking = || Refusal::new("a descriptor is missing", "pass it beside the request");
         descriptors.get(index).map(AsFd::as_fd).ok_or_else(lacking)
@@ -151,5 +174,13 @@ fn perform(request: &Request, descriptors: &[OwnedFd]) -> Result<Vec<OwnedFd>, R
             Own.set(setting, value)?;
             Ok(Vec::new())
         }
+        Request::Configuration => Ok(vec![File::open(&places.config)?.into()]),
+        Request::Notes => Ok(vec![files::open_own(&places.notes)?.into()]),
+        Request::Note { text } => {
+            Own.note(&places.notes, text)?;
+            Ok(Vec::new())
+        }
+        Request::ReadFile { path } => Ok(vec![Own.read_file(path)?.into()]),
+        Request::WriteFile { path, add } => Ok(vec![Own.write_file(path, *add)?.into()]),
     }
 }

@@ -7,13 +7,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::thread;
 
+use linerate_core::env::PrivateFolder;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair};
 use rustix::thread::CapabilitySet;
 
 use super::message::Change;
 use super::permits::Permits;
 use super::protocol::{Received, Refusal, Reply, Request, receive, send};
-use super::serve::serve;
+use super::serve::{Places, serve};
 use crate::apps::router::config::Config;
 
 const CONFIG: &str = r#"
@@ -152,6 +153,11 @@ fn only_what_the_configuration_names_is_permitted() {
     let filter = "x".repeat(5000);
     let name = text("eth1");
     assert!(!permits.allow(&Request::XdpProgram { name, filter }));
+    let polls = |busy_poll_us| Request::XdpSocket {
+        name: text("eth1"),
+        busy_poll_us,
+    };
+    assert!(permits.allow(&polls(10_000)) && !permits.allow(&polls(u32::MAX)));
     // Three settings of the ports, and none of anything else.
     let set = |setting: &str, value: &str| Request::Set {
         setting: format!("/proc/sys/{setting}").into(),
@@ -179,26 +185,34 @@ fn capabilities_are_those_that_the_names_take() {
     let all = admin | raw | CapabilitySet::BPF | CapabilitySet::SYS_ADMIN;
     assert_eq!(permits(CONFIG).capabilities(), all);
     let none = "[router]\nkernel = false\n[[port]]\nspec = \"null\"\n";
-    assert!(permits(none).is_empty());
+    assert!(permits(none).take_none());
+    assert_eq!(permits(none).capabilities(), CapabilitySet::empty());
 }
 
 /// Asks a keeper that serves a configuration file.
 struct Stand {
     socket: Option<OwnedFd>,
     path: PathBuf,
+    folder: PrivateFolder,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Stand {
     fn new(name: &str, config: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("keeper-{}-{name}", std::process::id()));
+        let folder = PrivateFolder::new(name).unwrap();
+        let path = folder.join("router.toml");
         fs::write(&path, config).unwrap();
         let (ours, theirs) = pair();
-        let (permits, file) = (permits(config), path.clone());
-        let thread = thread::spawn(move || serve(theirs.as_fd(), permits, &file).unwrap());
+        let permits = permits(config);
+        let places = Places {
+            config: path.clone(),
+            notes: folder.join("router.sysctl"),
+        };
+        let thread = thread::spawn(move || serve(theirs.as_fd(), permits, &places).unwrap());
         Self {
             socket: Some(ours),
             path,
+            folder,
             thread: Some(thread),
         }
     }
@@ -206,6 +220,16 @@ impl Stand {
     fn ask(&self, request: &Request) -> Refusal {
         send(self.socket.as_ref().unwrap().as_fd(), request, &[]).unwrap();
         self.refusal()
+    }
+
+    /// Has it do something that succeeds: what comes with it.
+    fn done(&self, request: &Request) -> Vec<OwnedFd> {
+        let socket = self.socket.as_ref().unwrap().as_fd();
+        send(socket, request, &[]).unwrap();
+        match receive::<Reply>(socket).unwrap() {
+            Received::Message(Ok(()), opened) => opened,
+            other => panic!("{other:?}"),
+        }
     }
 
     fn refusal(&self) -> Refusal {
@@ -222,7 +246,6 @@ impl Drop for Stand {
         drop(self.socket.take());
         let ended = self.thread.take().unwrap().join();
         assert!(ended.is_ok() || thread::panicking());
-        let _ = fs::remove_file(&self.path);
     }
 }
 
@@ -248,6 +271,57 @@ fn another_interface_is_refused_and_one_that_the_file_names_by_now_is_not() {
         let refused = stand.ask(&Request::PacketSocket { name: text(name) });
         assert!(refused.problem.contains("does not name"), "{refused:?}");
     }
+}
+
+#[test]
+fn files_are_those_that_ports_name_and_the_routers_own() {
+    let config = "[router]\nkernel = false\n[[port]]\nname = \"a\"\n\
+                  spec = \"null:,capture=out.pcapng\"\n\
+                  [[port]]\nspec = \"pcap:rx=in.pcap,tx=to.pcapng,trace=-\"\n";
+    let permits = permits(config);
+    let read = |path: &str| permits.allow(&Request::ReadFile { path: path.into() });
+    let write = |path: &str| {
+        let path = path.into();
+        permits.allow(&Request::WriteFile { path, add: false })
+    };
+    assert!(read("in.pcap") && write("to.pcapng") && write("out.pcapng"));
+    for other in ["to.pcapng", "out.pcapng", "/etc/shadow", "../in.pcap"] {
+        assert!(!read(other), "{other}");
+    }
+    for other in ["in.pcap", "/etc/shadow", "sub/../to.pcapng", ""] {
+        assert!(!write(other), "{other}");
+    }
+    // They are root's to open where root has started it, and take no capability.
+    assert!(permits.take_none());
+}
+
+/// They stand where others may write, too: beside a control socket in the folder for temporary
+/// files.
+#[test]
+fn notes_are_read_and_written_through_no_link() {
+    let stand = Stand::new("notes", CONFIG);
+    let (notes, victim) = (
+        stand.folder.join("router.sysctl"),
+        stand.folder.join("victim"),
+    );
+    fs::write(&victim, "kept").unwrap();
+    std::os::unix::fs::symlink(&victim, &notes).unwrap();
+    assert!(stand.ask(&Request::Notes).problem.contains("os error"));
+    let note = |words: &str| {
+        let request = Request::Note { text: text(words) };
+        stand.done(&request)
+    };
+    assert!(note("/proc/sys/x 1\n").is_empty());
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "kept");
+    let mut opened = stand.done(&Request::Notes);
+    let file = fs::File::from(opened.remove(0));
+    assert_eq!(std::io::read_to_string(file).unwrap(), "/proc/sys/x 1\n");
+    note("");
+    assert!(!notes.exists());
+    let mut opened = stand.done(&Request::Configuration);
+    let mut file = fs::File::from(opened.remove(0));
+    assert_eq!(std::io::read_to_string(&file).unwrap(), CONFIG);
+    assert!(file.write_all(b"x").is_err(), "it is to be read only");
 }
 
 #[test]

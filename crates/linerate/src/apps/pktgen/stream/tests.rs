@@ -841,8 +841,7 @@ fn nested_fields_run_like_the_digits_of_a_counter() {
         (0..200usize).map(|n| (n as u8 % 3 + 1, [10, 30, 20][n % 3], n as u16 / 3 % 2 + 5));
     assert_eq!(digits(tuples, 200), expected.collect::<Vec<_>>());
     let plain = (0..200u16).map(|n| (n as u8 % 3 + 1, n / 2 % 2 + 10, n % 2 + 5));
-    let plain = plain
-        .collect::<Vec<_>>();
+    let plain = plain.collect::<Vec<_>>();
     assert_eq!(digits(&format!("{line} nest=vlan,sport"), 200), plain);
     // Far in, and back: as a port that took less than it was given has it.
     let mut whole = compile(&format!("{line} nest=dst,sport,vlan"));

@@ -127,7 +127,6 @@ mod tests {
             is_made: false,
             master: None,
             inward: None,
-            is_made: true,
         })
     }
 

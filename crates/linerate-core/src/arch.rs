@@ -16,7 +16,7 @@
 //!
 //! **A stamp is stored once.** It gives its slot away: receivers may empty the slot and a sender of
 //! the next lap may fill it before the next instruction of this thread, so a block that overlaps
-//! the one before it would put an old stamp back for ever. [`stamp`] cuts a run into blocks that do
+//! the one before it would put an old stamp back for ever. `stamp` cuts a run into blocks that do
 //! not overlap, in one place for all processors, and the tests stop a thread between any two. Words
 //! may be moved twice: no one else uses those of a claimed run, and a copy that loses its race is
 //! thrown away.

@@ -249,6 +249,7 @@ fn impossible_sizes_leave_a_packet_in_its_slot() {
 }
 
 #[test]
+#[allow(clippy::forget_non_drop, clippy::drop_non_drop)] // what a caller may do
 fn lent_slots_that_nobody_commits_are_not_elements() {
     let (mut tx, mut rx) = spsc::ring::<Box<u32>>(4);
     let (mut tx2, mut rx2) = spsc::ring::<Box<u32>>(4);

@@ -156,7 +156,7 @@ pub(super) struct Limits {
 }
 
 /// Unsent frames that a run may have whose loss is judged: the generator was as good as asked.
-const UNSENT_PPM: f64 = 1000.0;
+pub(super) const UNSENT_PPM: f64 = 1000.0;
 
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     if let Some(part) = args.print {

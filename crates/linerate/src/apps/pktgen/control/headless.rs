@@ -12,7 +12,7 @@ use linerate_core::env::{Clock, ClockSource};
 use linerate_drivers::Drivers;
 use serde::Serialize;
 
-use super::args::{Limits, Settings};
+use super::args::{Limits, Settings, UNSENT_PPM};
 use super::client::Client;
 use super::commands::run_lines;
 use super::connection::{Access, Asker};
@@ -45,7 +45,7 @@ struct Report<'a> {
 /// Whether a run was as it was to be.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Verdict {
-    /// `good`, `lossy` or `invalid`.
+    /// `good`, `behind`, `lossy` or `invalid`.
     pub(super) word: &'static str,
     pub(super) exit_code: u8,
     pub(super) reasons: Vec<String>,
@@ -116,7 +116,11 @@ impl Verdict {
                 reasons: [lossy, told].concat(),
             },
             (true, true) => Self {
-                word: "good",
+                // Nobody set a limit, but it is not what was asked for either.
+                word: match limits.unsent_ppm.is_none() && ppm(unsent, due) > UNSENT_PPM {
+                    true => "behind",
+                    false => "good",
+                },
                 exit_code: 0,
                 reasons: told,
             },
@@ -402,7 +406,7 @@ mod tests {
             assert_eq!((judged.word, judged.reasons.len()), ("good", 0));
         }
         let free = Verdict::of(&snapshot(10, 10, 10), &[], &Limits::default());
-        assert_eq!((free.word, free.exit_code), ("good", 0));
+        assert_eq!((free.word, free.exit_code), ("behind", 0));
         assert_eq!(free.reasons, ["10 of 20 frames unsent: 500000.0 ppm"]);
         let none = Verdict::of(&snapshot(10, 0, 0), &[], &Limits::default());
         assert!(none.reasons.is_empty());

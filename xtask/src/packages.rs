@@ -66,7 +66,7 @@ pub(crate) const PACKAGES: &[Package] = &[
     program("nftables",    "nft",          "the kernel's firewall as a device under test"),
     program("gcc",         "gcc",          "the C peers of `cargo xtask compare`"),
     program("pkg-config",  "pkg-config",   "finding DPDK"),
-    program("dpdk",        "dpdk-testpmd", "interoperation with DPDK, and the forwarding peers of `compare`"),
+    program("dpdk-dev",    "dpdk-testpmd", "interoperation with DPDK, and the forwarding peers of `compare`"),
     Package { name: "libdpdk-dev", probe: Probe::PkgConfig("libdpdk"), used_for: "the ring and pool peers of `compare`", long: false },
     guest("qemu-system-x86",   Probe::Program("qemu-system-x86_64"), "guests whose kernel can what this one cannot, in the long scenarios"),
     guest("linux-image-amd64", Probe::Unpacked("modules/overlay.ko"), "the kernel of these guests; only unpacked, into target/guest"),

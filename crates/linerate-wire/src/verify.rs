@@ -119,7 +119,7 @@ impl Headers {
     /// frame[12..14].copy_from_slice(&[0x08, 0x00]);
     /// frame[14..24].copy_from_slice(&[0x45, 0, 0, 30, 0, 0, 0, 0, 64, 17]);
     /// frame[38..40].copy_from_slice(&[0, 9]);
-    /// frame[40..44].copy_from_slice(&[0xff, 0xdb, 0, 0x55]);
+    /// frame[40..44].copy_from_slice(&[0xff, 0xdc, 0, 0x55]);
     /// let headers = linerate_wire::parse(&frame)?;
     /// assert_eq!(headers.is_l4_right(&frame), Some(true));
     /// frame[42] = 1;

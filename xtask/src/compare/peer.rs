@@ -62,7 +62,7 @@ impl Dpdk {
     fn absent(&self) -> TaskError {
         match &self.prefix {
             None => {
-                let needed = ["gcc", "pkg-config", "dpdk", "libdpdk-dev"];
+                let needed = ["gcc", "pkg-config", "dpdk-dev", "libdpdk-dev"];
                 let packages: Vec<_> = packages::PACKAGES
                     .iter()
                     .filter(|package| needed.contains(&package.name))
@@ -173,7 +173,7 @@ impl Dpdk {
                 },
                 None => TaskError::Missing {
                     what: "dpdk-testpmd is not in PATH".into(),
-                    fix: "apt-get install --no-install-recommends dpdk".into(),
+                    fix: "apt-get install --no-install-recommends dpdk-dev".into(),
                 },
             })
     }

@@ -30,7 +30,7 @@ pub(super) fn testpmd(asked: &Asked, cpus: Cpus) -> Result<Setup, Error> {
             args,
             // What it prints when it begins to forward.
             ready: "packet forwarding - ports=2",
-            fix: "apt-get install dpdk",
+            fix: "apt-get install dpdk-dev",
         },
     )
 }

@@ -39,7 +39,10 @@ impl Notify {
         let open = || -> io::Result<_> {
             let socket = UnixDatagram::unbound()?;
             socket.set_write_timeout(Some(PATIENCE))?;
-            Ok((socket, address(&name)?))
+            let address = address(&name)?;
+            // Now, as the user who was started: later this one may not get to the socket.
+            socket.connect_addr(&address)?;
+            Ok((socket, address))
         };
         let mut notify = Self::default();
         match open() {
@@ -88,7 +91,10 @@ impl Notify {
         let Some((socket, address)) = &self.manager else {
             return;
         };
-        if let Err(error) = socket.send_to_addr(text.as_bytes(), address) {
+        // A manager that began anew has another socket of that name.
+        let told = socket.send(text.as_bytes());
+        let told = told.or_else(|_| socket.send_to_addr(text.as_bytes(), address));
+        if let Err(error) = told {
             self.warn(&error);
         }
     }

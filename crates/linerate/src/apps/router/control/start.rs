@@ -87,6 +87,7 @@ pub(crate) fn start(path: &Path, config: Config, plan: &Plan, run: &Run) -> Resu
     let usual = config.router.control.is_none();
     let socket = config.router.control.clone().unwrap_or_else(usual_socket);
     let door = UnixDoor::open(&socket, usual, "[router] control = \"PATH\"")?;
+    let notify = Notify::from_environment();
     // Before there are threads: capabilities and users are each thread's own.
     let privileged = keeper::split(path, &config)?;
     let (sender, events) = mpsc::channel();
@@ -98,7 +99,7 @@ pub(crate) fn start(path: &Path, config: Config, plan: &Plan, run: &Run) -> Resu
     let access = Access { privileged, socket };
     let mut control = bring_up(path, config, plan, &mut drivers, &desk, run, &access)?;
     let begun = control.say_ready(&access.socket, http.as_ref().map(|http| http.at));
-    control.notify = Notify::from_environment();
+    control.notify = notify;
     control.notify.ready(&control.status());
     let ran = begun.and_then(|()| control.run(&events));
     control.notify.stopping();

@@ -131,6 +131,13 @@ impl Cursor {
         self.known(at).min(want)
     }
 
+    /// Whether `want` positions from `at` on may be used, by what is known of the peer.
+    #[inline(always)]
+    pub(crate) fn knows(&self, at: usize, want: usize) -> bool {
+        // Positions do not wrap, and `want` is the length of something in memory.
+        at.wrapping_add(want) <= self.limit
+    }
+
     /// Positions from `at` to the limit. Where several hold this side's position, `at` may be past
     /// the limit known here: then 0.
     #[inline(always)]

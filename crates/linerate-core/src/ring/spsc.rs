@@ -118,6 +118,22 @@ impl<T> Producer<T> {
         fit
     }
 
+    /// Puts in between `least` and `most` elements, or none, however they lie. Returns how many.
+    ///
+    /// # Safety
+    /// As for [`Push::push_from_ptr`].
+    #[inline(never)]
+    unsafe fn put(&mut self, from: *const T, most: usize, least: usize) -> usize {
+        let count = self.claim(most, least);
+        if count > 0 {
+            let span = Span::new(self.tail, count, self.ends.capacity());
+            // SAFETY: `claim` found the slots vacant, and this is the only producer.
+            unsafe { self.shared.slots.write(span, from) };
+            self.publish(count);
+        }
+        count
+    }
+
     /// Gives the next `count` slots to the consumer.
     #[inline(always)]
     pub(super) fn publish(&mut self, count: usize) {
@@ -129,16 +145,19 @@ impl<T> Producer<T> {
 }
 
 impl<T> Push<T> for Producer<T> {
-    #[inline]
+    #[inline(always)]
     unsafe fn push_from_ptr(&mut self, from: *const T, most: usize, least: usize) -> usize {
-        let count = self.claim(most, least);
-        if count > 0 {
-            let span = Span::new(self.tail, count, self.ends.capacity());
-            // SAFETY: `claim` found the slots vacant, and this is the only producer.
-            unsafe { self.shared.slots.write(span, from) };
-            self.publish(count);
+        let tail = self.tail;
+        match Span::uncut(tail, most, self.ends.mask()) {
+            Some(span) if self.cursor.knows(tail, most) => {
+                // SAFETY: the slots are known to be vacant, and this is the only producer.
+                unsafe { self.shared.slots.write(span, from) };
+                self.publish(most);
+                most
+            }
+            // SAFETY: the caller's promise.
+            _ => unsafe { self.put(from, most, least) },
         }
-        count
     }
 
     fn is_closed(&self) -> bool {
@@ -197,6 +216,22 @@ impl<T> Consumer<T> {
         if there < least { 0 } else { there }
     }
 
+    /// Takes between `least` and `most` elements, or none, however they lie. Returns how many.
+    ///
+    /// # Safety
+    /// As for [`Pop::pop_to_ptr`].
+    #[inline(never)]
+    unsafe fn take(&mut self, to: *mut T, most: usize, least: usize) -> usize {
+        let count = self.claim(most, least);
+        if count > 0 {
+            let span = Span::new(self.head, count, self.ends.capacity());
+            // SAFETY: `claim` found the slots filled, and this is the only consumer.
+            unsafe { self.shared.slots.read(span, to) };
+            self.release(count);
+        }
+        count
+    }
+
     /// Gives the next `count` slots back to the producer.
     #[inline(always)]
     pub(super) fn release(&mut self, count: usize) {
@@ -208,16 +243,19 @@ impl<T> Consumer<T> {
 }
 
 impl<T> Pop<T> for Consumer<T> {
-    #[inline]
+    #[inline(always)]
     unsafe fn pop_to_ptr(&mut self, to: *mut T, most: usize, least: usize) -> usize {
-        let count = self.claim(most, least);
-        if count > 0 {
-            let span = Span::new(self.head, count, self.ends.capacity());
-            // SAFETY: `claim` found the slots filled, and this is the only consumer.
-            unsafe { self.shared.slots.read(span, to) };
-            self.release(count);
+        let head = self.head;
+        match Span::uncut(head, most, self.ends.mask()) {
+            Some(span) if self.cursor.reach(head, most, &self.ends.tail) == most => {
+                // SAFETY: the slots are known to be filled, and this is the only consumer.
+                unsafe { self.shared.slots.read(span, to) };
+                self.release(most);
+                most
+            }
+            // SAFETY: the caller's promise.
+            _ => unsafe { self.take(to, most, least) },
         }
-        count
     }
 
     fn is_closed(&self) -> bool {

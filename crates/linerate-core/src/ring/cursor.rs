@@ -26,7 +26,8 @@ pub(crate) struct Ends {
     pub(crate) head: CachePadded<AtomicUsize>,
     /// Elements put (MPMC: claimed by putters) since the start; moved by the putting side only.
     pub(crate) tail: CachePadded<AtomicUsize>,
-    capacity: usize,
+    /// Slots less 1: they are a power of two.
+    mask: usize,
     /// Live handles of the putting side. Changed at clone and drop, never per element.
     pub(crate) putters: AtomicUsize,
     /// Live handles of the taking side.
@@ -47,7 +48,7 @@ impl Ends {
         Self {
             head: CachePadded::new(AtomicUsize::new(0)),
             tail: CachePadded::new(AtomicUsize::new(0)),
-            capacity: capacity.next_power_of_two(),
+            mask: capacity.next_power_of_two() - 1,
             putters: AtomicUsize::new(1),
             takers: AtomicUsize::new(1),
             ledgers: Mutex::default(),
@@ -57,7 +58,13 @@ impl Ends {
     /// Slots of the ring, a power of two.
     #[inline(always)]
     pub(crate) fn capacity(&self) -> usize {
-        self.capacity
+        self.mask + 1
+    }
+
+    /// What of a position says the slot.
+    #[inline(always)]
+    pub(crate) fn mask(&self) -> usize {
+        self.mask
     }
 
     /// Elements between head and tail. Exact on a quiet ring, a good guess on a busy one.
@@ -65,7 +72,7 @@ impl Ends {
         // Head first: it cannot have passed a tail that is read later.
         let head = self.head.load(Ordering::Acquire);
         let tail = self.tail.load(Ordering::Acquire);
-        tail.wrapping_sub(head).min(self.capacity)
+        tail.wrapping_sub(head).min(self.capacity())
     }
 
     /// The counters of every handle.
@@ -90,6 +97,18 @@ impl Span {
         let first = len.min(capacity - start);
         Self { start, first, len }
     }
+
+    /// The same where the positions are one at least and lie in one piece: code of its own for the
+    /// usual case, without what the rest from slot 0 on needs.
+    #[inline(always)]
+    pub(crate) fn uncut(at: usize, len: usize, mask: usize) -> Option<Self> {
+        // As many slots follow `at` as its complement says. So written, one slot is never cut.
+        (len.wrapping_sub(1) <= !at & mask).then_some(Self {
+            start: at & mask,
+            first: len,
+            len,
+        })
+    }
 }
 
 /// One end's view: the position up to which it may go without asking the peer again.
@@ -105,8 +124,8 @@ impl Cursor {
     pub(crate) fn putter(ends: &Ends) -> Self {
         let head = ends.head.load(Ordering::Acquire);
         Self {
-            limit: head.wrapping_add(ends.capacity),
-            lead: ends.capacity,
+            limit: head.wrapping_add(ends.capacity()),
+            lead: ends.capacity(),
         }
     }
 
@@ -122,13 +141,20 @@ impl Cursor {
     /// of it falls short; that read acquires the peer's work up to there.
     #[inline(always)]
     pub(crate) fn reach(&mut self, at: usize, want: usize, peer: &AtomicUsize) -> usize {
-        if self.known(at) >= want {
+        if self.knows(at, want) {
             return want;
         }
         self.limit = peer
             .load(sync::at("cursor.peer", Ordering::Acquire))
             .wrapping_add(self.lead);
         self.known(at).min(want)
+    }
+
+    /// Whether `want` positions from `at` on may be used, by what is known of the peer.
+    #[inline(always)]
+    pub(crate) fn knows(&self, at: usize, want: usize) -> bool {
+        // Positions do not wrap, and `want` is the length of something in memory.
+        at.wrapping_add(want) <= self.limit
     }
 
     /// Positions from `at` to the limit. Where several hold this side's position, `at` may be past

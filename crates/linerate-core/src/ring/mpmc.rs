@@ -72,6 +72,10 @@ pub fn ring<T: Word>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     (sender, receiver)
 }
 
+/// Runs below this many slots have their stamps read one by one. A wide load over stamps that this
+/// core stored a moment ago in narrower pieces waits until they have left its store buffer.
+const SHORT: usize = 16;
+
 /// A run of positions whose slots follow each other.
 #[derive(Clone, Copy)]
 struct Piece {
@@ -111,10 +115,10 @@ impl<T: Word> Shared<T> {
         }
     }
 
-    /// Cuts the positions `at .. at + len`, at most a lap, where the storage ends. Each piece is
-    /// its position, its slot and its length; the second may be empty.
+    /// Cuts the positions `at .. at + len`, at most a lap, where the storage ends. The second piece
+    /// may be empty.
     #[inline(always)]
-    fn pieces(&self, at: usize, len: usize) -> [Piece; 2] {
+    fn cut(&self, at: usize, len: usize) -> [Piece; 2] {
         let slot = at & self.mask;
         let first = len.min(self.mask + 1 - slot);
         [
@@ -131,19 +135,64 @@ impl<T: Word> Shared<T> {
         ]
     }
 
+    /// The same of positions that [`Self::is_short`], where the compiler shall leave out what a
+    /// second piece needs.
+    #[inline(always)]
+    fn uncut(&self, at: usize, len: usize) -> [Piece; 2] {
+        let slot = at & self.mask;
+        [
+            Piece { at, slot, len },
+            Piece {
+                at: at + len,
+                slot: 0,
+                len: 0,
+            },
+        ]
+    }
+
+    /// Whether `at .. at + len` are few slots, one at least, in one piece.
+    #[inline(always)]
+    fn is_short(&self, at: usize, len: usize) -> bool {
+        // As many slots follow `at` as its complement says. So written, one slot is short for certain.
+        len < SHORT && len.wrapping_sub(1) <= !at & self.mask
+    }
+
     /// The stamp of a slot filled for position `at`: the lap, counted from 1, in 8 bits.
     #[inline(always)]
     fn stamp(&self, at: usize) -> u8 {
         ((at >> self.laps) + 1) as u8
     }
 
+    /// How many slots of a piece carry the stamp of its lap before the first that does not.
+    ///
+    /// # Safety
+    /// The piece lies inside the storage.
+    #[inline(always)]
+    unsafe fn published(&self, piece: Piece) -> usize {
+        let stamps = self.stamps.as_ptr().wrapping_add(piece.slot);
+        let stamp = self.stamp(piece.at);
+        if piece.len >= SHORT {
+            // SAFETY: the caller's promise, and there are spare stamps behind the last slot.
+            return unsafe { arch::stamped(stamps, piece.len, stamp) };
+        }
+        let mut count = 0;
+        while count < piece.len {
+            // SAFETY: the caller's promise.
+            let byte = unsafe { &*stamps.wrapping_add(count) };
+            if byte.load(Ordering::Acquire) != stamp {
+                break;
+            }
+            count += 1;
+        }
+        count
+    }
+
     /// Stores values into claimed positions and publishes them.
     ///
     /// # Safety
-    /// `from` is valid for reading `len` words; the caller has claimed `at .. at + len`.
+    /// The caller has claimed the positions of the pieces; `from` is valid for reading as many words.
     #[inline(always)]
-    unsafe fn fill(&self, at: usize, len: usize, from: *const u32) {
-        let [first, second] = self.pieces(at, len);
+    unsafe fn fill(&self, [first, second]: [Piece; 2], from: *const u32) {
         // SAFETY: the piece lies inside the storage, and in the caller's words.
         unsafe {
             arch::store_words(
@@ -169,22 +218,19 @@ impl<T: Word> Shared<T> {
         }
     }
 
-    /// Copies out the values at `at` and after that are published without a gap, at most `most`;
-    /// none if they are fewer than `least`. Returns how many.
+    /// Copies out the values of the pieces that are published without a gap from the first on; none
+    /// if they are fewer than `least`. Returns how many.
     ///
     /// # Safety
-    /// `to` is valid for writing `most` words. They are the caller's only once it has claimed the
-    /// positions.
+    /// `to` is valid for writing as many words as the pieces have. They are the caller's only once
+    /// it has claimed the positions.
     #[inline(always)]
-    unsafe fn copy(&self, at: usize, to: *mut u32, most: usize, least: usize) -> usize {
-        let [first, second] = self.pieces(at, most);
-        let stamps = self.stamps.as_ptr().wrapping_add(first.slot);
-        // SAFETY: the piece lies inside the storage, which has spare stamps behind its last slot.
-        let mut count = unsafe { arch::stamped(stamps, first.len, self.stamp(first.at)) };
+    unsafe fn copy(&self, [first, second]: [Piece; 2], to: *mut u32, least: usize) -> usize {
+        // SAFETY: the piece lies inside the storage.
+        let mut count = unsafe { self.published(first) };
         if second.len > 0 && count == first.len {
-            let stamp = self.stamp(second.at);
             // SAFETY: as above.
-            count += unsafe { arch::stamped(self.stamps.as_ptr(), second.len, stamp) };
+            count += unsafe { self.published(second) };
         }
         window("receiver: stamps read");
         if count < least {
@@ -213,7 +259,7 @@ impl<T: Word> Shared<T> {
         loop {
             window("receiver: head read");
             // SAFETY: the caller's room.
-            let count = unsafe { self.copy(head, to, most, least) };
+            let count = unsafe { self.copy(self.cut(head, most), to, least) };
             if count == 0 {
                 // A head that others have moved on meanwhile says nothing about the ring.
                 let now = self.ends.head.load(Ordering::Acquire);
@@ -223,27 +269,34 @@ impl<T: Word> Shared<T> {
                 head = now;
                 continue;
             }
-            window("receiver: values copied");
-            // The compare-and-swap waits for everything before it: let the next but one burst,
-            // if there is one, come near meanwhile. Two lines of its three do most of it.
-            let ahead = (head + 2 * count) & self.mask;
-            arch::prefetch_read(self.values.as_ptr().wrapping_add(ahead));
-            arch::prefetch_read(self.stamps.as_ptr().wrapping_add(ahead));
-            // Release: point 1. Acquire on failure: as for the load above.
-            let swap = self.ends.head.compare_exchange(
-                head,
-                head + count,
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            );
-            match swap {
-                Ok(_) => {
-                    window("receiver: claimed");
-                    return count;
-                }
+            match self.try_claim(head, count) {
+                Ok(_) => return count,
                 Err(now) => head = now,
             }
         }
+    }
+
+    /// Claims the `count` elements from `head` on, which were just copied, unless another receiver
+    /// has moved it.
+    #[inline(always)]
+    fn try_claim(&self, head: usize, count: usize) -> Result<usize, usize> {
+        window("receiver: values copied");
+        // The compare-and-swap waits for everything before it: let the next but one burst,
+        // if there is one, come near meanwhile. Two lines of its three do most of it.
+        let ahead = (head + 2 * count) & self.mask;
+        arch::prefetch_read(self.values.as_ptr().wrapping_add(ahead));
+        arch::prefetch_read(self.stamps.as_ptr().wrapping_add(ahead));
+        // Release: point 1. Acquire on failure: as for the load of the head.
+        let swap = self.ends.head.compare_exchange(
+            head,
+            head + count,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        if swap.is_ok() {
+            window("receiver: claimed");
+        }
+        swap
     }
 }
 
@@ -284,21 +337,30 @@ impl<T: Word> Sender<T> {
             if fit == 0 || fit < least {
                 return None;
             }
-            // Relaxed: the claim alone publishes nothing.
-            let swap =
-                ends.tail
-                    .compare_exchange(tail, tail + fit, Ordering::Relaxed, Ordering::Relaxed);
-            match swap {
+            match self.try_claim(tail, fit) {
                 Ok(_) => return Some((tail, fit)),
                 Err(now) => tail = now,
             }
         }
     }
-}
 
-impl<T: Word> Push<T> for Sender<T> {
-    #[inline]
-    unsafe fn push_from_ptr(&mut self, from: *const T, most: usize, least: usize) -> usize {
+    /// Claims `count` positions from `tail` on, unless another sender has moved it.
+    #[inline(always)]
+    fn try_claim(&self, tail: usize, count: usize) -> Result<usize, usize> {
+        // Relaxed: the claim alone publishes nothing.
+        let (now, then) = (Ordering::Relaxed, Ordering::Relaxed);
+        self.ends
+            .tail
+            .compare_exchange(tail, tail + count, now, then)
+    }
+
+    /// Puts in between `least` and `most` words, or none, however they lie. Returns how many. Out of
+    /// line, so that a call of the few that need it saves registers, and the others none.
+    ///
+    /// # Safety
+    /// `from` is valid for reading `most` words, each an element given away.
+    #[inline(never)]
+    unsafe fn put(&mut self, from: *const u32, most: usize, least: usize) -> usize {
         let claimed = self.claim(most, least);
         let count = claimed.map_or(0, |(_, count)| count);
         if count < most {
@@ -306,10 +368,30 @@ impl<T: Word> Push<T> for Sender<T> {
         }
         if let Some((tail, count)) = claimed {
             window("sender: claimed");
-            // SAFETY: the caller's elements are words; the positions were just claimed.
-            unsafe { self.shared.fill(tail, count, from.cast()) };
+            let pieces = self.shared.cut(tail, count);
+            // SAFETY: the caller's words; the positions were just claimed.
+            unsafe { self.shared.fill(pieces, from) };
         }
         count
+    }
+}
+
+impl<T: Word> Push<T> for Sender<T> {
+    #[inline(always)]
+    unsafe fn push_from_ptr(&mut self, from: *const T, most: usize, least: usize) -> usize {
+        let tail = self.ends.tail.load(Ordering::Relaxed);
+        if self.shared.is_short(tail, most) && self.cursor.knows(tail, most) {
+            window("sender: head read");
+            if self.try_claim(tail, most).is_ok() {
+                window("sender: claimed");
+                let pieces = self.shared.uncut(tail, most);
+                // SAFETY: the caller's elements are words; the positions were just claimed.
+                unsafe { self.shared.fill(pieces, from.cast()) };
+                return most;
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.put(from.cast(), most, least) }
     }
 
     fn is_closed(&self) -> bool {
@@ -352,15 +434,39 @@ pub struct Receiver<T: Word> {
     _not_sync: PhantomData<Cell<()>>,
 }
 
-impl<T: Word> Pop<T> for Receiver<T> {
-    #[inline]
-    unsafe fn pop_to_ptr(&mut self, to: *mut T, most: usize, least: usize) -> usize {
-        // SAFETY: the caller's room for `most` words.
-        let count = unsafe { self.shared.take(to.cast(), most, least) };
+impl<T: Word> Receiver<T> {
+    /// Takes between `least` and `most` words, or none, however they lie; out of line as
+    /// [`Sender::put`] is. Returns how many.
+    ///
+    /// # Safety
+    /// `to` is valid for writing `most` words.
+    #[inline(never)]
+    unsafe fn take(&mut self, to: *mut u32, most: usize, least: usize) -> usize {
+        // SAFETY: the caller's promise.
+        let count = unsafe { self.shared.take(to, most, least) };
         if count < most {
             self.ledger.fall_short();
         }
         count
+    }
+}
+
+impl<T: Word> Pop<T> for Receiver<T> {
+    #[inline(always)]
+    unsafe fn pop_to_ptr(&mut self, to: *mut T, most: usize, least: usize) -> usize {
+        // Acquire: point 2 of the module's head.
+        let head = self.ends.head.load(Ordering::Acquire);
+        if self.shared.is_short(head, most) {
+            window("receiver: head read");
+            let pieces = self.shared.uncut(head, most);
+            // SAFETY: the caller's room for `most` words.
+            let count = unsafe { self.shared.copy(pieces, to.cast(), most) };
+            if count == most && self.shared.try_claim(head, most).is_ok() {
+                return most;
+            }
+        }
+        // SAFETY: the caller's room for `most` words.
+        unsafe { self.take(to.cast(), most, least) }
     }
 
     fn is_closed(&self) -> bool {

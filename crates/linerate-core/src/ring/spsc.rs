@@ -1,8 +1,8 @@
 //! A ring from one putter to one taker.
 //!
-//! Each end keeps its own position in its handle, stores it once per burst, and remembers how far
-//! the peer was (`cursor.rs`): on a ring that is neither full nor empty a burst
-//! touches the peer's position about once per capacity.
+//! Each end stores its own position once per burst and remembers how far the peer was
+//! (`cursor.rs`): on a ring that is neither full nor empty a burst touches the peer's position
+//! about once per capacity.
 //!
 //! **Ownership.** Slots from `head` to `tail` belong to the consumer, the others to the producer.
 //! A side gives slots away by storing its position with release; the other acquires it.
@@ -21,7 +21,7 @@ pub use super::slices::{ReadGuard, WriteGuard};
 use super::slots::Slots;
 use super::stats::Ledger;
 use super::{Pop, Push, RingMeter};
-use crate::sync::{Arc, Ordering, at};
+use crate::sync::{Arc, AtomicUsize, Ordering, at};
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -37,7 +37,6 @@ pub fn ring<T>(capacity: usize) -> (Producer<T>, Consumer<T>) {
         ends: ends.clone(),
     });
     let producer = Producer {
-        tail: 0,
         cursor: Cursor::putter(&ends),
         ledger: ends.ledgers().open(),
         ends: ends.clone(),
@@ -46,7 +45,6 @@ pub fn ring<T>(capacity: usize) -> (Producer<T>, Consumer<T>) {
     };
     let ledger = ends.ledgers().open();
     let consumer = Consumer {
-        head: 0,
         cursor: Cursor::taker(&ends),
         ledger,
         ends,
@@ -80,10 +78,20 @@ impl<T> Drop for Shared<T> {
     }
 }
 
+/// A position of this side, which this side alone moves. No copy of it is kept in the handle: it
+/// would be one store more for each burst, and the processor does one a cycle.
+#[inline(always)]
+fn own(position: &AtomicUsize) -> usize {
+    // To loom this is no step, as the load of a plain copy would be none.
+    #[cfg(loom)]
+    // SAFETY: the only thread that stores there is this one.
+    return unsafe { position.unsync_load() };
+    #[cfg(not(loom))]
+    position.load(Ordering::Relaxed)
+}
+
 /// The putting end; `Send`, used through `&mut`, not `Clone`.
 pub struct Producer<T> {
-    /// Own position; `ends.tail` follows it.
-    tail: usize,
     cursor: Cursor,
     ends: Arc<Ends>,
     shared: Arc<Shared<T>>,
@@ -96,7 +104,7 @@ impl<T> Producer<T> {
     #[cfg(not(loom))]
     pub fn reserve(&mut self, most: usize) -> WriteGuard<'_, T> {
         let count = self.claim(most, 0);
-        let span = Span::new(self.tail, count, self.ends.capacity());
+        let span = Span::new(self.tail(), count, self.ends.capacity());
         WriteGuard::new(self, span)
     }
 
@@ -109,7 +117,7 @@ impl<T> Producer<T> {
     /// How many of at most `most` elements fit, or 0 if fewer than `least`; counts the others.
     #[inline(always)]
     fn claim(&mut self, most: usize, least: usize) -> usize {
-        let fit = self.cursor.reach(self.tail, most, &self.ends.head);
+        let fit = self.cursor.reach(self.tail(), most, &self.ends.head);
         if fit == most {
             return fit;
         }
@@ -118,27 +126,52 @@ impl<T> Producer<T> {
         fit
     }
 
-    /// Gives the next `count` slots to the consumer.
-    #[inline(always)]
-    pub(super) fn publish(&mut self, count: usize) {
-        self.tail = self.tail.wrapping_add(count);
-        self.ends
-            .tail
-            .store(self.tail, at("spsc.publish", Ordering::Release));
-    }
-}
-
-impl<T> Push<T> for Producer<T> {
-    #[inline]
-    unsafe fn push_from_ptr(&mut self, from: *const T, most: usize, least: usize) -> usize {
+    /// Puts in between `least` and `most` elements, or none, however they lie. Returns how many.
+    ///
+    /// # Safety
+    /// As for [`Push::push_from_ptr`].
+    #[inline(never)]
+    unsafe fn put(&mut self, from: *const T, most: usize, least: usize) -> usize {
         let count = self.claim(most, least);
         if count > 0 {
-            let span = Span::new(self.tail, count, self.ends.capacity());
+            let span = Span::new(self.tail(), count, self.ends.capacity());
             // SAFETY: `claim` found the slots vacant, and this is the only producer.
             unsafe { self.shared.slots.write(span, from) };
             self.publish(count);
         }
         count
+    }
+
+    /// Gives the next `count` slots to the consumer.
+    #[inline(always)]
+    pub(super) fn publish(&mut self, count: usize) {
+        let tail = self.tail() + count;
+        self.ends
+            .tail
+            .store(tail, at("spsc.publish", Ordering::Release));
+    }
+
+    /// The own position: nobody else moves it.
+    #[inline(always)]
+    fn tail(&self) -> usize {
+        own(&self.ends.tail)
+    }
+}
+
+impl<T> Push<T> for Producer<T> {
+    #[inline(always)]
+    unsafe fn push_from_ptr(&mut self, from: *const T, most: usize, least: usize) -> usize {
+        let tail = self.tail();
+        match Span::uncut(tail, most, self.ends.mask()) {
+            Some(span) if self.cursor.knows(tail, most) => {
+                // SAFETY: the slots are known to be vacant, and this is the only producer.
+                unsafe { self.shared.slots.write(span, from) };
+                self.publish(most);
+                most
+            }
+            // SAFETY: the caller's promise.
+            _ => unsafe { self.put(from, most, least) },
+        }
     }
 
     fn is_closed(&self) -> bool {
@@ -162,8 +195,6 @@ impl<T> Drop for Producer<T> {
 
 /// The taking end; `Send`, used through `&mut`, not `Clone`.
 pub struct Consumer<T> {
-    /// Own position; `ends.head` follows it.
-    head: usize,
     cursor: Cursor,
     ends: Arc<Ends>,
     shared: Arc<Shared<T>>,
@@ -176,7 +207,7 @@ impl<T> Consumer<T> {
     #[cfg(not(loom))]
     pub fn peek(&mut self, most: usize) -> ReadGuard<'_, T> {
         let count = self.claim(most, 0);
-        let span = Span::new(self.head, count, self.ends.capacity());
+        let span = Span::new(self.head(), count, self.ends.capacity());
         ReadGuard::new(self, span)
     }
 
@@ -189,7 +220,7 @@ impl<T> Consumer<T> {
     /// How many of at most `most` elements are there, or 0 if fewer than `least`.
     #[inline(always)]
     fn claim(&mut self, most: usize, least: usize) -> usize {
-        let there = self.cursor.reach(self.head, most, &self.ends.tail);
+        let there = self.cursor.reach(self.head(), most, &self.ends.tail);
         if there == most {
             return there;
         }
@@ -197,27 +228,52 @@ impl<T> Consumer<T> {
         if there < least { 0 } else { there }
     }
 
-    /// Gives the next `count` slots back to the producer.
-    #[inline(always)]
-    pub(super) fn release(&mut self, count: usize) {
-        self.head = self.head.wrapping_add(count);
-        self.ends
-            .head
-            .store(self.head, at("spsc.release", Ordering::Release));
-    }
-}
-
-impl<T> Pop<T> for Consumer<T> {
-    #[inline]
-    unsafe fn pop_to_ptr(&mut self, to: *mut T, most: usize, least: usize) -> usize {
+    /// Takes between `least` and `most` elements, or none, however they lie. Returns how many.
+    ///
+    /// # Safety
+    /// As for [`Pop::pop_to_ptr`].
+    #[inline(never)]
+    unsafe fn take(&mut self, to: *mut T, most: usize, least: usize) -> usize {
         let count = self.claim(most, least);
         if count > 0 {
-            let span = Span::new(self.head, count, self.ends.capacity());
+            let span = Span::new(self.head(), count, self.ends.capacity());
             // SAFETY: `claim` found the slots filled, and this is the only consumer.
             unsafe { self.shared.slots.read(span, to) };
             self.release(count);
         }
         count
+    }
+
+    /// Gives the next `count` slots back to the producer.
+    #[inline(always)]
+    pub(super) fn release(&mut self, count: usize) {
+        let head = self.head() + count;
+        self.ends
+            .head
+            .store(head, at("spsc.release", Ordering::Release));
+    }
+
+    /// The own position: nobody else moves it.
+    #[inline(always)]
+    fn head(&self) -> usize {
+        own(&self.ends.head)
+    }
+}
+
+impl<T> Pop<T> for Consumer<T> {
+    #[inline(always)]
+    unsafe fn pop_to_ptr(&mut self, to: *mut T, most: usize, least: usize) -> usize {
+        let head = self.head();
+        match Span::uncut(head, most, self.ends.mask()) {
+            Some(span) if self.cursor.reach(head, most, &self.ends.tail) == most => {
+                // SAFETY: the slots are known to be filled, and this is the only consumer.
+                unsafe { self.shared.slots.read(span, to) };
+                self.release(most);
+                most
+            }
+            // SAFETY: the caller's promise.
+            _ => unsafe { self.take(to, most, least) },
+        }
     }
 
     fn is_closed(&self) -> bool {

@@ -530,6 +530,7 @@ fn oversubscribed(slots: usize, len: usize, turns: u32, kernels: [bool; 2]) {
                 thread::yield_now();
             }
         }
+        tx
     };
     let receive = |receiver: usize, mut rx: mpmc::Receiver<u32>| {
         copy_portably(kernels[receiver % 2]);
@@ -552,13 +553,15 @@ fn oversubscribed(slots: usize, len: usize, turns: u32, kernels: [bool; 2]) {
                 arrived.fetch_add(got as u64, Ordering::Relaxed);
             }
         }
-        sum
+        (sum, rx)
     };
+    // All ends come back and go here, one after the other: the lock that they take then is std's,
+    // which ThreadSanitizer does not see where threads wait for it.
     let sum: u64 = thread::scope(|scope| {
-        for sender in 0..SENDERS {
-            let tx = tx.clone();
-            scope.spawn(move || send(sender, tx));
-        }
+        let senders: Vec<_> = (0..SENDERS)
+            .map(|sender| (sender, tx.clone()))
+            .map(|(sender, tx)| scope.spawn(move || send(sender, tx)))
+            .collect();
         let receivers: Vec<_> = (0..RECEIVERS)
             .map(|receiver| (receiver, rx.clone()))
             .map(|(receiver, rx)| scope.spawn(move || receive(receiver, rx)))
@@ -575,10 +578,16 @@ fn oversubscribed(slots: usize, len: usize, turns: u32, kernels: [bool; 2]) {
             }
         }
         stop.store(true, Ordering::Relaxed);
-        receivers
+        let ends: Vec<_> = senders
+            .into_iter()
+            .map(|sender| sender.join().unwrap())
+            .collect();
+        let (sums, others): (Vec<u64>, Vec<_>) = receivers
             .into_iter()
             .map(|receiver| receiver.join().unwrap())
-            .sum()
+            .unzip();
+        drop((ends, others));
+        sums.into_iter().sum()
     });
     let arrived = arrived.into_inner();
     let what = format!("{slots} slots, bursts of {len}, portable: {kernels:?}");

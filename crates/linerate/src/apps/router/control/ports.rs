@@ -115,11 +115,6 @@ impl Control {
         if changed.is_empty() {
             return;
         }
-        for (number, was) in changed {
-            if let Some(open) = self.running.port(number) {
-                say_wire(&open.name, &was, &open.info);
-            }
-        }
         let infos = self.port_infos();
         for twin in generation::twins(&self.config, &infos) {
             // The kernel is told below; should the device be made again, it is made so.
@@ -141,6 +136,11 @@ impl Control {
         self.install(&self.settings.clone());
         self.changed();
         self.liken_all();
+        for (number, was) in changed {
+            if let Some(open) = self.running.port(number) {
+                say_wire(&open.name, &was, &open.info);
+            }
+        }
     }
 
     /// Tells routing and the neighbour table which interfaces are up: those whose ports are.

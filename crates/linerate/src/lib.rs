@@ -15,6 +15,7 @@ mod error;
 mod files;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+mod manual;
 mod nearest;
 mod report;
 mod socket;
@@ -23,7 +24,7 @@ mod users;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use apps::{bench, capture, ctl, demo, doctor, l2fwd, l3fwd, pktgen, plan, ports, router};
 use error::Error;
@@ -42,6 +43,8 @@ enum Command {
     Bench(bench::Args),
     /// Write packets of a running router to a pcapng file, or to a pipe into tcpdump
     Capture(capture::Args),
+    /// Print the script by which a shell completes this program's options
+    Completions(manual::CompletionsArgs),
     /// Ask a running router, and have it reload, trace, drain or end
     Ctl(ctl::Args),
     /// Open what takes privileges, for the router that starts this
@@ -55,6 +58,8 @@ enum Command {
     L2fwd(l2fwd::Args),
     /// Forward IP packets between ports by static tables: routes, flows or an access list
     L3fwd(l3fwd::Args),
+    /// Write man pages of this program and its commands into a folder
+    Man(manual::ManArgs),
     /// Generate traffic, and check what comes back
     Pktgen(pktgen::Args),
     /// Show roles and lcores as they would be placed, with warnings
@@ -69,12 +74,14 @@ fn run(command: Command) -> Result<(), Error> {
     match command {
         Command::Bench(args) => bench::run(&args),
         Command::Capture(args) => capture::run(&args),
+        Command::Completions(args) => manual::completions(&args, Cli::command()),
         Command::Ctl(args) => ctl::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Keeper(args) => router::keeper::run(&args),
         Command::L2fwd(args) => l2fwd::run(&args),
         Command::L3fwd(args) => l3fwd::run(&args),
+        Command::Man(args) => manual::man(&args, Cli::command()),
         Command::Pktgen(args) => pktgen::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Ports(args) => ports::run(&args),

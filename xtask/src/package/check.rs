@@ -93,7 +93,7 @@ systemctl enable linerate-router.service
 [ -L /etc/systemd/system/multi-user.target.wants/linerate-router.service ]
 say pages and completions
 man --where linerate linerate-router > /dev/null
-man linerate-router | grep -q CONFIG
+man linerate-router | grep -q CONF.toml
 bash -c '. /usr/share/bash-completion/bash_completion; _completion_loader linerate || :; complete -p linerate'
 say again
 dpkg --install /tmp/linerate.deb

@@ -38,8 +38,8 @@ const FILES: &[(&str, &str)] = &[
     ("packaging/pktgen.toml",                    "usr/share/doc/linerate/examples/pktgen.toml"),
     ("docs/grafana/router.json",                 "usr/share/doc/linerate/examples/grafana-router.json"),
     ("packaging/debian/lintian-overrides",       "usr/share/lintian/overrides/linerate"),
-    ("crates/linerate/python/linerate_pktgen.py", "usr/lib/python3/dist-packages/linerate_pktgen.py"),
-    ("crates/linerate/python/example.ipynb",     "usr/share/doc/linerate/examples/pktgen.ipynb"),
+    ("apps/pktgen/python/linerate_pktgen.py", "usr/lib/python3/dist-packages/linerate_pktgen.py"),
+    ("apps/pktgen/python/example.ipynb",     "usr/share/doc/linerate/examples/pktgen.ipynb"),
 ];
 
 /// Makes the package, and checks it where that is wanted.

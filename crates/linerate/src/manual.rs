@@ -10,8 +10,8 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
-use crate::error::Error;
-use crate::report;
+use linerate_appliance::error::Error;
+use linerate_appliance::output;
 
 #[derive(clap::Args)]
 pub(crate) struct CompletionsArgs {
@@ -56,7 +56,7 @@ pub(crate) fn completions(args: &CompletionsArgs, command: Command) -> Result<()
         .subcommands(shown.cloned());
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut shown, "linerate", &mut script);
-    report::print(&String::from_utf8_lossy(&script))
+    output::print(&String::from_utf8_lossy(&script))
 }
 
 /// Writes the pages of `command` and of all its commands that are not hidden.

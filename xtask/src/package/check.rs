@@ -103,7 +103,7 @@ dpkg --remove linerate
 [ ! -e /etc/systemd/system/multi-user.target.wants/linerate-router.service ]
 dpkg --purge linerate
 ! dpkg --status linerate 2> /dev/null
-left=$(find / -xdev \( -path /proc -o -path /tmp \) -prune -o -name '*linerate*' -print)
+left=$(find / -xdev \( -path /proc -o -path /tmp -o -path /var/cache \) -prune -o -name '*linerate*' -print)
 [ -z "$left" ] || { say "left behind: $left"; exit 1; }
 "#;
 

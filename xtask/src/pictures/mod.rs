@@ -23,6 +23,9 @@ pub(crate) struct Options {
     /// Only what is made of docs/figures.toml and of the example; nothing is built or run
     #[arg(long)]
     pages: bool,
+    /// A release build that is there, in place of one made for this
+    #[arg(long, value_name = "FILE", conflicts_with = "pages")]
+    program: Option<PathBuf>,
 }
 
 /// One picture of a terminal.
@@ -75,8 +78,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, TaskError> {
     if options.pages {
         return Ok(ExitCode::SUCCESS);
     }
-    process::run(&mut process::cargo(&["build", "--release"]))?;
-    let program = process::target_dir().join("release/linerate");
+    let program = match &options.program {
+        Some(program) => program.clone(),
+        None => {
+            process::run(&mut process::cargo(&["build", "--release"]))?;
+            process::target_dir().join("release/linerate")
+        }
+    };
     for recording in RECORDINGS {
         let screen = terminal::record(&program, recording)?;
         let path = process::root().join("docs/pictures").join(recording.file);
@@ -139,10 +147,9 @@ const FORWARDER: &str = "crates/linerate-drivers/examples/l2fwd.rs";
 
 /// The example as README shows it: without the words before its code.
 fn forwarder(example: &str) -> String {
-    let code = example
-        .lines()
-        .skip_while(|line| line.is_empty() || line.starts_with("//!"));
-    format!("```rust\n{}\n```", code.collect::<Vec<_>>().join("\n"))
+    let is_before = |line: &&str| line.trim().is_empty() || line.starts_with("//!");
+    let lines = example.split_inclusive('\n');
+    lines.skip_while(is_before).collect()
 }
 
 #[cfg(test)]

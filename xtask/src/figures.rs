@@ -1,5 +1,5 @@
-//! The figures that docs and README quote: `docs/figures.toml`, and the tables, the sentence and the
-//! picture that are made of them, so that no number stands in two places by hand.
+//! The figures that docs and README quote: `docs/figures.toml`, and the tables, the sentence and
+//! the picture that are made of them, so that no number stands in two places by hand.
 
 use std::fmt::Write;
 
@@ -150,7 +150,7 @@ fn verdict(is_met: bool, note: &str) -> String {
     }
 }
 
-/// Puts `new` between the first `begin` and the first `end` behind it; None where they are not there.
+/// Puts `new` between the first `begin` and the first `end` behind it; None where there are none.
 pub(crate) fn replaced(page: &str, [begin, end]: [&str; 2], new: &str) -> Option<String> {
     let (before, rest) = page.split_once(begin)?;
     let (_, after) = rest.split_once(end)?;

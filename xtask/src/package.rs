@@ -36,7 +36,7 @@ const FILES: &[(&str, &str)] = &[
     ("packaging/linerate.sysusers",              "usr/lib/sysusers.d/linerate.conf"),
     ("packaging/router.toml",                    "usr/share/doc/linerate/examples/router.toml"),
     ("packaging/pktgen.toml",                    "usr/share/doc/linerate/examples/pktgen.toml"),
-    ("docs/grafana/router.json",                 "usr/share/doc/linerate/examples/grafana-router.json"),
+    ("docs/grafana/router.json", "usr/share/doc/linerate/examples/grafana-router.json"),
     ("packaging/debian/lintian-overrides",       "usr/share/lintian/overrides/linerate"),
     ("apps/pktgen/python/linerate_pktgen.py", "usr/lib/python3/dist-packages/linerate_pktgen.py"),
     ("apps/pktgen/python/example.ipynb",     "usr/share/doc/linerate/examples/pktgen.ipynb"),

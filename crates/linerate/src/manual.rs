@@ -15,8 +15,9 @@ use linerate_appliance::output;
 
 #[derive(clap::Args)]
 pub(crate) struct CompletionsArgs {
-    /// The shell, whose script is printed: bash reads it from /usr/share/bash-completion/completions,
-    /// zsh (as _linerate) from a folder of $fpath, fish from ~/.config/fish/completions
+    /// The shell, whose script is printed: bash reads it from
+    /// /usr/share/bash-completion/completions, zsh (as _linerate) from a folder of $fpath, fish
+    /// from ~/.config/fish/completions
     #[arg(value_name = "SHELL")]
     shell: KnownShell,
 }

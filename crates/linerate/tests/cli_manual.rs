@@ -72,8 +72,8 @@ fn fish_completes_commands() {
     );
 }
 
-/// zsh completes on a terminal only; what can be asked of it here is whether it reads the script, and that
-/// the function is bound to our name.
+/// zsh completes on a terminal only; what can be asked of it here is whether it reads the script,
+/// and that the function is bound to our name.
 #[test]
 fn zsh_reads_its_script() {
     let scratch = Scratch::new("zsh");
@@ -90,7 +90,7 @@ fn zsh_reads_its_script() {
     assert!(output.stderr.is_empty(), "{output:?}");
 }
 
-/// Each command that `--help` shows has its page; `man` and `mandoc` find nothing to complain about.
+/// Each command that `--help` shows has its page; `man` and `mandoc` find nothing to complain of.
 #[test]
 fn man_pages_of_all_commands() {
     let scratch = Scratch::new("man");

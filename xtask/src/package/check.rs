@@ -94,7 +94,9 @@ systemctl enable linerate-router.service
 say pages and completions
 man --where linerate linerate-router > /dev/null
 man linerate-router | grep -q CONF.toml
-bash -c '. /usr/share/bash-completion/bash_completion; _completion_loader linerate || :; complete -p linerate'
+bash -c '. /usr/share/bash-completion/bash_completion
+_completion_loader linerate || :
+complete -p linerate'
 say again
 dpkg --install /tmp/linerate.deb
 say removal
@@ -103,7 +105,8 @@ dpkg --remove linerate
 [ ! -e /etc/systemd/system/multi-user.target.wants/linerate-router.service ]
 dpkg --purge linerate
 ! dpkg --status linerate 2> /dev/null
-left=$(find / -xdev \( -path /proc -o -path /tmp -o -path /var/cache \) -prune -o -name '*linerate*' -print)
+left=$(find / -xdev \( -path /proc -o -path /tmp -o -path /var/cache \) -prune \
+  -o -name '*linerate*' -print)
 [ -z "$left" ] || { say "left behind: $left"; exit 1; }
 "#;
 

@@ -1,7 +1,7 @@
-//! `cargo xtask pictures`: the pictures of README and the tables of docs/results.md. What a terminal
-//! shows is recorded from real runs of the release build ([`terminal`]); ratios and tables are made of
-//! `docs/figures.toml` ([`crate::figures`]), README's forwarder is an example of the drivers, and tests
-//! hold the pages to both.
+//! `cargo xtask pictures`: the pictures of README and the tables of docs/results.md. What a
+//! terminal shows is recorded from real runs of the release build ([`terminal`]); ratios and tables
+//! are made of `docs/figures.toml` ([`crate::figures`]), README's forwarder is an example of the
+//! drivers, and tests hold the pages to both.
 
 mod ratios;
 mod svg;

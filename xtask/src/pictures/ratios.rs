@@ -42,15 +42,16 @@ pub(super) fn draw(figures: &Figures) -> String {
     let _ = writeln!(
         svg,
         "<text class=\"dim middle\" x=\"{one}\" y=\"22\">DPDK = 1</text>\n\
-         <line class=\"line\" stroke-dasharray=\"3 3\" x1=\"{one}\" x2=\"{one}\" y1=\"30\" y2=\"{bottom}\"/>"
+         <line class=\"line\" stroke-dasharray=\"3 3\" \
+         x1=\"{one}\" x2=\"{one}\" y1=\"30\" y2=\"{bottom}\"/>"
     );
     for (row, number) in rows.iter().zip(0u32..) {
         bar(&mut svg, row, TOP + STEP * f64::from(number));
     }
     let _ = writeln!(
         svg,
-        "<text class=\"dim\" x=\"16\" y=\"{}\">speed as a multiple of DPDK's, measured in turns, {}; \
-         a tick is what was wanted</text>\n</svg>",
+        "<text class=\"dim\" x=\"16\" y=\"{}\">speed as a multiple of DPDK's, measured \
+         in turns, {}; a tick is what was wanted</text>\n</svg>",
         height - 12.0,
         escaped(&figures.month)
     );
@@ -65,7 +66,8 @@ fn bar(svg: &mut String, row: &Compared, y: f64) {
     let _ = writeln!(
         svg,
         "<text class=\"end\" x=\"{}\" y=\"{middle}\">{label}</text>\n\
-         <rect class=\"{class}\" x=\"{LEFT}\" y=\"{y}\" width=\"{length:.1}\" height=\"{BAR}\" rx=\"2\"/>",
+         <rect class=\"{class}\" x=\"{LEFT}\" y=\"{y}\" width=\"{length:.1}\" \
+         height=\"{BAR}\" rx=\"2\"/>",
         LEFT - 12.0
     );
     let mut end = LEFT + length;
@@ -74,7 +76,8 @@ fn bar(svg: &mut String, row: &Compared, y: f64) {
         end = end.max(x);
         let _ = writeln!(
             svg,
-            "<line class=\"tick\" stroke-width=\"2\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{}\" y2=\"{}\"/>",
+            "<line class=\"tick\" stroke-width=\"2\" x1=\"{x:.1}\" x2=\"{x:.1}\" \
+             y1=\"{}\" y2=\"{}\"/>",
             y - 4.0,
             y + BAR + 4.0
         );

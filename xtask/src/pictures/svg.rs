@@ -15,7 +15,8 @@ pub(super) fn escaped(text: &str) -> String {
     escaped
 }
 
-/// The beginning of a picture of this size, in pixels; `</svg>` ends it. `title` is for who cannot see.
+/// The beginning of a picture of this size, in pixels; `</svg>` ends it. `title` is for those who
+/// cannot see.
 pub(super) fn head(width: f64, height: f64, title: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \

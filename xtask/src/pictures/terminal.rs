@@ -1,8 +1,8 @@
-//! What a program shows in a terminal, as a picture: `script` gives it a pseudo-terminal, `vt100` makes
-//! a screen of what it writes, and each run of cells of one style becomes a piece of SVG.
+//! What a program shows in a terminal, as a picture: `script` gives it a pseudo-terminal, `vt100`
+//! makes a screen of what it writes, and each run of cells of one style becomes a piece of SVG.
 //!
-//! Lines and blocks are drawn, since fonts differ in how high a cell is; all other text is stretched to
-//! its cells, since they differ in how wide one is.
+//! Lines and blocks are drawn, since fonts differ in how high a cell is; all other text is
+//! stretched to its cells, since they differ in how wide one is.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
@@ -139,7 +139,8 @@ pub(super) fn draw(screen: &Screen, typed: &str) -> String {
     svg += STYLE;
     let _ = writeln!(
         svg,
-        "<rect x=\".5\" y=\".5\" width=\"{}\" height=\"{}\" rx=\"8\" fill=\"{GROUND}\" stroke=\"#3d444d\"/>\n\
+        "<rect x=\".5\" y=\".5\" width=\"{}\" height=\"{}\" rx=\"8\" \
+         fill=\"{GROUND}\" stroke=\"#3d444d\"/>\n\
          <path d=\"M.5 {BAR}H{}\" stroke=\"#3d444d\"/>\n\
          <text x=\"{MARGIN}\" y=\"21\" fill=\"#9198a1\">$ <tspan fill=\"{INK}\">{}</tspan></text>",
         width - 1.0,
@@ -215,7 +216,8 @@ fn line(svg: &mut String, screen: &Screen, row: u16, columns: u16) {
             let width = same as f64 * WIDTH;
             let _ = writeln!(
                 svg,
-                "<rect x=\"{x:.1}\" y=\"{y}\" width=\"{width:.1}\" height=\"{HEIGHT}\" fill=\"{ground}\"/>"
+                "<rect x=\"{x:.1}\" y=\"{y}\" width=\"{width:.1}\" height=\"{HEIGHT}\" \
+                 fill=\"{ground}\"/>"
             );
         }
         pieces(svg, &cells[first..first + same], &look, (x, y));

@@ -31,7 +31,7 @@ use claim::Claim;
 use wiring::{PortShape, Share};
 
 pub use args::{PlanArgs, Run, RunArgs, RunKeys};
-pub use observe::{Reading, Sample};
+pub use observe::{LcoreRow, Reading, Sample};
 pub use signals::Interrupts;
 pub use watch::{Watch, places, watch};
 

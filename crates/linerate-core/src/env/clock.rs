@@ -152,7 +152,7 @@ fn monotonic_ns() -> u64 {
 #[inline(always)]
 fn load_fence() {
     // SAFETY: every x86-64 has the instruction, which has no operands. Nothing behind it starts
-    // before all in front of it has ended (Intel SDM 2B, LFENCE; AMD where Linux runs).
+    // before all in front of it has ended (Intel SDM 2A, LFENCE; AMD: Linux sets DE_CFG bit 1).
 
     unsafe {
         core::arch::x86_64::_mm_lfence();

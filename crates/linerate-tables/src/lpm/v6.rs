@@ -103,8 +103,8 @@ impl Apply<Change> for Fib6 {
 
 /// A routing table with one owner, who changes it and looks up in it.
 ///
-/// An address costs one step for the first 16 bits (24 by a direct array), and then one for each 8 bits or for a leaf of up
-/// to 16 ranges: five in a row at most for routes of up to 48 bits, fourteen in all. A change takes
+/// An address costs one step for the first 16 bits (24 by a direct array), and then one for each 8
+/// bits or for a leaf of up to 16 ranges: five in a row at most for routes of up to 48 bits, fourteen in all. A change takes
 /// time in proportion to the routes that its prefix covers, in the mean a few microseconds.
 ///
 /// ```

@@ -13,7 +13,6 @@
 //! | [`netlink`], [`address`] | the kernel's interfaces and their addresses |
 //! | [`netns`], [`users`], [`files`], [`nearest`] | small helpers: namespaces, users, files, names |
 #![forbid(unsafe_code)]
-#![allow(missing_docs)]
 
 #[macro_use]
 mod stderr;

@@ -51,20 +51,31 @@ pub struct RunArgs {
 /// The same as keys of a file.
 #[derive(Clone, Debug, Default)]
 pub struct RunKeys {
+    /// Seconds between two tables.
     pub period: Option<f64>,
+    /// Seconds after which to end.
     pub duration: Option<f64>,
+    /// Receive queues of each port.
     pub queues: Option<u16>,
+    /// Packets polled at once.
     pub burst: Option<u16>,
+    /// Packets alive at once.
     pub pool_slots: Option<u32>,
+    /// Whether idle lcores sleep.
     pub sleep: Option<bool>,
+    /// Socket of `linerate ctl`.
     pub control: Option<PathBuf>,
+    /// Address of the metrics page.
     pub metrics: Option<SocketAddr>,
 }
 
 /// What was asked for, from both places.
 pub struct Run {
+    /// Who runs where.
     pub plan: PlanSpec,
+    /// How long, and how to show it.
     pub watch: Watch,
+    /// How workers run.
     pub options: Options,
 }
 

@@ -1,6 +1,6 @@
 //! What must hold for any input of the program itself, as functions over bytes: targets of `fuzz/`.
 //!
-//! Here for tests and fuzzing alone. `cargo test` replays `fuzz/corpus/NAME` through each.
+//! Here for fuzzing alone. `fuzz/tests/replay.rs` replays `fuzz/corpus/NAME` through each.
 
 use crate::apps::{pktgen, router};
 use crate::socket::Request;
@@ -34,34 +34,4 @@ pub fn http_request(input: &[u8]) {
 /// Commands, run files and ports of the generator.
 pub fn pktgen_text(input: &[u8]) {
     pktgen::fuzz(input);
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-    use std::{fs, path::Path};
-
-    fn replay(name: &str, check: fn(&[u8])) {
-        const PREFIXES: usize = 16;
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
-        let mut files = 0;
-        for file in fs::read_dir(folder.join(name)).unwrap() {
-            let bytes = fs::read(file.unwrap().path()).unwrap();
-            let prefixes = (0..bytes.len()).step_by(bytes.len() / PREFIXES + 1);
-            prefixes.for_each(|len| check(&bytes[..len]));
-            check(&bytes);
-            files += 1;
-        }
-        assert!(files > 0, "{name} has no corpus");
-    }
-
-    #[test]
-    fn corpora_and_their_prefixes_pass() {
-        replay("router_path", router_path);
-        replay("fpm_stream", fpm_stream);
-        replay("control_request", control_request);
-        replay("http_request", http_request);
-        replay("pktgen_text", pktgen_text);
-    }
 }

@@ -3,6 +3,7 @@
 //! Who owns which slot follows from the positions in [`super::cursor`]; this file only moves
 //! elements, in at most two block copies. Under loom every slot is a cell of its own, so that loom
 //! sees each access.
+#![allow(unsafe_code)]
 
 use super::cursor::Span;
 use crate::arch::AlignedSlice;

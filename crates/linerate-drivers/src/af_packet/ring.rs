@@ -7,7 +7,7 @@
 //! against the unit: a check costs less than a proof.
 #![allow(unsafe_code)]
 
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "fuzz"))]
 pub(super) mod fuzz;
 
 use super::sys;

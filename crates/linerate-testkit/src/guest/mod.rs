@@ -92,9 +92,13 @@ pub fn runs(tests: &str, first: First) {
     );
     // What the guest lacks this machine lacks, too; but its kernel has it all.
     let mut lines = said.lines();
-    if let Some(reason) = lines.find_map(|line| Some(line.split_once(" ... ignored, ")?.1)) {
+    let reason = |line: &'_ str| {
+        let (_, reason) = line.split_once(" ... ignored (")?;
+        Some(reason.trim_end_matches(')').to_owned())
+    };
+    if let Some(reason) = lines.find_map(reason) {
         assert!(!reason.contains("kernel"), "{reason}");
-        skip(reason);
+        skip(&reason);
     }
     assert!(
         !said.contains("\nrunning 0 tests"),

@@ -517,7 +517,9 @@ fn may_make_namespaces() -> bool {
 #[test]
 fn linux_bridge_measures_all_ways_and_leaves_nothing_behind() {
     if !may_make_namespaces() {
-        println!("SKIP linux_bridge_measures_all_ways: needs CAP_SYS_ADMIN and the `ip` tool");
+        linerate_testkit::skip(
+            "linux_bridge_measures_all_ways: needs CAP_SYS_ADMIN and the `ip` tool",
+        );
         return;
     }
     let links = || {

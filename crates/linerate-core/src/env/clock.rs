@@ -3,6 +3,7 @@
 //! Where the TSC cannot be trusted the clock falls back to `clock_gettime` (a tick is then one
 //! nanosecond) and [`Clock::source`] says why. A clock is a small value: calibrate one at start,
 //! copy it to every lcore.
+#![allow(unsafe_code)]
 
 use std::fmt;
 use std::time::Duration;

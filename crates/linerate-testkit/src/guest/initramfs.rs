@@ -1,7 +1,7 @@
 //! The first root of a guest: a busybox, the kernel's modules that are wanted with all that they need, and
 //! a script that goes on to this machine's own root.
 
-use super::guest::First;
+use super::First;
 use std::path::Path;
 
 /// What the guest's wires, devices and file systems are made of.
@@ -79,7 +79,7 @@ exec switch_root /whole /lib/systemd/systemd --unit=guest.service --show-status=
 "#;
 
 /// The archive, of what is in `folder`.
-pub(super) fn archive(folder: &Path, first: First) -> Vec<u8> {
+pub(crate) fn archive(folder: &Path, first: First) -> Vec<u8> {
     let mut archive = Archive::default();
     for name in ["bin", "dev", "proc", "root", "modules"] {
         archive.entry(name, 0o040_755, &[]);

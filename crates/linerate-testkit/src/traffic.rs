@@ -1,8 +1,8 @@
 //! What goes through linerate: ping, iperf3, and a file over the kernel's own TCP.
 
-use crate::PATIENCE;
-use crate::scratch::Scratch;
-use crate::stand::{LEFT, Namespace, RIGHT, Stand};
+use crate::Scratch;
+use crate::netns::{LEFT, Namespace, RIGHT, Stand};
+use crate::{PATIENCE, Random};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// Pings the right host from the left, and loses nothing.
 #[track_caller]
-pub(crate) fn ping(stand: &Stand, count: u32) {
+pub fn ping(stand: &Stand, count: u32) {
     ping_sized(stand, count, 56);
 }
 
@@ -18,7 +18,7 @@ pub(crate) fn ping(stand: &Stand, count: u32) {
 /// the last ones soon, which on a busy machine are only late. Where the kernel owns up to a loss,
 /// the round does not count.
 #[track_caller]
-pub(crate) fn ping_sized(stand: &Stand, count: u32, bytes: u32) {
+pub fn ping_sized(stand: &Stand, count: u32, bytes: u32) {
     for _ in 0..ROUNDS {
         let (drops, replies) = (stand.kernel_drops(), echo_replies(&stand.left));
         let words = format!("-q -n -c {count} -i 0.01 -s {bytes} {RIGHT}");
@@ -53,7 +53,7 @@ pub(crate) fn ping_sized(stand: &Stand, count: u32, bytes: u32) {
 }
 
 /// How often to try before the kernel's own losses are an error.
-pub(crate) const ROUNDS: u32 = 10;
+pub const ROUNDS: u32 = 10;
 
 /// Replies to pings that have come to a host (RFC 4293, icmpMsgStatsInPkts of type 0).
 fn echo_replies(host: &Namespace) -> u64 {
@@ -73,14 +73,14 @@ fn counters(stand: &Stand) -> String {
 }
 
 /// Whether one ping comes back within so many seconds.
-pub(crate) fn reaches(from: &Namespace, address: &str, seconds: u32) -> bool {
+pub fn reaches(from: &Namespace, address: &str, seconds: u32) -> bool {
     let words = format!("-q -n -c 1 -W {seconds} {address}");
     from.run("ping", &words).status.success()
 }
 
 /// TCP from the left host for so many seconds, or to it with `-R`: the connection lives to the end and carries data.
 #[track_caller]
-pub(crate) fn iperf3(stand: &Stand, seconds: u32, options: &str) {
+pub fn iperf3(stand: &Stand, seconds: u32, options: &str) {
     let mut server = stand
         .right
         .start("iperf3", "--server --one-off --forceflush");
@@ -104,7 +104,7 @@ pub(crate) fn iperf3(stand: &Stand, seconds: u32, options: &str) {
 
 /// Sends a file of so many MB from left to right; both ends have the same SHA-256.
 #[track_caller]
-pub(crate) fn file(stand: &Stand, megabytes: usize, scratch: &Scratch) {
+pub fn file(stand: &Stand, megabytes: usize, scratch: &Scratch) {
     let (sent, received) = (scratch.file("sent"), scratch.file("received"));
     std::fs::write(&sent, noise(megabytes * 1_000_000)).unwrap();
     let listener = stand
@@ -135,7 +135,7 @@ pub(crate) fn file(stand: &Stand, megabytes: usize, scratch: &Scratch) {
 }
 
 /// The next connection, before long.
-pub(crate) fn accept(listener: &TcpListener) -> TcpStream {
+pub fn accept(listener: &TcpListener) -> TcpStream {
     let start = Instant::now();
     loop {
         match listener.accept() {
@@ -165,19 +165,7 @@ fn sha256(file: &str) -> String {
         .to_owned()
 }
 
-/// Bytes without a pattern (xorshift64), the same in every run.
-pub(crate) fn noise(len: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let words = std::iter::repeat_with(|| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    });
-    let mut bytes: Vec<u8> = words
-        .take(len.div_ceil(8))
-        .flat_map(u64::to_le_bytes)
-        .collect();
-    bytes.truncate(len);
-    bytes
+/// Bytes without a pattern, the same in every run.
+pub fn noise(len: usize) -> Vec<u8> {
+    Random::new(1).bytes(len)
 }

@@ -2,7 +2,6 @@
 //!
 //! A child makes the name space and keeps it alive until the test has a descriptor of it; then the
 //! child goes. The name space, with all interfaces in it, goes with the last descriptor.
-#![allow(dead_code)] // each test crate uses a part
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
@@ -10,12 +9,12 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// A network name space; threads spawned inside [`Namespace::enter`] are in it too.
-pub(crate) struct Namespace(File);
+/// A network name space; threads spawned inside [`Unnamed::enter`] are in it too.
+pub struct Unnamed(File);
 
-impl Namespace {
+impl Unnamed {
     /// A fresh one, with loopback only; or why there is none.
-    pub(crate) fn new() -> Result<Self, String> {
+    pub fn new() -> Result<Self, String> {
         let mut child = Command::new("unshare")
             .args(["--net", "cat"])
             .stdin(Stdio::piped())
@@ -43,14 +42,14 @@ impl Namespace {
     }
 
     /// Moves this thread into it, until the guard is dropped.
-    pub(crate) fn enter(&self) -> Inside {
+    pub fn enter(&self) -> Inside {
         let before = File::open("/proc/thread-self/ns/net").unwrap();
         move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
         Inside(before)
     }
 
     /// Runs `ip` with these words in it.
-    pub(crate) fn ip(&self, words: &str) {
+    pub fn ip(&self, words: &str) {
         let output = self.run("ip", words);
         assert!(
             output.status.success(),
@@ -60,7 +59,7 @@ impl Namespace {
     }
 
     /// Moves an interface to another one, gives it an address there, and brings it up.
-    pub(crate) fn give(&self, name: &str, other: &Self, address: &str) {
+    pub fn give(&self, name: &str, other: &Self, address: &str) {
         let path = format!("/proc/{}/fd/{}", std::process::id(), other.0.as_raw_fd());
         self.ip(&format!("link set {name} netns {path}"));
         other.quiet(name);
@@ -69,7 +68,7 @@ impl Namespace {
     }
 
     /// Runs a program in it.
-    pub(crate) fn run(&self, program: &str, words: &str) -> Output {
+    pub fn run(&self, program: &str, words: &str) -> Output {
         let _inside = self.enter();
         Command::new(program)
             .args(words.split_whitespace())
@@ -78,7 +77,7 @@ impl Namespace {
     }
 
     /// Two interfaces joined by a wire, both up, without the kernel's own chatter.
-    pub(crate) fn veth(&self, a: &str, b: &str) {
+    pub fn veth(&self, a: &str, b: &str) {
         self.ip(&format!("link add {a} type veth peer name {b}"));
         for name in [a, b] {
             self.quiet(name);
@@ -87,7 +86,7 @@ impl Namespace {
     }
 
     /// Keeps IPv6 from announcing itself on an interface.
-    pub(crate) fn quiet(&self, name: &str) {
+    pub fn quiet(&self, name: &str) {
         let _inside = self.enter();
         let _ = Command::new("sysctl")
             .args(["-qw", &format!("net.ipv6.conf.{name}.disable_ipv6=1")])
@@ -96,7 +95,7 @@ impl Namespace {
 }
 
 /// While it lives, the thread is in another name space.
-pub(crate) struct Inside(File);
+pub struct Inside(File);
 
 impl Drop for Inside {
     fn drop(&mut self) {

@@ -4,23 +4,28 @@
 //! left: veth0 ---- vethA :mid: vethB ---- veth1 :right
 //! ```
 
-use crate::child::Running;
-use crate::scratch;
+mod unnamed;
+
+pub use unnamed::{Inside, Unnamed};
+
+use crate::process::Running;
+use crate::{number, skip};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
+use std::io::Write;
 use std::os::fd::AsFd;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// A named network namespace.
-pub(crate) struct Namespace {
+pub struct Namespace {
     name: String,
 }
 
 impl Namespace {
     /// Makes one without IPv6, so that the kernel sends nothing of its own accord; or says why the
     /// test is skipped.
-    pub(crate) fn new(role: &str) -> Option<Self> {
+    pub fn new(role: &str) -> Option<Self> {
         let namespace = Self::named(role, "add", "")?;
         for which in ["all", "default"] {
             // Absent where the kernel has no IPv6.
@@ -31,12 +36,12 @@ impl Namespace {
     }
 
     /// Makes one with IPv6, whose addresses are usable at once, and which asks for no router.
-    pub(crate) fn with_ipv6(role: &str) -> Option<Self> {
+    pub fn with_ipv6(role: &str) -> Option<Self> {
         Some(Self::named(role, "add", "")?.ready_for_ipv6())
     }
 
     /// The one of the machine itself, likewise: a guest has nothing else to do with it.
-    pub(crate) fn of_the_guest(role: &str) -> Option<Self> {
+    pub fn of_the_guest(role: &str) -> Option<Self> {
         Some(Self::named(role, "attach", "1")?.ready_for_ipv6())
     }
 
@@ -57,21 +62,19 @@ impl Namespace {
     /// Gives a name to a new one (`add`), or to that of a process (`attach`).
     fn named(role: &str, verb: &str, process: &str) -> Option<Self> {
         sweep();
-        let name = format!("lr-{}-{}{role}", std::process::id(), scratch::number());
+        let name = format!("lr-{}-{}{role}", std::process::id(), number());
         let mut command = Command::new("ip");
         command.args(["netns", verb, &name]);
         match command.args(process.split_whitespace()).output() {
             Ok(output) if output.status.success() => {}
             Ok(output) => {
-                let reason = String::from_utf8_lossy(&output.stderr);
-                eprintln!(
-                    "SKIP needs root for network namespaces: {}",
-                    reason.lines().next().unwrap_or("")
-                );
+                let said = String::from_utf8_lossy(&output.stderr);
+                let reason = said.lines().next().unwrap_or_default();
+                skip(&format!("needs root for network namespaces: {reason}"));
                 return None;
             }
             Err(error) => {
-                eprintln!("SKIP needs the program ip: {error}");
+                skip(&format!("needs the program ip: {error}"));
                 return None;
             }
         }
@@ -79,13 +82,13 @@ impl Namespace {
     }
 
     /// As `ip netns` knows it.
-    pub(crate) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Sets a key below `/proc/sys/net`, which must exist.
     #[track_caller]
-    pub(crate) fn sysctl(&self, key: &str, value: &str) {
+    pub fn sysctl(&self, key: &str, value: &str) {
         self.inside(|| std::fs::write(format!("/proc/sys/net/{key}"), value))
             .unwrap_or_else(|error| panic!("{key} = {value}: {error}"));
     }
@@ -95,7 +98,7 @@ impl Namespace {
     }
 
     /// A command that will run in it, and be killed if the test's thread ends.
-    pub(crate) fn command(&self, program: &str) -> Command {
+    pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("ip");
         command.args([
             "netns",
@@ -110,12 +113,12 @@ impl Namespace {
     }
 
     /// Starts a program with these words in it.
-    pub(crate) fn start(&self, program: &str, words: &str) -> Running {
+    pub fn start(&self, program: &str, words: &str) -> Running {
         Running::start(self.command(program).args(words.split_whitespace()))
     }
 
     /// Runs a program with these words in it to its end.
-    pub(crate) fn run(&self, program: &str, words: &str) -> Output {
+    pub fn run(&self, program: &str, words: &str) -> Output {
         self.command(program)
             .args(words.split_whitespace())
             .output()
@@ -124,23 +127,32 @@ impl Namespace {
 
     /// Runs `ip` with these words, which must succeed, and returns what it says.
     #[track_caller]
-    pub(crate) fn ip(&self, words: &str) -> String {
+    pub fn ip(&self, words: &str) -> String {
         let mut command = Command::new("ip");
-        let output = command
-            .args(["-n", &self.name])
-            .args(words.split_whitespace())
-            .output()
+        command.args(["-n", &self.name]);
+        let output = command.args(words.split_whitespace()).output().unwrap();
+        said(words, &output)
+    }
+
+    /// Runs `ip` once with a command in each of these lines; all must succeed.
+    #[track_caller]
+    pub fn ip_lines(&self, lines: &str) {
+        let mut command = Command::new("ip");
+        let mut child = command
+            .args(["-n", &self.name, "-batch", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
             .unwrap();
-        assert!(
-            output.status.success(),
-            "ip {words}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        String::from_utf8(output.stdout).unwrap()
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(lines.as_bytes()).unwrap();
+        drop(stdin);
+        said(lines, &child.wait_with_output().unwrap());
     }
 
     /// Whether an interface of that name is in it.
-    pub(crate) fn has(&self, interface: &str) -> bool {
+    pub fn has(&self, interface: &str) -> bool {
         let mut command = Command::new("ip");
         command
             .args(["-n", &self.name, "link", "show", "dev", interface])
@@ -151,7 +163,7 @@ impl Namespace {
     }
 
     /// The hardware address of an interface.
-    pub(crate) fn mac(&self, interface: &str) -> [u8; 6] {
+    pub fn mac(&self, interface: &str) -> [u8; 6] {
         let text = self.ip(&format!("-json link show dev {interface}"));
         let links: serde_json::Value = serde_json::from_str(&text).unwrap();
         let mut bytes = links[0]["address"].as_str().unwrap().split(':');
@@ -159,12 +171,12 @@ impl Namespace {
     }
 
     /// Frames that the kernel dropped on the way into the interfaces whose names begin so.
-    pub(crate) fn rx_dropped(&self, name: &str) -> u64 {
+    pub fn rx_dropped(&self, name: &str) -> u64 {
         self.device_count(name, 3)
     }
 
     /// Frames that came into the interfaces whose names begin so.
-    pub(crate) fn rx_packets(&self, name: &str) -> u64 {
+    pub fn rx_packets(&self, name: &str) -> u64 {
         self.device_count(name, 1)
     }
 
@@ -178,7 +190,7 @@ impl Namespace {
     }
 
     /// Runs a function in it, on a thread of its own.
-    pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+    pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let namespace = File::open(format!("/run/netns/{}", self.name)).unwrap();
         std::thread::scope(|scope| {
             let thread = scope.spawn(move || {
@@ -193,21 +205,21 @@ impl Namespace {
     }
 
     /// Joins `here` in this namespace to `there` in another, both up.
-    pub(crate) fn wire(&self, here: &str, other: &Self, there: &str, options: &str) {
-        self.ip(&format!(
-            "link add {here} {options} type veth peer name {there} {options} netns {}",
+    pub fn wire(&self, here: &str, other: &Self, there: &str, options: &str) {
+        self.ip_lines(&format!(
+            "link add {here} {options} type veth peer name {there} {options} netns {}\n\
+             link set dev {here} up",
             other.name
         ));
-        self.ip(&format!("link set dev {here} up"));
         other.ip(&format!("link set dev {there} up"));
     }
 
     /// Turns the offloads of an interface off: frames cross the wire cut and with checksums.
-    pub(crate) fn plain(&self, interface: &str) {
-        for feature in ["tx", "tso", "gso", "gro", "rxvlan", "txvlan"] {
-            // What is fixed already makes ethtool complain.
-            self.run("ethtool", &format!("-K {interface} {feature} off"));
-        }
+    pub fn plain(&self, interface: &str) {
+        const FEATURES: [&str; 6] = ["tx", "tso", "gso", "gro", "rxvlan", "txvlan"];
+        let off = FEATURES.map(|feature| format!("{feature} off")).join(" ");
+        // What is fixed already makes ethtool complain.
+        self.run("ethtool", &format!("-K {interface} {off}"));
     }
 }
 
@@ -226,9 +238,17 @@ impl Drop for Namespace {
     }
 }
 
+/// What `ip` has said, which must have succeeded.
+#[track_caller]
+fn said(words: &str, output: &Output) -> String {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {words}: {stderr}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 /// Frames that found a CPU's queue of arrivals full, anywhere on this machine: the second column
 /// of each CPU's row.
-pub(crate) fn backlog_drops() -> u64 {
+pub fn backlog_drops() -> u64 {
     let table = std::fs::read_to_string("/proc/net/softnet_stat").unwrap();
     let dropped = |row: &str| u64::from_str_radix(row.split(' ').nth(1).unwrap(), 16).unwrap();
     table.lines().map(dropped).sum()
@@ -260,19 +280,23 @@ fn sweep() {
 }
 
 /// Two hosts that only linerate, running in the middle, can join.
-pub(crate) struct Stand {
-    pub(crate) left: Namespace,
-    pub(crate) mid: Namespace,
-    pub(crate) right: Namespace,
+pub struct Stand {
+    /// The host at [`LEFT`].
+    pub left: Namespace,
+    /// Where linerate runs.
+    pub mid: Namespace,
+    /// The host at [`RIGHT`].
+    pub right: Namespace,
 }
 
-/// Addresses of the hosts.
-pub(crate) const LEFT: &str = "10.7.0.1";
-pub(crate) const RIGHT: &str = "10.7.0.2";
+/// The address of the left host.
+pub const LEFT: &str = "10.7.0.1";
+/// The address of the right host.
+pub const RIGHT: &str = "10.7.0.2";
 
 impl Stand {
     /// Hosts on `veth0` and `veth1`; their wires' other ends are `vethA` and `vethB` in the middle.
-    pub(crate) fn new() -> Option<Self> {
+    pub fn new() -> Option<Self> {
         let stand = Self {
             left: Namespace::new("l")?,
             mid: Namespace::new("m")?,
@@ -287,13 +311,13 @@ impl Stand {
 
     /// Frames that the kernel dropped on the way into any of the interfaces: those that did not
     /// fit its queue of a CPU's arrivals, which is shared with all else that the machine does.
-    pub(crate) fn kernel_drops(&self) -> u64 {
+    pub fn kernel_drops(&self) -> u64 {
         let ends = [&self.left, &self.mid, &self.right];
         ends.map(|end| end.rx_dropped("veth")).iter().sum()
     }
 
     /// The same without any offload on the way.
-    pub(crate) fn plain(self) -> Self {
+    pub fn plain(self) -> Self {
         self.left.plain("veth0");
         self.right.plain("veth1");
         self.mid.plain("vethA");
@@ -302,7 +326,7 @@ impl Stand {
     }
 
     /// Joins the wires to the kernel's ends of the TAPs `tap0` and `tap1` with a bridge each.
-    pub(crate) fn bridge_taps(&self) {
+    pub fn bridge_taps(&self) {
         for (at, wire) in ["vethA", "vethB"].into_iter().enumerate() {
             self.mid.ip(&format!(
                 "link add br{at} type bridge forward_delay 0 mcast_snooping 0"

@@ -1,8 +1,8 @@
 //! The `linerate` binary: built once, run in a namespace, watched through its JSON lines.
 
-use crate::child::Running;
-use crate::scratch::Scratch;
-use crate::stand::Namespace;
+use crate::Scratch;
+use crate::netns::Namespace;
+use crate::process::Running;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 /// The binary that cargo builds with the same profile as this test; building it is part of the test.
 /// In a guest, where nothing can be built, `LINERATE_BINARY` names it.
-pub(crate) fn binary() -> &'static str {
+pub fn binary() -> &'static str {
     static BINARY: OnceLock<String> = OnceLock::new();
     BINARY.get_or_init(|| {
         if let Ok(built) = std::env::var("LINERATE_BINARY") {
@@ -29,7 +29,7 @@ pub(crate) fn binary() -> &'static str {
         if !cfg!(debug_assertions) {
             command.arg("--release");
         }
-        let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
+        let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
         let output = command
             .args(["--manifest-path", manifest])
             .output()
@@ -52,19 +52,19 @@ pub(crate) fn binary() -> &'static str {
 }
 
 /// A copy that any user may run, wherever the sources are.
-pub(crate) fn public_binary(scratch: &Scratch) -> PathBuf {
+pub fn public_binary(scratch: &Scratch) -> PathBuf {
     let path = scratch.path().join("linerate");
     std::fs::copy(binary(), &path).unwrap();
     path
 }
 
 /// `linerate l2fwd` at work.
-pub(crate) struct L2fwd(Running);
+pub struct L2fwd(Running);
 
 impl L2fwd {
     /// Starts it with these words in a namespace, and waits until it forwards.
     #[track_caller]
-    pub(crate) fn start(namespace: &Namespace, words: &str) -> Self {
+    pub fn start(namespace: &Namespace, words: &str) -> Self {
         let mut l2fwd = Self::begin(namespace, words);
         l2fwd.0.wait("the first line of linerate", |stdout, _| {
             !stdout.all().is_empty()
@@ -73,19 +73,19 @@ impl L2fwd {
     }
 
     /// Starts it and waits for nothing.
-    pub(crate) fn begin(namespace: &Namespace, words: &str) -> Self {
+    pub fn begin(namespace: &Namespace, words: &str) -> Self {
         Self(namespace.start(binary(), &format!("l2fwd --json --period 0.2 {words}")))
     }
 
     /// The newest line.
     #[track_caller]
-    pub(crate) fn report(&self) -> Report {
+    pub fn report(&self) -> Report {
         Report::parse(self.0.stdout.all().last().expect("a line of JSON"))
     }
 
     /// Waits for a line of which something holds.
     #[track_caller]
-    pub(crate) fn wait(&mut self, what: &str, mut holds: impl FnMut(&Report) -> bool) -> Report {
+    pub fn wait(&mut self, what: &str, mut holds: impl FnMut(&Report) -> bool) -> Report {
         let mut found = None;
         self.0.wait(what, |stdout, _| {
             found = stdout
@@ -98,20 +98,21 @@ impl L2fwd {
         found.unwrap()
     }
 
-    pub(crate) fn is_alive(&mut self) -> bool {
+    /// Whether it still runs.
+    pub fn is_alive(&mut self) -> bool {
         self.0.is_alive()
     }
 
     /// Ends it with a signal, as a user would, and returns the totals.
     #[track_caller]
-    pub(crate) fn stop(mut self, signal: Signal) -> Report {
+    pub fn stop(mut self, signal: Signal) -> Report {
         self.0.signal(signal);
         self.totals()
     }
 
     /// Waits for its own end, and returns the totals.
     #[track_caller]
-    pub(crate) fn totals(&mut self) -> Report {
+    pub fn totals(&mut self) -> Report {
         let status = self.0.end();
         let stderr = self.0.stderr.text();
         assert!(status.success() && stderr.is_empty(), "{status}: {stderr}");
@@ -121,18 +122,18 @@ impl L2fwd {
     }
 
     /// kill -9: no chance to tidy up.
-    pub(crate) fn kill(self) {
+    pub fn kill(self) {
         drop(self);
     }
 
     /// What it said on standard error.
-    pub(crate) fn stderr(&self) -> String {
+    pub fn stderr(&self) -> String {
         self.0.stderr.text()
     }
 }
 
 /// One line of `l2fwd --json`.
-pub(crate) struct Report(pub(crate) Value);
+pub struct Report(pub Value);
 
 impl Report {
     fn parse(line: &str) -> Self {
@@ -141,7 +142,7 @@ impl Report {
 
     /// A counter of a port.
     #[track_caller]
-    pub(crate) fn count(&self, port: usize, counter: &str) -> u64 {
+    pub fn count(&self, port: usize, counter: &str) -> u64 {
         let value = &self.0["ports"][port][counter];
         value
             .as_u64()
@@ -149,12 +150,12 @@ impl Report {
     }
 
     /// `up`, or why not.
-    pub(crate) fn link(&self, port: usize) -> &str {
+    pub fn link(&self, port: usize) -> &str {
         self.0["ports"][port]["link"].as_str().unwrap()
     }
 
     /// Everything that was dropped anywhere, by reason.
-    pub(crate) fn drops(&self) -> Vec<(String, u64)> {
+    pub fn drops(&self) -> Vec<(String, u64)> {
         let ports = self.0["ports"].as_array().unwrap().iter();
         let lcores = self.0["lcores"].as_array().unwrap().iter();
         let tables = ports

@@ -1,11 +1,25 @@
 //! What cannot be done is refused with exit code 1, an `error:` line that names the thing, and a
 //! `fix:` line; and nothing is left half-made.
 
-use crate::linerate::{binary, public_binary};
-use crate::scratch::Scratch;
-use crate::stand::Namespace;
-use crate::{capture, has};
+use linerate_testkit::Scratch;
+use linerate_testkit::cli::{binary, public_binary};
+use linerate_testkit::netns::Namespace;
+use linerate_testkit::{capture, has};
+use linerate_testkit::{harness::Test, tests};
 use std::process::Command;
+
+pub(crate) const TESTS: &[Test] = tests![
+    unknown_kinds_keys_and_values,
+    interfaces_that_do_not_exist,
+    impossible_plans,
+    a_cpu_outside_the_cpuset,
+    interfaces_that_are_down_or_too_large,
+    more_queues_than_the_device_has,
+    a_pool_too_small_for_the_queues,
+    no_permission,
+    captures_that_are_none,
+    captures_that_are_damaged,
+];
 
 /// Runs a command that must be refused; all parts must stand in what it says.
 #[track_caller]
@@ -54,7 +68,6 @@ fn l2fwd_in(namespace: &Namespace, words: &str) -> Command {
     command
 }
 
-#[test]
 fn unknown_kinds_keys_and_values() {
     refused(
         &mut l2fwd("nul: null:"),
@@ -86,7 +99,6 @@ fn unknown_kinds_keys_and_values() {
     );
 }
 
-#[test]
 fn interfaces_that_do_not_exist() {
     for kind in ["af_packet", "af_xdp"] {
         refused(
@@ -96,7 +108,6 @@ fn interfaces_that_do_not_exist() {
     }
 }
 
-#[test]
 fn impossible_plans() {
     refused(
         &mut l2fwd("null: null: --io 0 --bg 0"),
@@ -117,10 +128,9 @@ fn own_cpus() -> Vec<usize> {
         .collect()
 }
 
-#[test]
 fn a_cpu_outside_the_cpuset() {
     let [allowed, other, ..] = own_cpus()[..] else {
-        eprintln!("SKIP needs two CPUs");
+        linerate_testkit::skip("needs two CPUs");
         return;
     };
     if !has(&["taskset"]) {
@@ -148,7 +158,6 @@ fn a_cpu_outside_the_cpuset() {
     );
 }
 
-#[test]
 fn interfaces_that_are_down_or_too_large() {
     let Some(namespace) = Namespace::new("x") else {
         return;
@@ -175,7 +184,6 @@ fn interfaces_that_are_down_or_too_large() {
     assert!(!namespace.has("t0"));
 }
 
-#[test]
 fn more_queues_than_the_device_has() {
     let Some(namespace) = Namespace::new("x") else {
         return;
@@ -197,7 +205,6 @@ fn more_queues_than_the_device_has() {
     assert!(!namespace.has("t0"));
 }
 
-#[test]
 fn a_pool_too_small_for_the_queues() {
     let Some(namespace) = Namespace::new("x") else {
         return;
@@ -212,7 +219,6 @@ fn a_pool_too_small_for_the_queues() {
     }
 }
 
-#[test]
 fn no_permission() {
     let Some(namespace) = Namespace::new("x") else {
         return;
@@ -242,7 +248,6 @@ fn no_permission() {
     assert!(!namespace.has("t0"));
 }
 
-#[test]
 fn captures_that_are_none() {
     let scratch = Scratch::new();
     for (name, content, reason) in [
@@ -285,7 +290,6 @@ fn captures_that_are_none() {
 }
 
 /// What there was before the damage is forwarded, and then the damage is an error.
-#[test]
 fn captures_that_are_damaged() {
     let scratch = Scratch::new();
     let frames: Vec<[u8; 60]> = (0..100).map(|number| [number; 60]).collect();

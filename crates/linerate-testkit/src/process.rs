@@ -9,14 +9,16 @@ use std::thread::JoinHandle;
 
 /// Lines that a program has printed so far.
 #[derive(Clone, Default)]
-pub(crate) struct Lines(Arc<Mutex<Vec<String>>>);
+pub struct Lines(Arc<Mutex<Vec<String>>>);
 
 impl Lines {
-    pub(crate) fn all(&self) -> Vec<String> {
+    /// Each of them.
+    pub fn all(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }
 
-    pub(crate) fn text(&self) -> String {
+    /// All in one.
+    pub fn text(&self) -> String {
         self.all().join("\n")
     }
 
@@ -32,17 +34,19 @@ impl Lines {
 }
 
 /// A running program. Dropping it kills it.
-pub(crate) struct Running {
+pub struct Running {
     what: String,
     child: Child,
     readers: Vec<JoinHandle<()>>,
-    pub(crate) stdout: Lines,
-    pub(crate) stderr: Lines,
+    /// What it prints.
+    pub stdout: Lines,
+    /// What it complains of.
+    pub stderr: Lines,
 }
 
 impl Running {
     /// Starts it. The program must not fork: only this one process is ended.
-    pub(crate) fn start(command: &mut Command) -> Self {
+    pub fn start(command: &mut Command) -> Self {
         let what = format!("{command:?}");
         let command = command
             .stdin(Stdio::null())
@@ -65,23 +69,24 @@ impl Running {
         }
     }
 
-    pub(crate) fn signal(&self, signal: Signal) {
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).unwrap();
     }
 
     /// Its number.
-    pub(crate) fn pid(&self) -> Pid {
+    pub fn pid(&self) -> Pid {
         Pid::from_raw(self.child.id().cast_signed()).unwrap()
     }
 
     /// Whether it still runs.
-    pub(crate) fn is_alive(&mut self) -> bool {
+    pub fn is_alive(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
 
     /// Waits until something holds; fails at once if the program ends before.
     #[track_caller]
-    pub(crate) fn wait(&mut self, what: &str, mut holds: impl FnMut(&Lines, &Lines) -> bool) {
+    pub fn wait(&mut self, what: &str, mut holds: impl FnMut(&Lines, &Lines) -> bool) {
         let (stdout, stderr) = (self.stdout.clone(), self.stderr.clone());
         wait(what, || {
             let ended = !self.is_alive();
@@ -99,7 +104,7 @@ impl Running {
 
     /// Waits for its end, and for all that it printed.
     #[track_caller]
-    pub(crate) fn end(&mut self) -> ExitStatus {
+    pub fn end(&mut self) -> ExitStatus {
         let what = format!("the end of {}", self.what);
         let mut status = None;
         wait(&what, || {

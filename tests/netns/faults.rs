@@ -1,12 +1,21 @@
 //! What goes wrong while linerate runs: a full disk, an interface that is deleted. It is said, it
 //! is counted, and the rest goes on.
 
-use crate::linerate::{L2fwd, binary};
-use crate::scratch::Scratch;
-use crate::stand::{LEFT, Namespace, RIGHT, Stand};
-use crate::{capture, has, traffic, wait};
+use linerate_testkit::Scratch;
+use linerate_testkit::cli::{L2fwd, binary};
+use linerate_testkit::netns::{LEFT, Namespace, RIGHT, Stand};
+use linerate_testkit::{capture, has, traffic, wait};
+use linerate_testkit::{harness::Test, tests};
 use rustix::process::Signal;
 use std::process::{Command, Output};
+
+pub(crate) const TESTS: &[Test] = tests![
+    a_disk_that_is_full_from_the_start,
+    a_disk_that_becomes_full,
+    an_interface_deleted_under_af_packet,
+    an_interface_deleted_under_af_xdp,
+    a_tap_deleted,
+];
 
 /// What a capture onto a full disk says: which file, why, and how much of it is missing.
 #[track_caller]
@@ -50,7 +59,6 @@ fn two_megabytes(scratch: &Scratch) -> String {
     file
 }
 
-#[test]
 fn a_disk_that_is_full_from_the_start() {
     let scratch = Scratch::new();
     let input = two_megabytes(&scratch);
@@ -66,7 +74,6 @@ fn a_disk_that_is_full_from_the_start() {
 }
 
 /// On a file system of 256 KiB that only this process sees.
-#[test]
 fn a_disk_that_becomes_full() {
     let Some(namespace) = Namespace::new("x") else {
         return;
@@ -153,18 +160,15 @@ fn survives_deletion(kind: &str) {
     l2fwd.stop(Signal::INT);
 }
 
-#[test]
 fn an_interface_deleted_under_af_packet() {
     survives_deletion("af_packet");
 }
 
-#[test]
 fn an_interface_deleted_under_af_xdp() {
     survives_deletion("af_xdp");
 }
 
 /// A TAP that an administrator deletes and makes again: it is brought up as the first one was.
-#[test]
 fn a_tap_deleted() {
     if !has(&["ping"]) {
         return;

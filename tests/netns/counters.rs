@@ -1,11 +1,20 @@
 //! tcpdump beside our counters: both count the same frames and bytes, each way.
 
-use crate::capture::Tcpdump;
-use crate::linerate::L2fwd;
-use crate::scratch::Scratch;
-use crate::stand::Stand;
-use crate::{has, traffic};
+use linerate_testkit::Scratch;
+use linerate_testkit::capture::Tcpdump;
+use linerate_testkit::cli::L2fwd;
+use linerate_testkit::netns::Stand;
+use linerate_testkit::{harness::Test, tests};
+use linerate_testkit::{has, traffic};
 use rustix::process::Signal;
+
+pub(crate) const TESTS: &[Test] = tests![
+    of_af_packet,
+    of_af_packet_without_offloads,
+    of_af_xdp,
+    of_af_packet_and_af_xdp,
+    of_taps,
+];
 
 /// Which frames are to have crossed whole.
 #[derive(Clone, Copy, PartialEq)]
@@ -87,27 +96,22 @@ fn quiet(l2fwd: &mut L2fwd) {
     });
 }
 
-#[test]
 fn of_af_packet() {
     tcpdump_agrees("af_packet:vethA af_packet:vethB", Offloads::On);
 }
 
-#[test]
 fn of_af_packet_without_offloads() {
     tcpdump_agrees("af_packet:vethA af_packet:vethB", Offloads::Off);
 }
 
-#[test]
 fn of_af_xdp() {
     tcpdump_agrees("af_xdp:vethA af_xdp:vethB", Offloads::On);
 }
 
-#[test]
 fn of_af_packet_and_af_xdp() {
     tcpdump_agrees("af_packet:vethA af_xdp:vethB", Offloads::On);
 }
 
-#[test]
 fn of_taps() {
     tcpdump_agrees("tap:tap0 tap:tap1", Offloads::On);
 }

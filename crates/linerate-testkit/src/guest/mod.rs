@@ -1,10 +1,11 @@
 //! The guest: QEMU emulates a processor, so neither KVM nor any privilege is needed.
 
-use super::initramfs;
-use crate::child::Running;
+use crate::cli::binary;
 use crate::has;
-use crate::linerate::binary;
-use crate::scratch::Scratch;
+use crate::process::Running;
+use crate::{Scratch, skip};
+mod initramfs;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
 /// What a guest runs as its first process.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum First {
+pub enum First {
     /// A script that runs the tests, on this machine's root as it is.
     Script,
     /// This machine's systemd, which runs the script as a service, and may change all of the root.
@@ -23,22 +24,23 @@ pub(super) enum First {
 }
 
 /// Whether this is a guest.
-pub(super) fn is_here() -> bool {
+pub fn is_here() -> bool {
     std::env::var_os("LINERATE_GUEST").is_some()
 }
 
 /// Where `cargo xtask test --all` puts the kernel.
 fn folder() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let root = crates.parent().unwrap();
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     root.join(target).join("guest")
 }
 
 /// Runs the tests of this binary whose names begin so in a guest; they must pass there.
 #[track_caller]
-pub(super) fn runs(tests: &str, first: First) {
+pub fn runs(tests: &str, first: First) {
     if !cfg!(target_arch = "x86_64") {
-        eprintln!("SKIP needs a machine of the guest's architecture, x86-64");
+        skip("needs a machine of the guest's architecture, x86-64");
         return;
     }
     if !has(&["qemu-system-x86_64", "setpriv"]) || first == First::Systemd && !has(&["systemctl"]) {
@@ -46,7 +48,7 @@ pub(super) fn runs(tests: &str, first: First) {
     }
     let folder = folder();
     if !folder.join("vmlinuz").is_file() || !folder.join("busybox").is_file() {
-        eprintln!("SKIP needs a kernel for guests in target/guest: cargo xtask test --all --yes");
+        skip("needs a kernel for guests in target/guest: cargo xtask test --all --yes");
         return;
     }
     let scratch = Scratch::new();
@@ -89,9 +91,14 @@ pub(super) fn runs(tests: &str, first: First) {
         guest.stderr.text()
     );
     // What the guest lacks this machine lacks, too; but its kernel has it all.
-    if let Some(skipped) = said.lines().find(|line| line.starts_with("SKIP ")) {
-        assert!(!skipped.contains("kernel"), "{skipped}");
-        eprintln!("{skipped}");
+    let mut lines = said.lines();
+    let reason = |line: &'_ str| {
+        let (_, reason) = line.split_once(" ... ignored (")?;
+        Some(reason.trim_end_matches(')').to_owned())
+    };
+    if let Some(reason) = lines.find_map(reason) {
+        assert!(!reason.contains("kernel"), "{reason}");
+        skip(&reason);
     }
     assert!(
         !said.contains("\nrunning 0 tests"),

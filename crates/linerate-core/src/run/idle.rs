@@ -81,9 +81,14 @@ impl Ladder {
         self.idle.sleep && self.empty_rounds > self.idle.polls.saturating_add(self.idle.pauses)
     }
 
-    /// As [`nap_on`], by the ladder's bounds.
-    pub(super) fn sleep(&self, doorbell: &Doorbell, sources: &[SleepOn]) {
-        nap_on(doorbell, sources, self.idle.nap, self.idle.blind_nap);
+    /// As [`nap_on`], by the ladder's bounds, and no longer than `left`.
+    pub(super) fn sleep(&self, doorbell: &Doorbell, sources: &[SleepOn], left: Duration) {
+        nap_on(
+            doorbell,
+            sources,
+            self.idle.nap.min(left),
+            self.idle.blind_nap,
+        );
     }
 }
 

@@ -19,7 +19,7 @@ use crate::nearest::offer;
 use crate::socket::Problem;
 
 /// What there is to show.
-const WHAT: [&str; 8] = [
+const WHAT: [&str; 9] = [
     "summary",
     "ports",
     "interfaces",
@@ -27,6 +27,7 @@ const WHAT: [&str; 8] = [
     "neighbours",
     "drops",
     "lcores",
+    "path",
     "acls",
 ];
 /// Rows at most, whatever a client asks for.
@@ -38,7 +39,11 @@ const MOST: u64 = 10_000_000;
 /// What is unknown, or a filter that fits nothing of the kind.
 pub(super) fn show(control: &mut Control, params: &Value) -> Result<Value, Problem> {
     let what = params.get("what").and_then(Value::as_str).unwrap_or("");
-    let filter = params.get("filter").and_then(Value::as_str).unwrap_or("");
+    let mut filter = params.get("filter").and_then(Value::as_str).unwrap_or("");
+    if (what, filter) == ("path", "cycles") {
+        control.measure_stages();
+        filter = "";
+    }
     let limit = params.get("limit").and_then(Value::as_u64).unwrap_or(1000);
     let rows = Rows::new(limit.min(MOST));
     let rows = match what {
@@ -196,6 +201,14 @@ impl Control {
                     Some(format!("warning: {}: {warning}", open.name))
                 }));
             }
+            "path" => {
+                let lost = |row: &&Value| row["unaccounted"].as_i64().is_some_and(|lost| lost != 0);
+                notes.extend(all.iter().filter(lost).map(|row| {
+                    let (lost, stage) = (&row["unaccounted"], row["stage"].as_str());
+                    let stage = stage.unwrap_or_default();
+                    format!("warning: {lost} packets unaccounted for at `{stage}`")
+                }));
+            }
             "summary" => {
                 all.extend(self.now());
                 notes.push(self.state());
@@ -225,6 +238,7 @@ impl Control {
             "interfaces" => self.interfaces(),
             "drops" => self.drops(),
             "lcores" => self.lcores(),
+            "path" => self.stages().iter().map(value).collect(),
             _ => self.acl_rows(),
         }
     }

@@ -1,7 +1,11 @@
-//! What a packet is handed to the slow worker for: it stands in the packet's own 16 bytes.
+//! Punt: packets that are not a matter of forwarding go to the slow worker, so many a second of each
+//! reason. What for stands in the packet's own 16 bytes.
 
-use linerate_core::packet::UserData;
+use linerate_core::packet::{Packet, UserData};
+use linerate_core::run::{Egress, Point};
 
+use super::context::Context;
+use super::policer::Meter;
 use crate::apps::router::model::InterfaceId;
 
 /// Why the slow worker gets a packet.
@@ -146,5 +150,73 @@ mod tests {
             assert_eq!(Punt::from_words(punt.into_words()), punt);
         }
         assert_eq!(Punt::from_words([u64::MAX; 2]).reason, Reason::Local);
+    }
+}
+
+/// What hands packets to the slow worker.
+pub(super) struct Punts {
+    /// The outlet to it.
+    slow: u16,
+    /// What it is to see of each reason, at most.
+    meters: [Meter; Reason::ALL.len()],
+    point: Point,
+}
+
+impl Punts {
+    pub(super) fn new(slow: u16, rates: &Rates) -> Self {
+        let meters = Reason::ALL.map(|reason| {
+            let pps = u64::from(rates.of(reason));
+            Meter::new(pps, pps / 5)
+        });
+        Self {
+            slow,
+            meters,
+            point: Point::new("punt"),
+        }
+    }
+
+    pub(super) fn point(&mut self) -> &mut Point {
+        &mut self.point
+    }
+}
+
+impl Context<'_> {
+    /// Hands a packet that came by `interface`, or leaves by it, to the slow worker.
+    pub(super) fn punt(
+        &mut self,
+        index: usize,
+        reason: Reason,
+        interface: InterfaceId,
+        hop: u32,
+        packet: Packet,
+        out: &mut Egress,
+    ) {
+        let punt = Punt {
+            reason,
+            interface,
+            hop,
+            came_by: interface,
+            ticket: 0,
+        };
+        self.hand_over(index, punt, packet, out);
+    }
+
+    /// Hands a packet to the slow worker, and who traces it as well.
+    pub(super) fn hand_over(
+        &mut self,
+        index: usize,
+        punt: Punt,
+        mut packet: Packet,
+        out: &mut Egress,
+    ) {
+        let punts = &mut self.exceptions.punts;
+        if !punts.meters[punt.reason as usize].passes(self.view.now_ns, 1) {
+            return self.drop_one(index, self.reasons.punt_limited, packet, out);
+        }
+        let slow = punts.slow;
+        punts.point.see_one(packet.port(), &packet);
+        let ticket = self.exceptions.tracer.hand_over(index, punt.reason);
+        packet.set_user(Punt { ticket, ..punt });
+        out.send_one(slow, packet);
     }
 }

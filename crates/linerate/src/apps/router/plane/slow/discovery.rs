@@ -10,7 +10,7 @@ use linerate_wire::ethernet::HEADER_LEN;
 
 use super::Slow;
 use crate::apps::router::model::InterfaceId;
-use crate::apps::router::plane::dispose::source6;
+use crate::apps::router::plane::headers::source6;
 use crate::apps::router::plane::hops::Action;
 use crate::apps::router::plane::origin::{route, vrf};
 use crate::apps::router::plane::punt::Punt;
@@ -75,7 +75,7 @@ impl Slow {
     /// A question that the neighbour table has dealt with ends here.
     fn answered(&self, packet: Packet, out: &mut Egress) {
         let Punt { ticket, .. } = packet.user();
-        self.watch.follow(ticket, || "heard".into());
+        self.tracer.follow(ticket, || "heard".into());
         self.counters.answered.add(1);
         out.consume_one(packet);
     }

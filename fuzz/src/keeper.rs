@@ -6,7 +6,7 @@ use std::fmt::Debug;
 
 // The program has no library: this is its own file.
 #[allow(dead_code)] // what only the program asks of a message
-#[path = "../../crates/linerate/src/apps/router/keeper/message.rs"]
+#[path = "../../crates/linerate-appliance/src/privilege/message.rs"]
 mod message;
 
 pub(crate) fn check(input: &[u8]) {

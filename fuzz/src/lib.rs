@@ -13,6 +13,7 @@ mod keeper;
 mod neighbour;
 mod parse_burst;
 mod pcap;
+mod program;
 mod reassembly;
 mod rtnetlink;
 mod segment;
@@ -35,6 +36,12 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("icmp_error", icmp_error::check),
     ("reassembly", reassembly::check),
     ("keeper", keeper::check),
+    ("af_packet_ring", linerate_drivers::fuzz::af_packet_ring),
+    ("router_path", program::router_path),
+    ("fpm_stream", program::fpm_stream),
+    ("control_request", program::control_request),
+    ("http_request", program::http_request),
+    ("pktgen_text", program::pktgen_text),
 ];
 
 /// Runs the target of that name; what the shims call.
@@ -42,21 +49,7 @@ pub const TARGETS: &[(&str, Target)] = &[
 /// # Panics
 /// Where the input breaks a promise, and where there is no such target.
 pub fn run(name: &str, input: &[u8]) {
-    let all = TARGETS.iter().chain(PRIVATE);
-    let target = all.into_iter().find(|(known, _)| *known == name);
+    let target = TARGETS.iter().find(|(known, _)| *known == name);
     let (_, check) = target.unwrap_or_else(|| panic!("no fuzz target named {name}"));
     check(input);
 }
-
-/// Targets that their crates keep to themselves, and replay in tests of their own.
-#[cfg(fuzzing)]
-const PRIVATE: &[(&str, Target)] = &[
-    ("af_packet_ring", linerate_drivers::fuzz::af_packet_ring),
-    ("router_path", linerate::fuzz::router_path),
-    ("fpm_stream", linerate::fuzz::fpm_stream),
-    ("control_request", linerate::fuzz::control_request),
-    ("http_request", linerate::fuzz::http_request),
-    ("pktgen_text", linerate::fuzz::pktgen_text),
-];
-#[cfg(not(fuzzing))]
-const PRIVATE: &[(&str, Target)] = &[];

@@ -27,7 +27,7 @@
 pub mod af_packet;
 pub mod af_xdp;
 mod counters;
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzz")]
 pub mod fuzz;
 mod link;
 pub mod null;

@@ -1,32 +1,18 @@
 //! What the `linerate` binary does: a table of subcommands. Each lives in `apps/`.
-//!
-//! A library, so that [`fuzz`](../fuzz/README.md) reaches the parsers of untrusted bytes; nothing
-//! else uses it.
 #![forbid(unsafe_code)]
-
-// Of tests, what they say is kept until they fail.
-#[cfg(not(test))]
-#[macro_use]
-mod stderr;
-
-mod apps;
-mod config;
-mod error;
-mod files;
-#[cfg(any(test, fuzzing))]
-pub mod fuzz;
-mod nearest;
-mod report;
-mod socket;
-mod tui;
-mod users;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use apps::{bench, capture, ctl, demo, doctor, l2fwd, l3fwd, pktgen, plan, ports, router};
-use error::Error;
+use linerate_appliance::error::Error;
+use linerate_appliance::{capture, ctl, privilege};
+use linerate_bench::demo;
+use linerate_inspect::{doctor, plan, ports};
+use {
+    linerate_bench as bench, linerate_l2fwd as l2fwd, linerate_l3fwd as l3fwd,
+    linerate_pktgen as pktgen, linerate_router as router,
+};
 
 /// Packet-processing appliances, traffic generator and benchmarks in one binary.
 #[derive(Parser)]
@@ -46,7 +32,7 @@ enum Command {
     Ctl(ctl::Args),
     /// Open what takes privileges, for the router that starts this
     #[command(hide = true)]
-    Keeper(router::keeper::Args),
+    Keeper(privilege::Args),
     /// Forward packets between ports of this process and show how fast; needs no root
     Demo(demo::Args),
     /// Show what this machine can do, what is missing, and how to get it
@@ -72,7 +58,7 @@ fn run(command: Command) -> Result<(), Error> {
         Command::Ctl(args) => ctl::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Doctor(args) => doctor::run(&args),
-        Command::Keeper(args) => router::keeper::run(&args),
+        Command::Keeper(args) => privilege::run(&args, router::named),
         Command::L2fwd(args) => l2fwd::run(&args),
         Command::L3fwd(args) => l3fwd::run(&args),
         Command::Pktgen(args) => pktgen::run(&args),

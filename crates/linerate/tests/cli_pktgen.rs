@@ -322,7 +322,10 @@ except pktgen.Problem as refused:
 "#;
     let ran = Command::new("python3")
         .args(["-c", script])
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/python/example.ipynb"))
+        .arg(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../apps/pktgen/python/example.ipynb"
+        ))
         .arg(env!("CARGO_BIN_EXE_linerate"))
         .env("LINERATE", env!("CARGO_BIN_EXE_linerate"))
         .current_dir(folder)

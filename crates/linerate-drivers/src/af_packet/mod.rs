@@ -424,5 +424,5 @@ impl Shared {
     }
 }
 
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzz")]
 pub(crate) use ring::fuzz::check as fuzz;

@@ -6,7 +6,7 @@
 //! them. The kernel is trusted to write what it documents, but every offset is still checked
 //! against the unit: a check costs less than a proof.
 
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "fuzz"))]
 pub(super) mod fuzz;
 
 use super::sys;

@@ -89,8 +89,9 @@ fn transfer(left: &Namespace, right: &Namespace, address: &str) {
     std::thread::scope(|scope| {
         let listener = {
             let _inside = right.enter();
-            TcpListener::bind((address, 7777)).unwrap()
+            TcpListener::bind((address, 0)).unwrap()
         };
+        let address = listener.local_addr().unwrap();
         let receiver = scope.spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -105,7 +106,6 @@ fn transfer(left: &Namespace, right: &Namespace, address: &str) {
             );
         });
         let _inside = left.enter();
-        let address = std::net::SocketAddr::new(address.parse().unwrap(), 7777);
         let mut stream = TcpStream::connect_timeout(&address, PATIENCE).expect("connects");
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         let data: Vec<u8> = (0..BYTES).map(pattern).collect();

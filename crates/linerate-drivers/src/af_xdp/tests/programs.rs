@@ -143,9 +143,17 @@ fn programs_of_the_system_talk_through_two_ports() {
             );
             let server = veths[1].inside("iperf3 -s").stdout(Stdio::null()).spawn();
             let server = Killed(server.unwrap());
-            std::thread::sleep(Duration::from_millis(300));
-            let forth = shell(&veths[0], &format!("iperf3 -c {net}.2 -t 1"));
-            let back = shell(&veths[0], &format!("iperf3 -c {net}.2 -t 1 -R"));
+            // The server is not there at once, and busy for a moment after each client.
+            let iperf3 = |options: &str| {
+                (0..20).any(|_| {
+                    let ran = shell(&veths[0], &format!("iperf3 -c {net}.2 -t 1 {options}"));
+                    if !ran {
+                        std::thread::sleep(Duration::from_millis(250));
+                    }
+                    ran
+                })
+            };
+            let (forth, back) = (iperf3(""), iperf3("-R"));
             drop(server);
             stop.store(true, Ordering::Relaxed);
             let dropped = forwarder.join().unwrap();

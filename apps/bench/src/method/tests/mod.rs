@@ -1,0 +1,65 @@
+//! The methods on models of devices: what is found is what the model has.
+
+mod believed;
+mod disturbed;
+mod mlrsearch;
+mod parts;
+mod throughput;
+
+use super::model::Model;
+use super::settings::{Kind, Settings};
+use super::{Progress, Silent, Step, Subjects, run};
+use crate::report::{Device, Report, SelfTest};
+
+/// What is known before a run, as of a generator that does `generator_pps` at every size.
+fn base(settings: &Settings, generator_pps: f64) -> Report {
+    let test = |&frame_bytes| SelfTest {
+        frame_bytes,
+        max_pps: generator_pps,
+        ..SelfTest::default()
+    };
+    Report {
+        self_test: settings.sizes.iter().map(test).collect(),
+        device: Device {
+            link_bps: Some(10e9),
+            directions: 2,
+            ..Device::default()
+        },
+        ..Report::default()
+    }
+}
+
+fn measure(kind: Kind, model: &mut Model, settings: &Settings) -> Report {
+    let report = base(settings, model.generator_pps);
+    let mut subjects = Subjects {
+        device: model,
+        baselines: Vec::new(),
+    };
+    run(kind, &mut subjects, settings, report, &mut Silent)
+}
+
+fn quick() -> Settings {
+    Settings {
+        sizes: vec![64],
+        // What is found is to be seen, not when time is up.
+        size_limit: None,
+        ..Settings::quick()
+    }
+}
+
+/// What a queue of `buffer` frames lets through whole in so many seconds.
+fn whole_pps(model: &Model, frame_bytes: usize, seconds: f64) -> f64 {
+    model.service_pps(frame_bytes) + model.buffer / seconds
+}
+
+/// Keeps the steps that a run announces.
+#[derive(Default)]
+struct Watch {
+    steps: Vec<Step>,
+}
+
+impl Progress for Watch {
+    fn begins(&mut self, step: &Step) {
+        self.steps.push(step.clone());
+    }
+}

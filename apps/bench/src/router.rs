@@ -1,0 +1,148 @@
+//! The router's fast worker on one core, between two looping captures of 64-byte frames, each copied:
+//! the table and the destinations of `l3fwd.lpm.1m`, all checks on, redirects among them.
+
+use std::sync::{Arc, PoisonError};
+
+use linerate_core::env::{Clock, Isa};
+use linerate_core::packet::{Pool, PoolCache, PoolConfig};
+use linerate_core::publish::Publisher;
+use linerate_core::run::Egress;
+use linerate_tables::lpm::synth::destinations;
+use linerate_tables::lpm::{Lpm4, Lpm4Config, Lpm6Config, Prefix4, SharedLpm6};
+use linerate_wire::{FlowKey4, MacAddr};
+
+use super::forward::between;
+use super::l3fwd::{Captures, FULL, Frame, Routes, frame};
+use super::random::mixed;
+use super::{Row, Run, Sample};
+use linerate_appliance::error::Error;
+use linerate_routing::model::{Cidr, InterfaceId};
+use linerate_routing::plane::hops::{Action, Hop, HopChange, HopTable};
+use linerate_routing::plane::settings::{Interface, PortMap, Settings, Urpf};
+use linerate_routing::plane::{Fast, Setup, Tables};
+
+pub(super) const ROWS: &[Row] = &[Row {
+    name: "router.ip4.1m",
+    about: "route by a million routes to 1000 next hops, all checks on, by Zipf's law",
+    run: route,
+}];
+
+/// The address of both our interfaces: where the frames go.
+const OURS: MacAddr = MacAddr::local(9);
+
+fn route(row: &'static str, run: Run) -> Result<Sample, Error> {
+    let routes = FULL.table();
+    let mut table = Lpm4::new(&Lpm4Config::default())?;
+    for &(prefix, hop) in &routes {
+        table.insert(0, prefix, hop)?;
+    }
+    let fib4 = table.share()?;
+    let fib6 = SharedLpm6::new(&Lpm6Config {
+        routes: 1000,
+        ..Lpm6Config::default()
+    })?;
+    let mut hops = Publisher::new(HopTable::new(0))?;
+    for number in 0..FULL.next_hops {
+        hops.push(HopChange::Set(number, next_hop(number)));
+    }
+    assert!(hops.publish(), "nobody reads it yet");
+    let tables = Tables {
+        fib4: fib4.reader(),
+        fib6: fib6.reader(),
+        hops: hops.reader(),
+    };
+    let captures = captures(&FULL, &routes)?;
+    let pool = Pool::new(&PoolConfig::new("bench", 8192))?;
+    let pages = pool.page_kind();
+    let mut egress = Egress::new(PoolCache::new(std::slice::from_ref(&pool)));
+    let clock = Clock::calibrate();
+    let setup = Setup {
+        settings: Arc::new(settings([[192, 0, 2, 1], [192, 0, 3, 1]], 24)),
+        tables,
+        clock,
+        isa: Isa::detect(),
+        slow: 2,
+        punts: Default::default(),
+        queues: 1,
+    };
+    let stage = Fast::new(setup, &mut egress);
+    let drops = egress.drop_counts();
+    let specs = captures.specs();
+    let mpps = run.pinned(move |run| between(run, &specs, pool, stage, egress))??;
+    drop(captures);
+    let drops = drops.lock().unwrap_or_else(PoisonError::into_inner);
+    let dropped: u64 = drops.iter().map(|(_, count)| count.read()).sum();
+    Ok(Sample::new(row, mpps, "Mpps", pages)
+        .with("cycles", clock.hz() / 1e6 / mpps)
+        .with("routes", routes.len())
+        .with("next_hops", FULL.next_hops)
+        .with("dropped", dropped))
+}
+
+/// As the peer's and l3fwd's: the port is the lowest bit.
+fn next_hop(number: u32) -> Hop {
+    let [.., a, b] = number.to_be_bytes();
+    let port = number as u16 & 1;
+    Hop {
+        dst: MacAddr([2, 0, 0, 1, a, b]),
+        src: OURS,
+        mtu: 1500,
+        port,
+        interface: InterfaceId(port).into(),
+        action: Action::Forward,
+        ..Hop::default()
+    }
+}
+
+/// The captures that both ports play.
+pub(super) fn captures(what: &Routes, routes: &[(Prefix4, u32)]) -> Result<Captures, Error> {
+    let addresses = destinations(routes, what.pattern, what.frames, 2);
+    Captures::temporary((0..).zip(addresses).map(|(number, dst)| asks(number, dst)))
+}
+
+/// The `number`-th frame, from an address of 11.0.0.0 to 74.255.255.255, where nothing is martian.
+pub(super) fn asks(number: u64, dst: u32) -> Frame {
+    let (src, ports) = (0x0b00_0000 + (mixed(number) as u32 >> 2), mixed(!number));
+    frame(&FlowKey4::new(
+        src.to_be_bytes(),
+        dst.to_be_bytes(),
+        ports as u16,
+        (ports >> 16) as u16,
+        17,
+    ))
+}
+
+/// Two plain interfaces, each on the port of its number, with an address each.
+pub(super) fn settings(addresses: [[u8; 4]; 2], len: u8) -> Settings {
+    let interface = |port: u16| Interface {
+        name: ["a", "b"][usize::from(port)].into(),
+        port,
+        vlan: None,
+        vrf: 0,
+        mac: OURS,
+        mtu: 1500,
+        addresses: vec![Cidr {
+            address: addresses[usize::from(port)].into(),
+            len,
+        }],
+        verified: Vec::new(),
+        twin: None,
+        urpf: Urpf::Off,
+        proxy: false,
+        redirects: true,
+        reassemble: false,
+        acl_in: None,
+        acl_out: None,
+        policer: None,
+        advertise: None,
+    };
+    let untagged = |port| PortMap {
+        untagged: Some(InterfaceId(port)),
+        vlans: Vec::new(),
+    };
+    Settings {
+        interfaces: vec![interface(0), interface(1)],
+        ports: vec![untagged(0), untagged(1)],
+        acls: Vec::new(),
+    }
+}

@@ -1,0 +1,400 @@
+//! Packets lost while a router under half its load takes another configuration: 100 K routes, of which
+//! half change, and 1 K rules of an access list, all of which do.
+//!
+//! The router is the one that users run, less its socket and its twins, on in-process rings. Worker on the
+//! first CPU; generator and sink, in turns on one thread, on the second, with control, the slow worker and
+//! who reads the file. What is due while the generator has no CPU is held, up to a bound, and left out beyond it:
+//! that is load which was not offered, and no loss. The load is half of what the worker can do by its own
+//! books: packets for each tick in which it had some. A frame for which the ring to the router has no
+//! room is lost, and so is whatever the router drops.
+//!
+//! The ring is deeper than a card's, since here others may have the worker's CPU, for which no reload is
+//! to blame. So that its depth hides nothing, the worker's own times stand beside: the longest stop between two
+//! rounds to take messages, which is all that a reload asks of it, and the longest round. Stretches without
+//! a reload stand beside, too; those in which the scheduler or the host had the worker's CPU for long
+//! enough to explain a loss are done again, and what was lost in them is told apart.
+
+mod files;
+mod line;
+
+use linerate_core::env::{Clock, Lcore};
+use linerate_drivers::Drivers;
+use linerate_tables::lpm::synth::{Pattern, destinations};
+use serde_json::Value;
+
+use super::device::{Involved, Watch};
+use super::l3fwd::Frame;
+use super::{Row, Run, Sample, router};
+use files::{Files, ROUTER};
+use line::{Line, Pace};
+use linerate_appliance::error::Error;
+use linerate_router::Embedded;
+
+pub(super) const ROWS: &[Row] = &[Row {
+    name: "router.reload",
+    about: "packets lost in reloads with 100 K routes and 1 K rules at half the load",
+    run,
+}];
+
+/// How much there is of everything.
+struct Size {
+    routes: usize,
+    rules: u32,
+    /// Different frames.
+    frames: usize,
+    /// Frames that the ring to the router holds: at 10 Mpps 3.3 ms.
+    room: usize,
+}
+
+const WHOLE: Size = Size {
+    routes: 100_000,
+    rules: 1000,
+    frames: 1 << 16,
+    room: 32_768,
+};
+const QUICK: Size = Size {
+    routes: 2000,
+    rules: 100,
+    frames: 1024,
+    room: 4096,
+};
+
+/// Part of what the worker can do that is offered.
+const LOAD: f64 = 0.5;
+/// Before and behind each reload, in ns.
+const AROUND_NS: u64 = 50_000_000;
+/// How long the router may take to forward a first frame, and to reload, in ns.
+const PATIENCE_NS: u64 = 120_000_000_000;
+/// How often each reload is done again at most where somebody has disturbed it.
+const AGAIN: u64 = 3;
+/// Part of the ring's room that is held for when the generator has its CPU again.
+const HELD: usize = 8;
+
+fn run(row: &'static str, run: Run) -> Result<Sample, Error> {
+    let size = if run.quick { &QUICK } else { &WHOLE };
+    let (files, line, router) = begin(size, run.cpus)?;
+    let measured = Lcore::spawn("generator", Some(run.cpus[1]), move || {
+        measure(row, &run, size, &files, line, router)
+    })?;
+    measured.join()?
+}
+
+/// A router at work, and who is at the far ends of its rings.
+fn begin(size: &Size, cpus: [u32; 2]) -> Result<(Files, Line, Embedded), Error> {
+    let [worker_cpu, other_cpu] = cpus;
+    let files = Files::write(size, [other_cpu, worker_cpu])?;
+    let addresses = destinations(&files.routes, Pattern::Prefixes, size.frames, 2);
+    let frames = (0..).zip(addresses).map(|(number, dst)| asks(number, dst));
+    let mut drivers = Drivers::new();
+    let line = Line::open(
+        &mut drivers,
+        frames.collect(),
+        size.room,
+        worker_cpu == other_cpu,
+        Clock::calibrate(),
+    )?;
+    let router = Embedded::start(&files.used, &mut drivers, other_cpu)?;
+    Ok((files, line, router))
+}
+
+fn measure(
+    row: &'static str,
+    run: &Run,
+    size: &Size,
+    files: &Files,
+    mut line: Line,
+    router: Embedded,
+) -> Result<Sample, Error> {
+    let clock = router.clock;
+    first_frame(&mut line, clock)?;
+    let per_tick = LOAD * capacity(&mut line, &router, size, run.duration.as_nanos() as u64);
+    let reloads = (run.duration.as_secs_f64() * 3.0).ceil().clamp(2.0, 100.0) as u64;
+    let (mut tally, mut turn) = (Tally::default(), 0);
+    while tally.reloads < reloads {
+        // Each changes as much as the others: from one file to the other, and back.
+        turn += 1;
+        files.put(turn)?;
+        let held = size.room / HELD;
+        let with = stretch(&mut line, &router, per_tick, held, With::Reload)?;
+        let length = With::Nothing(with.ticks);
+        let without = stretch(&mut line, &router, per_tick, held, length)?;
+        let disturbed = with.disturbed || without.disturbed;
+        match disturbed && tally.disturbed < AGAIN * reloads {
+            true => tally.leave_out(&with, &without),
+            false => tally.add(&with, &without, clock),
+        }
+    }
+    let dropped: u64 = router.worker.1.drops().iter().map(|(_, count)| count).sum();
+    let (out_of_order, strays) = (line.numbers.out_of_order, line.strays);
+    router.stop()?;
+    drop(line);
+    Ok(Sample::new(row, tally.lost as f64, "packets", "")
+        .with("reloads", reloads)
+        .with("routes", files.routes.len())
+        .with("rules", size.rules)
+        .with("changed_routes", tally.changed_routes)
+        .with("offered_mpps", per_tick * clock.hz() / 1e6)
+        .with("offered_percent", 100.0 - tally.left_out_percent())
+        .with("frames", tally.frames)
+        .with("reload_ms", tally.reload_ns as f64 / 1e6 / reloads as f64)
+        .with("no_room", tally.no_room)
+        .with("lost_without_reload", tally.lost_without)
+        .with("lost_disturbed", tally.lost_disturbed)
+        .with("stop_us", tally.stop_ns[0] as f64 / 1e3)
+        .with("stop_without_us", tally.stop_ns[1] as f64 / 1e3)
+        .with("gap_us", tally.gap_ns[0] as f64 / 1e3)
+        .with("gap_without_us", tally.gap_ns[1] as f64 / 1e3)
+        .with("dropped", dropped)
+        .with("out_of_order", out_of_order)
+        .with("strays", strays)
+        .with("disturbed", tally.disturbed))
+}
+
+/// As the router's other row, but to the MAC address that a port of rings has.
+fn asks(number: u64, dst: u32) -> Frame {
+    let mut frame = router::asks(number, dst);
+    frame[..6].copy_from_slice(&ROUTER.0);
+    frame
+}
+
+/// Waits until frames come through: the router sees that its ports are connected.
+fn first_frame(line: &mut Line, clock: Clock) -> Result<(), Error> {
+    let end = clock.now() + clock.ticks(PATIENCE_NS);
+    // A few: those that come too early are lost, and not counted.
+    let slowly = 1000.0 / clock.hz();
+    line.offer(&mut Pace::new(clock.now(), slowly, 64), |line, now| {
+        line.numbers.came >= 16 || now > end
+    });
+    line.drain();
+    match line.numbers.came {
+        0 => Err(silent("forwards nothing")),
+        _ => Ok(()),
+    }
+}
+
+fn silent(what: &str) -> Error {
+    Error::Usage {
+        problem: format!("the router {what}"),
+        fix: "see what `linerate router` says to a configuration of two rings".into(),
+    }
+}
+
+/// Packets for each tick that the worker spends on them, while it has as many as it can take.
+fn capacity(line: &mut Line, router: &Embedded, size: &Size, ns: u64) -> f64 {
+    let (stats, clock) = (&router.worker.1, router.clock);
+    let time = clock.ticks(ns.clamp(20_000_000, 500_000_000));
+    let mut flood = |time| {
+        let end = clock.now() + time;
+        line.fill(size.room, |now| now >= end);
+    };
+    flood(time / 5);
+    let read = || (stats.packets.read(), stats.busy_ticks.read());
+    let before = read();
+    flood(time);
+    let after = read();
+    line.drain();
+    (after.0 - before.0) as f64 / (after.1 - before.1).max(1) as f64
+}
+
+/// What happens in a stretch.
+enum With {
+    Reload,
+    /// For so many ticks.
+    Nothing(u64),
+}
+
+/// What became of a stretch.
+#[derive(Default)]
+struct Stretch {
+    ticks: u64,
+    frames: u64,
+    lost: u64,
+    no_room: u64,
+    left_out: u64,
+    /// Routes that the reload changed, and how long it took in ticks.
+    changed_routes: u64,
+    reload_ticks: u64,
+    /// The longest stop of the worker to take messages, and its longest round, if that was a gap.
+    stop_ns: u64,
+    gap_ns: u64,
+    /// Whether somebody had the worker's CPU for long enough to explain the loss.
+    disturbed: bool,
+}
+
+fn stretch(
+    line: &mut Line,
+    router: &Embedded,
+    per_tick: f64,
+    held: usize,
+    with: With,
+) -> Result<Stretch, Error> {
+    let clock = router.clock;
+    let around = clock.ticks(AROUND_NS);
+    let patience = clock.ticks(PATIENCE_NS);
+    // A long round does not say whose fault it is: the scheduler's books are read.
+    let involved = Involved {
+        lcores: vec![router.worker.0.clone()],
+        others: Vec::new(),
+    };
+    let watch = Watch::begin(involved, Vec::new(), true);
+    let (sent, lost, no_room) = (line.sent, line.lost(), line.no_room);
+    let stats = router.worker.1.clone();
+    let times = || [stats.mail.snapshot(), stats.gaps.snapshot()];
+    let before = times();
+    let began = clock.now();
+    let mut pace = Pace::new(began, per_tick, held as u64);
+    let mut stretch = Stretch::default();
+    match with {
+        With::Nothing(ticks) => line.offer(&mut pace, |_, now| now >= began + ticks),
+        With::Reload => {
+            line.offer(&mut pace, |_, now| now >= began + around);
+            let (asked, reload) = (clock.now(), router.reload()?);
+            let mut now = asked;
+            line.offer(&mut pace, |_, at| {
+                now = at;
+                reload.is_finished() || now > asked + patience
+            });
+            if !reload.is_finished() {
+                return Err(silent("does not answer a reload"));
+            }
+            let result = reload.join()?;
+            let result =
+                result.map_err(|problem| silent(&format!("refuses a reload: {problem}")))?;
+            stretch.changed_routes = result.get("routes").and_then(Value::as_u64).unwrap_or(0);
+            stretch.reload_ticks = now - asked;
+            line.offer(&mut pace, |_, now_| now_ >= now + around);
+        }
+    }
+    stretch.ticks = clock.now() - began;
+    line.drain();
+    stretch.frames = line.sent - sent;
+    stretch.lost = line.lost() - lost;
+    stretch.no_room = line.no_room - no_room;
+    stretch.left_out = pace.left_out;
+    let stolen = watch.end(&[], (0, 0), clock);
+    let pps = per_tick * clock.hz();
+    stretch.disturbed = stolen.explains(stretch.lost, pps).is_some();
+    let since = times();
+    [stretch.stop_ns, stretch.gap_ns] = [0, 1].map(|at| {
+        let since = since[at].since(&before[at]);
+        clock.ns(since.buckets().last().map_or(0, |(upper, _)| upper))
+    });
+    Ok(stretch)
+}
+
+/// All stretches that count.
+#[derive(Default)]
+struct Tally {
+    reloads: u64,
+    lost: u64,
+    lost_without: u64,
+    frames: u64,
+    no_room: u64,
+    left_out: u64,
+    changed_routes: u64,
+    reload_ns: u64,
+    /// The longest of each, with and without a reload.
+    stop_ns: [u64; 2],
+    gap_ns: [u64; 2],
+    /// Pairs of stretches that do not count, and what was lost in them.
+    disturbed: u64,
+    lost_disturbed: u64,
+}
+
+impl Tally {
+    fn add(&mut self, with: &Stretch, without: &Stretch, clock: Clock) {
+        self.reloads += 1;
+        self.lost += with.lost;
+        self.lost_without += without.lost;
+        self.frames += with.frames;
+        self.no_room += with.no_room;
+        self.left_out += with.left_out;
+        self.changed_routes += with.changed_routes;
+        self.reload_ns += clock.ns(with.reload_ticks);
+        for (at, stretch) in [with, without].into_iter().enumerate() {
+            self.stop_ns[at] = self.stop_ns[at].max(stretch.stop_ns);
+            self.gap_ns[at] = self.gap_ns[at].max(stretch.gap_ns);
+        }
+    }
+
+    fn leave_out(&mut self, with: &Stretch, without: &Stretch) {
+        self.disturbed += 1;
+        self.lost_disturbed += with.lost + without.lost;
+    }
+
+    /// Of what was due during reloads.
+    fn left_out_percent(&self) -> f64 {
+        100.0 * self.left_out as f64 / (self.left_out + self.frames).max(1) as f64
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reloads_count_in_a_tally_and_stretches_without_one_beside() {
+        let with = Stretch {
+            frames: 300,
+            lost: 2,
+            left_out: 100,
+            ..Stretch::default()
+        };
+        let without = Stretch {
+            lost: 5,
+            gap_ns: 7,
+            ..Stretch::default()
+        };
+        let mut tally = Tally::default();
+        tally.add(&with, &without, Clock::monotonic("a test"));
+        assert_eq!((tally.lost, tally.lost_without), (2, 5));
+        assert_eq!((tally.gap_ns, tally.reloads), ([0, 7], 1));
+        assert_eq!(tally.left_out_percent(), 25.0);
+        tally.leave_out(&with, &without);
+        assert_eq!((tally.lost, tally.lost_disturbed, tally.reloads), (2, 7, 1));
+    }
+
+    /// Wherever this runs, on however many CPUs: every frame is accounted for, and reloads change what they
+    /// should. Whether frames are lost is the machine's affair here.
+    #[test]
+    fn the_row_works() {
+        let sample = run("router.reload", Run::quick()).unwrap();
+        let detail = |key: &str| sample.detail[key].as_u64().unwrap();
+        assert_eq!(detail("routes"), 2000);
+        assert!(detail("changed_routes") >= 2000, "half of them, twice");
+        assert!(
+            detail("frames") > 100 && detail("out_of_order") == 0,
+            "{:?}",
+            sample.detail
+        );
+    }
+
+    /// However busy the machine is: what the router has taken comes out, in order, whatever it reloads.
+    #[test]
+    fn nothing_is_lost_over_reloads_of_twenty_thousand_routes() {
+        let size = Size {
+            routes: 20_000,
+            rules: 1000,
+            frames: 1024,
+            room: 1024,
+        };
+        let (files, mut line, router) = begin(&size, Run::quick().cpus).unwrap();
+        first_frame(&mut line, router.clock).unwrap();
+        let (came, lost) = (line.numbers.came, line.lost());
+        for turn in 1..=2 {
+            files.put(turn).unwrap();
+            let reload = router.reload().unwrap();
+            line.fill(size.room, |_| reload.is_finished());
+            let result = reload.join().unwrap().unwrap();
+            let routes = result["routes"].as_u64().unwrap();
+            assert!(routes > 10_000 && result["acls"] == 1, "{result}");
+        }
+        line.drain();
+        assert!(line.numbers.came > came);
+        let drops = router.worker.1.drops();
+        let numbers = (line.lost() - lost, line.numbers.out_of_order);
+        assert_eq!(numbers, (0, 0), "{drops:?}");
+        assert!(drops.is_empty(), "{drops:?}");
+    }
+}

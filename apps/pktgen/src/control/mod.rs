@@ -1,0 +1,60 @@
+//! The command table, the JSON interface over a socket, command files, and the command line.
+//!
+//! Start with [`protocol`], what lines say, and [`table`], the commands. The session lives on a thread of
+//! its own ([`desk`]), which [`server`] and [`connection`] let clients ask; [`headless`] is a run from
+//! beginning to end. [`Client`] is the other side of the interface: the screen and scripts are clients.
+
+mod args;
+mod client;
+mod commands;
+mod complete;
+mod connection;
+mod desk;
+mod dump;
+mod headless;
+mod history;
+mod listen;
+mod methods;
+mod names;
+mod pktgen;
+mod protocol;
+mod remote;
+mod runfile;
+mod server;
+mod summary;
+mod table;
+
+pub use args::{Args, run};
+pub(crate) use client::{Client, Message};
+pub(crate) use history::History;
+pub(crate) use protocol::{Candidate, Completion, Problem, Reply, Request, ScreenAction};
+pub use runfile::PortEntry;
+pub(crate) use table::PAGES;
+#[cfg(test)]
+pub(crate) use wire::Wire;
+
+use linerate_appliance::socket::wire;
+
+/// Any text as a line of commands, a run file or a port: taken, or refused with what would be right.
+#[cfg(any(test, feature = "fuzz"))]
+pub fn fuzz(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else {
+        return;
+    };
+    for line in text.lines() {
+        if let Err(problem) = table::parse(&table::expanded(line)) {
+            assert!(
+                !problem.problem.is_empty(),
+                "{line:?} is refused without a word"
+            );
+        }
+        let refused = runfile::PortEntry::parse(line).err();
+        assert!(refused.is_none_or(|error| !error.to_string().is_empty()));
+    }
+    if let Ok(file) = toml::from_str::<runfile::RunFile>(text)
+        && let Ok(written) = toml::to_string(&file)
+    {
+        let again = toml::from_str::<runfile::RunFile>(&written);
+        assert_eq!(again, Ok(file), "{written}");
+    }
+}

@@ -1,0 +1,113 @@
+//! Between a receive queue and the port's [`Responder`]: which frames it sees, and where its answers go.
+//!
+//! A reply is written into the slot of the frame that it answers, and leaves through a ring to the
+//! lcore that sends on the port, which takes it out with [`Replies`]. Events go to the session. Both
+//! ways are bounded, and what does not fit is dropped and counted: nothing here holds up a receiver.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver as Mailbox, SyncSender, sync_channel};
+
+use linerate_core::packet::{Burst, Offload, Packet, PoolCache};
+use linerate_core::port::TxQueue;
+use linerate_core::ring::{Pop, Push, spsc};
+
+use super::lcore::Waker;
+use super::responder::{Event, Responder, ResponderStats, Response};
+
+/// Replies that may wait for the sender.
+const REPLIES: usize = 256;
+/// Events that may wait for the session.
+const EVENTS: usize = 1024;
+
+/// A receiver's half.
+pub struct Helper {
+    responder: Responder,
+    replies: spsc::Producer<Packet>,
+    /// Of the lcore that sends, which may sleep.
+    waker: Waker,
+    events: SyncSender<(u64, Event)>,
+}
+
+/// The sender's half: replies on their way to the port's transmit queue.
+pub struct Replies(spsc::Consumer<Packet>);
+
+impl Helper {
+    /// With the sender's half, and the session's: the tick of receipt, and what was heard.
+    pub fn new(responder: Responder, waker: Waker) -> (Self, Replies, Mailbox<(u64, Event)>) {
+        let (replies, taker) = spsc::ring(REPLIES);
+        let (events, mailbox) = sync_channel(EVENTS);
+        let helper = Self {
+            responder,
+            replies,
+            waker,
+            events,
+        };
+        (helper, Replies(taker), mailbox)
+    }
+
+    /// What the responder did.
+    pub fn stats(&self) -> Arc<ResponderStats> {
+        self.responder.stats.clone()
+    }
+
+    /// Shows the responder the frames of the burst whose bits are set in `candidates`, received at tick `now`;
+    /// those that it answers leave the burst.
+    #[cold]
+    pub(super) fn help(
+        &mut self,
+        burst: &mut Burst,
+        mut candidates: u64,
+        now: u64,
+        cache: &mut PoolCache,
+    ) {
+        let stats = self.stats();
+        let mut answered = 0u64;
+        while candidates != 0 {
+            let index = candidates.trailing_zeros() as usize;
+            candidates &= candidates - 1;
+            let packet = &mut burst.as_packets_mut()[index];
+            match self.responder.handle(now, packet.data()) {
+                Response::Nothing => {}
+                Response::Event(event) => {
+                    stats
+                        .dropped
+                        .add(u64::from(self.events.try_send((now, event)).is_err()));
+                }
+                Response::Reply(reply) if packet.set_data(reply) => {
+                    // Whatever the receiver knew of the frame does not hold of the reply, but for its tag.
+                    let offload = &mut packet.meta_mut().offload;
+                    offload.remove(Offload::CSUM_PARTIAL | Offload::CSUM_VALID | Offload::GSO);
+                    answered |= 1 << index;
+                }
+                Response::Reply(_) => stats.dropped.add(1),
+            }
+        }
+        if answered == 0 {
+            return;
+        }
+        let mut replies = Burst::new();
+        let mut bits = !answered;
+        burst.sift(&mut replies, |_| {
+            let stays = bits & 1 != 0;
+            bits >>= 1;
+            stays
+        });
+        self.replies.push_burst(&mut replies);
+        self.waker.wake();
+        stats.dropped.add(replies.len() as u64);
+        cache.free(&mut replies);
+    }
+}
+
+impl Replies {
+    /// Sends what waits; what the queue does not take is dropped. Returns how many frames went.
+    pub fn send(&mut self, tx: &mut dyn TxQueue, cache: &mut PoolCache) -> usize {
+        let mut burst = Burst::new();
+        if self.0.pop_burst(&mut burst, Burst::CAPACITY) == 0 {
+            return 0;
+        }
+        let sent = tx.tx_burst(&mut burst, cache);
+        cache.free(&mut burst);
+        sent
+    }
+}

@@ -1,0 +1,334 @@
+//! One lcore's loop: the turns of its senders and receivers, and messages between them.
+//!
+//! A message runs on the lcore with no turn under way, so what it reads adds up and what it changes
+//! changes at once. An lcore spins while its next frame is near, gives the CPU to others while it only
+//! waits, and sleeps where nothing of the session is being sent and nothing comes in.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::yield_now;
+use std::time::Duration;
+
+use linerate_core::arch::pause;
+use linerate_core::env::Clock;
+use linerate_core::packet::PoolCache;
+use linerate_core::port::SleepOn;
+use linerate_core::run::doorbell::Doorbell;
+use linerate_core::run::nap_on;
+
+use super::{Receiver, Sender};
+
+/// A round may take this long, and so much more for each frame of it (a system call at worst), before
+/// the CPU counts as taken away.
+const GAP_NS: u64 = 20_000;
+const GAP_NS_PER_FRAME: u64 = 2_000;
+/// With a frame due within this time an lcore neither yields nor sleeps.
+const NEAR_NS: u64 = 50_000;
+/// Time without a frame, with nothing being sent, after which an lcore sleeps.
+const QUIET_NS: u64 = 2_000_000;
+/// Longest sleeps: where something wakes the lcore, and where its queues have to be polled.
+const NAP: Duration = Duration::from_millis(20);
+const BLIND_NAP: Duration = Duration::from_micros(50);
+/// Empty rounds between two offers of the CPU to others.
+const YIELD_EVERY: u32 = 32;
+
+/// What an lcore did with its time since the last `clear`, in ticks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Load {
+    /// In rounds that moved frames, in rounds that moved none, and asleep.
+    pub busy: u64,
+    pub idle: u64,
+    pub asleep: u64,
+    /// Times that the CPU was away for longer than a round may take, the longest of them, and their sum.
+    pub gaps: u64,
+    pub longest_gap: u64,
+    pub gaps_sum: u64,
+}
+
+type Message = Box<dyn FnOnce(&mut Engine) + Send>;
+
+/// One lcore's work.
+pub struct Engine {
+    pub senders: Vec<Sender>,
+    pub receivers: Vec<Receiver>,
+    pub load: Load,
+    pub cache: PoolCache,
+    clock: Clock,
+    /// Whether others need this CPU too: it is yielded even with a frame near.
+    is_shared: bool,
+    /// Senders at work, over all lcores of the session: while there are any, nobody sleeps.
+    at_work: Arc<AtomicUsize>,
+    /// How many of them are this lcore's.
+    mine_at_work: usize,
+    mail: mpsc::Receiver<Message>,
+    bell: Arc<Bell>,
+    stopping: bool,
+    /// Polls on where nothing comes and nothing is sent.
+    pub never_sleeps: bool,
+}
+
+/// Says that mail has come.
+struct Bell {
+    flagged: AtomicBool,
+    doorbell: Doorbell,
+}
+
+/// Reaches an engine on its lcore.
+pub struct EngineHandle {
+    mail: mpsc::Sender<Message>,
+    bell: Arc<Bell>,
+}
+
+/// Wakes an lcore that sleeps, to look at what was put into its rings.
+#[derive(Clone)]
+pub struct Waker(Arc<Bell>);
+
+impl Waker {
+    pub(super) fn wake(&self) {
+        self.0.doorbell.ring();
+    }
+
+    /// Wakes nobody.
+    #[cfg(test)]
+    pub(super) fn idle() -> Self {
+        Self(Arc::new(Bell {
+            flagged: AtomicBool::new(false),
+            doorbell: Doorbell::new().expect("a descriptor is left"),
+        }))
+    }
+}
+
+/// An answer that is under way.
+pub struct Answer<R>(Option<mpsc::Receiver<R>>);
+
+impl<R> Answer<R> {
+    /// Waits for it; `None` where the lcore has ended.
+    pub fn wait(self) -> Option<R> {
+        self.0?.recv().ok()
+    }
+}
+
+impl Engine {
+    /// An lcore's work without queues, and the handle to it. `at_work` is shared by the session's lcores.
+    ///
+    /// # Errors
+    /// If the kernel gives no eventfd.
+    pub fn new(
+        cache: PoolCache,
+        clock: Clock,
+        is_shared: bool,
+        at_work: Arc<AtomicUsize>,
+    ) -> std::io::Result<(Self, EngineHandle)> {
+        let (sender, mail) = mpsc::channel();
+        let bell = Arc::new(Bell {
+            flagged: AtomicBool::new(false),
+            doorbell: Doorbell::new()?,
+        });
+        let handle = EngineHandle {
+            mail: sender,
+            bell: bell.clone(),
+        };
+        let engine = Self {
+            senders: Vec::new(),
+            receivers: Vec::new(),
+            load: Load::default(),
+            cache,
+            clock,
+            is_shared,
+            at_work,
+            mine_at_work: 0,
+            mail,
+            bell,
+            stopping: false,
+            never_sleeps: false,
+        };
+        Ok((engine, handle))
+    }
+
+    /// Ends the loop after this round.
+    pub fn stop(&mut self) {
+        self.stopping = true;
+    }
+
+    /// Until a message stops it. Returns itself, with its queues.
+    pub fn run(mut self) -> Self {
+        let (near, quiet) = (self.clock.ticks(NEAR_NS), self.clock.ticks(QUIET_NS));
+        let mut last = self.clock.now();
+        let mut moved_at = last;
+        let mut empty = 0u32;
+        while !self.stopping {
+            let moved = self.round();
+            let now = self.clock.now();
+            self.account(last, now, moved);
+            last = now;
+            if moved > 0 {
+                moved_at = now;
+            } else {
+                pause();
+                empty = empty.wrapping_add(1);
+                if empty.is_multiple_of(YIELD_EVERY) {
+                    last = self.wait(now, near, now.saturating_sub(moved_at) > quiet);
+                }
+            }
+            if self.bell.flagged.load(Ordering::Relaxed) {
+                self.read_mail();
+                last = self.clock.now();
+                moved_at = last;
+            }
+        }
+        self.at_work.fetch_sub(self.mine_at_work, Ordering::Relaxed);
+        // Whoever waits for an answer learns that none will come.
+        self.mail = mpsc::channel().1;
+        self
+    }
+
+    /// One turn of each sender and receiver; returns how many frames moved.
+    #[inline]
+    fn round(&mut self) -> usize {
+        let mut moved = 0;
+        // Each turn is charged to its own queue: from the end of the turn before to its own.
+        let mut now = self.clock.now();
+        for sender in &mut self.senders {
+            let sent = sender.turn(now, &mut self.cache);
+            let after = self.clock.now();
+            if sent > 0 {
+                let ticks = after.saturating_sub(now);
+                sender.stats.busy_ticks.add(ticks);
+            }
+            (moved, now) = (moved + sent, after);
+        }
+        for receiver in &mut self.receivers {
+            let came = receiver.turn(&mut self.cache);
+            let after = self.clock.now();
+            if came > 0 {
+                let ticks = after.saturating_sub(now);
+                receiver.books.stats.busy_ticks.add(ticks);
+            }
+            (moved, now) = (moved + came, after);
+        }
+        moved
+    }
+
+    #[inline]
+    fn account(&mut self, last: u64, now: u64, moved: usize) {
+        let ticks = now.saturating_sub(last);
+        if moved > 0 {
+            self.load.busy += ticks;
+        } else {
+            self.load.idle += ticks;
+        }
+        if ticks > self.clock.ticks(GAP_NS + GAP_NS_PER_FRAME * moved as u64) {
+            self.gap(ticks);
+        }
+    }
+
+    #[cold]
+    fn gap(&mut self, ticks: u64) {
+        self.load.gaps += 1;
+        self.load.gaps_sum += ticks;
+        self.load.longest_gap = self.load.longest_gap.max(ticks);
+    }
+
+    /// When the next frame is due; says to the others how many of its senders are at work.
+    fn next_due(&mut self) -> u64 {
+        let senders = self.senders.iter().filter_map(Sender::next_due);
+        let (due, count) = senders.fold((u64::MAX, 0), |(due, count), at| (due.min(at), count + 1));
+        if count != self.mine_at_work {
+            // Wraps to what is meant: the sum over all lcores is never negative.
+            let change = count.wrapping_sub(self.mine_at_work);
+            self.at_work.fetch_add(change, Ordering::Relaxed);
+            self.mine_at_work = count;
+        }
+        due
+    }
+
+    /// Nothing to do: spins on, yields, or sleeps. Returns the time afterwards.
+    fn wait(&mut self, now: u64, near: u64, is_quiet: bool) -> u64 {
+        let due = self.next_due();
+        // A frame that is overdue waits for the peer to make room, and the peer may need this CPU.
+        let is_near = due > now && due - now < near;
+        if is_near && !self.is_shared {
+            return now;
+        }
+        let nobody_sends = self.at_work.load(Ordering::Relaxed) == 0;
+        if is_quiet && nobody_sends && !self.never_sleeps {
+            return self.sleep();
+        }
+        yield_now();
+        let back = self.clock.now();
+        if nobody_sends {
+            // Who had the CPU meanwhile took it from nobody.
+            self.load.idle += back.saturating_sub(now);
+        } else {
+            self.account(now, back, 0);
+        }
+        back
+    }
+
+    /// Sleeps until frames or mail come, or the nap is over.
+    #[cold]
+    fn sleep(&mut self) -> u64 {
+        let sources: Vec<SleepOn> = self.receivers.iter_mut().map(Receiver::sleep_on).collect();
+        let bells = || {
+            sources.iter().filter_map(|on| match on {
+                SleepOn::Doorbell(bell) => Some(&**bell),
+                _ => None,
+            })
+        };
+        self.bell.doorbell.prepare_sleep();
+        bells().for_each(Doorbell::prepare_sleep);
+        // The last look: what came before the flags were up rang no bell.
+        let moved = self.round();
+        let before = self.clock.now();
+        if moved == 0 && !self.bell.flagged.load(Ordering::SeqCst) {
+            nap_on(&self.bell.doorbell, &sources, NAP, BLIND_NAP);
+        }
+        bells().chain([&self.bell.doorbell]).for_each(|bell| {
+            bell.cancel();
+        });
+        let woke = self.clock.now();
+        self.load.asleep += woke.saturating_sub(before);
+        woke
+    }
+
+    /// Takes all messages that wait.
+    #[cold]
+    fn read_mail(&mut self) {
+        // Cleared before reading: a message sent meanwhile sets it again.
+        self.bell.flagged.store(false, Ordering::SeqCst);
+        while let Ok(message) = self.mail.try_recv() {
+            message(self);
+        }
+        self.next_due();
+    }
+}
+
+impl EngineHandle {
+    pub fn waker(&self) -> Waker {
+        Waker(self.bell.clone())
+    }
+
+    /// Asks for `work` to be run on the lcore, between two turns, and returns without waiting.
+    pub fn ask<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Engine) -> R + Send + 'static,
+    ) -> Answer<R> {
+        let (answer, answered) = mpsc::sync_channel(1);
+        let message = move |engine: &mut Engine| {
+            let _ = answer.send(work(engine));
+        };
+        let sent = self.mail.send(Box::new(message));
+        self.bell.flagged.store(true, Ordering::SeqCst);
+        self.bell.doorbell.ring();
+        Answer(sent.is_ok().then_some(answered))
+    }
+
+    /// Runs `work` on the lcore, between two turns, and returns what it returns; `None` where the lcore
+    /// has ended.
+    pub fn call<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Engine) -> R + Send + 'static,
+    ) -> Option<R> {
+        self.ask(work).wait()
+    }
+}

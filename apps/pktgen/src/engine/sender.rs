@@ -1,0 +1,633 @@
+//! One transmit queue and the streams that it sends, each frame at its intended time.
+//!
+//! A turn draws the frames that are due from the schedule ([`super::schedule`]), writes them, and offers
+//! them to the queue. What the queue refuses waits, in order and with its intended time, and is offered
+//! again in the next turn. A frame that is overdue by more than a limit is given up: it counts as
+//! `unsent`, and its sequence number goes to a later frame, so that it is not taken for a loss in the
+//! network. In the end `intended = sent + unsent`, stream by stream.
+//!
+//! Streams have rates of their own, or share what the port's rate is by weight. Those that send as many
+//! as go have no intended times: their frames are stamped when they are first offered, and none of them
+//! is ever unsent.
+//!
+//! Time is an argument. A turn never waits, and never handles more than a burst.
+
+mod books;
+mod lane;
+mod slots;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use linerate_core::packet::{Burst, Pool, PoolCache, RxTemplate};
+use linerate_core::port::TxQueue;
+
+use super::help::Replies;
+use super::schedule::{Beat, Pace, Window, weave};
+use books::Departures;
+use linerate_appliance::error::Error;
+use slots::Slots;
+
+use std::sync::Arc;
+
+pub use books::{SenderStats, StreamSent};
+pub use lane::{Content, Lane};
+
+/// After this long a frame that is still waiting is given up, unless told otherwise.
+pub const GIVE_UP_AFTER: Duration = Duration::from_millis(10);
+/// Frames of an uneven schedule that one turn gives up at most.
+const SKIPPED_A_TURN: u64 = 4096;
+/// In the heap: the beat that lanes share.
+const SHARED: u32 = u32::MAX;
+
+/// One transmit queue, its streams and their schedule.
+pub struct Sender {
+    tx: Box<dyn TxQueue>,
+    pool: Pool,
+    ticks_per_second: f64,
+    pub lanes: Vec<Lane>,
+    pub stats: Arc<SenderStats>,
+    /// How fast the lanes without a rate of their own go, together.
+    shared_pace: Pace,
+    shared: Shared,
+    /// Who is due next: tick and lane, or [`SHARED`]. Beats that have ended are not in it.
+    due: BinaryHeap<Reverse<(u64, u32)>>,
+    slots: Slots,
+    burst: Burst,
+    departures: Departures,
+    /// Of the port's responders, one for each receive queue that has one.
+    replies: Vec<Replies>,
+    window: Window,
+    /// Ticks: as [`GIVE_UP_AFTER`].
+    limit: u64,
+    running: bool,
+}
+
+/// The lanes that share a rate, in the order in which they take turns.
+#[derive(Default)]
+struct Shared {
+    beat: Option<Beat>,
+    order: Vec<u32>,
+    at: usize,
+}
+
+impl Sender {
+    pub fn new(tx: Box<dyn TxQueue>, pool: Pool, ticks_per_second: f64) -> Self {
+        let stats = Arc::<SenderStats>::default();
+        stats.done.set(1);
+        Self {
+            tx,
+            pool,
+            ticks_per_second,
+            lanes: Vec::new(),
+            departures: Departures::new(ticks_per_second),
+            stats,
+            replies: Vec::new(),
+            shared_pace: Pace::even(None),
+            shared: Shared::default(),
+            due: BinaryHeap::new(),
+            slots: Slots::default(),
+            burst: Burst::new(),
+            window: Window {
+                from: 0,
+                lasts: None,
+                ticks_per_second,
+            },
+            limit: (GIVE_UP_AFTER.as_secs_f64() * ticks_per_second) as u64,
+            running: false,
+        }
+    }
+
+    /// Gives frames up that are overdue by more than `limit`.
+    pub fn give_up_after(&mut self, limit: Duration) {
+        self.limit = (limit.as_secs_f64() * self.ticks_per_second) as u64;
+    }
+
+    /// Sends what the port's responders answer, from now on; those that were there before are gone.
+    pub fn help(&mut self, replies: Vec<Replies>) -> Vec<Replies> {
+        std::mem::replace(&mut self.replies, replies)
+    }
+
+    /// Sends frames that belong to no stream, as they are, before all that waits. Returns how many the queue
+    /// took; the rest is dropped.
+    pub fn send(&mut self, frames: &[Vec<u8>], cache: &mut PoolCache) -> usize {
+        let mut burst = Burst::new();
+        let room = frames.len().min(Burst::CAPACITY);
+        let filled = cache.fill(&self.pool, &mut burst, room);
+        let packets = burst.as_packets_mut().iter_mut();
+        // A frame that does not fit its slot would leave as an empty one.
+        let all_fit = packets
+            .zip(&frames[..filled])
+            .all(|(packet, frame)| packet.set_data(frame));
+        let sent = match all_fit {
+            true => self.tx.tx_burst(&mut burst, cache),
+            false => 0,
+        };
+        cache.free(&mut burst);
+        self.tx.flush(cache);
+        sent
+    }
+
+    /// Offers the queue at most so many frames at a time, 1 to [`Burst::CAPACITY`].
+    pub fn burst_of(&mut self, frames: usize) {
+        self.slots.most = frames.clamp(1, Burst::CAPACITY);
+    }
+
+    /// Begins all enabled lanes at tick `at`; frames are intended for as long as `lasts` (for ever
+    /// without). What is due by the end may still go until it is overdue by the limit.
+    ///
+    /// # Errors
+    /// Weights that do not fit one order (see [`weave`]).
+    pub fn start(&mut self, at: u64, lasts: Option<Duration>) -> Result<(), Error> {
+        self.end(at);
+        self.window = Window {
+            from: at,
+            lasts,
+            ticks_per_second: self.ticks_per_second,
+        };
+        for lane in &mut self.lanes {
+            lane.begin(&self.window);
+        }
+        self.shared.beat = Some(Beat::new(&self.shared_pace, &self.window));
+        self.share_out()?;
+        self.queue_up();
+        self.departures.begin(at);
+        self.running = true;
+        self.stats.began.set(at);
+        self.stats.done.set(0);
+        Ok(())
+    }
+
+    /// Ends sending at tick `now`: what was due and has not gone is unsent.
+    pub fn stop(&mut self, now: u64) {
+        if self.running {
+            self.end(now);
+        }
+    }
+
+    /// Adds a lane; where the sender runs, it begins at tick `now`. Returns its index.
+    ///
+    /// # Errors
+    /// As [`Sender::start`]; then it was not added.
+    pub fn add(&mut self, mut lane: Lane, now: u64) -> Result<usize, Error> {
+        if self.running {
+            lane.begin(&self.window.rest(now));
+        }
+        self.lanes.push(lane);
+        self.reorder().inspect_err(|_| drop(self.lanes.pop()))?;
+        Ok(self.lanes.len() - 1)
+    }
+
+    /// Puts another lane in the place of one, at tick `now`: sequence numbers and counters go on, and what
+    /// was sent counts. A new rate begins with the frame that is due next.
+    ///
+    /// # Errors
+    /// As [`Sender::start`]; then the old lane has ended, and the new one does not begin.
+    pub fn replace(&mut self, index: usize, mut lane: Lane, now: u64) -> Result<(), Error> {
+        let old = &mut self.lanes[index];
+        let from = old.beat.as_ref().and_then(Beat::next);
+        lane.succeed(old);
+        if self.running {
+            lane.go_on(&self.window.rest(from.unwrap_or(now).min(now)));
+        }
+        *old = lane;
+        self.reorder().inspect_err(|_| self.lanes[index].left = 0)
+    }
+
+    /// Puts lanes that came or changed in their places.
+    fn reorder(&mut self) -> Result<(), Error> {
+        if self.running {
+            self.share_out()?;
+            self.queue_up();
+        }
+        Ok(())
+    }
+
+    /// Sets how fast the lanes without a rate of their own go together, from tick `now` on.
+    pub fn share(&mut self, pace: Pace, now: u64) {
+        self.shared_pace = pace;
+        if self.running {
+            let from = self.shared.beat.as_ref().and_then(Beat::next);
+            let window = self.window.rest(from.unwrap_or(now).min(now));
+            self.shared.beat = Some(Beat::new(&pace, &window));
+            self.queue_up();
+        }
+    }
+
+    /// The tick at which the next frame is due (0: at once); none while nothing is to be sent.
+    pub fn next_due(&self) -> Option<u64> {
+        if !self.running {
+            return None;
+        }
+        if self.slots.len > 0 || self.sends_what_goes() {
+            return Some(0);
+        }
+        self.due.peek().map(|&Reverse((leaves, _))| leaves)
+    }
+
+    /// Sends what is due at `now`, and replies; returns how many frames went.
+    #[inline]
+    pub fn turn(&mut self, now: u64, cache: &mut PoolCache) -> usize {
+        let mut answered = 0;
+        for replies in &mut self.replies {
+            answered += replies.send(&mut *self.tx, cache);
+        }
+        if !self.running {
+            self.tx.flush(cache);
+            return answered;
+        }
+        self.departures.turn(now);
+        if self.slots.len > 0 {
+            self.give_up(now);
+        }
+        if self.is_over(now) {
+            self.end(now);
+            return answered;
+        }
+        self.draw(now);
+        self.write(cache);
+        let sent = self.offer(now, cache);
+        self.tx.flush(cache);
+        if self.slots.len == 0 {
+            let next = self.due.peek();
+            if next.is_none_or(|&Reverse((leaves, _))| leaves > now) {
+                self.departures.caught_up();
+            }
+            if self.is_over(now) {
+                self.end(now);
+            }
+        }
+        sent + answered
+    }
+
+    /// Fills the slots with frames that are due: first those with a time, then as many as go.
+    #[inline]
+    fn draw(&mut self, now: u64) {
+        while let Some(&Reverse((leaves, index))) = self.due.peek() {
+            if leaves > now || self.slots.room() == 0 {
+                break;
+            }
+            let overdue = now.saturating_sub(self.limit);
+            if leaves < overdue {
+                self.skip(index, overdue - 1, SKIPPED_A_TURN);
+            }
+            // Alone, a lane may go on; among others it gives way after each frame.
+            let most = if self.due.len() == 1 {
+                Burst::CAPACITY
+            } else {
+                1
+            };
+            let next = self.draw_from(index, now, most);
+            if let Some(mut top) = self.due.peek_mut() {
+                match next {
+                    Some(leaves) => top.0.0 = leaves,
+                    None => drop(std::collections::binary_heap::PeekMut::pop(top)),
+                }
+            }
+        }
+        if self.slots.room() > 0 && self.sends_what_goes() {
+            self.draw_what_goes(now);
+        }
+    }
+
+    /// Draws up to `most` frames that are due at `now`; returns when the one after them is.
+    #[inline]
+    fn draw_from(&mut self, index: u32, now: u64, most: usize) -> Option<u64> {
+        let slots = &mut self.slots;
+        let most = most.min(slots.room());
+        let due = |beat: &Beat| beat.next().filter(|&leaves| leaves <= now);
+        if index == SHARED {
+            let beat = self.shared.beat.as_mut()?;
+            for _ in 0..most {
+                let Some(leaves) = due(beat) else { break };
+                let Some(lane) =
+                    next_of(&mut self.shared.order, &mut self.shared.at, &mut self.lanes)
+                else {
+                    beat.end();
+                    break;
+                };
+                self.lanes[lane as usize].stats.intended.add(1);
+                slots.push(lane, leaves, true);
+                beat.advance();
+            }
+            return beat.next();
+        }
+        let lane = &mut self.lanes[index as usize];
+        let beat = lane.beat.as_mut()?;
+        let most = lane.left.min(most as u64) as usize;
+        let before = slots.len;
+        while slots.len - before < most {
+            let Some(leaves) = due(beat) else { break };
+            slots.push(index, leaves, true);
+            beat.advance();
+        }
+        let drawn = (slots.len - before) as u64;
+        lane.stats.intended.add(drawn);
+        lane.left -= drawn;
+        beat.next().filter(|_| lane.left > 0)
+    }
+
+    /// Whether the shared rate is as many as go, and there are any.
+    #[inline]
+    fn sends_what_goes(&self) -> bool {
+        let beat = self.shared.beat.as_ref();
+        beat.is_some_and(Beat::is_max) && !self.shared.order.is_empty()
+    }
+
+    #[inline]
+    fn draw_what_goes(&mut self, now: u64) {
+        let beat = self.shared.beat.as_ref();
+        if beat.and_then(Beat::next).is_none_or(|from| from > now) || now >= self.window.until() {
+            return;
+        }
+        if let [index] = self.shared.order[..] {
+            let lane = &mut self.lanes[index as usize];
+            let count = lane.left.min(self.slots.room() as u64);
+            self.slots.push_alike(index, now, count as usize);
+            lane.left -= count;
+            if lane.left == 0 {
+                self.shared.order.clear();
+            }
+            return;
+        }
+        while self.slots.room() > 0 {
+            let Shared { order, at, .. } = &mut self.shared;
+            let Some(lane) = next_of(order, at, &mut self.lanes) else {
+                break;
+            };
+            self.slots.push(lane, now, false);
+        }
+    }
+
+    /// Writes the frames that were drawn, as far as there are slots in the pool for them.
+    #[inline]
+    fn write(&mut self, cache: &mut PoolCache) {
+        let wanted = self.slots.len - self.slots.written;
+        if wanted == 0 {
+            return;
+        }
+        let first = self.slots.written;
+        // Most frames of a burst have one length, which is then set with the rest of their metadata.
+        let lane = &self.lanes[self.slots.lane[first] as usize];
+        let template = RxTemplate {
+            len: lane.max_len().min(self.pool.room_bytes()) as u32,
+            ..RxTemplate::default()
+        };
+        let filled = cache.fill_with(&self.pool, &mut self.burst, wanted, template);
+        if filled < wanted {
+            self.stats.no_slot.add(1);
+        }
+        self.slots.written += filled;
+        let mut at = first;
+        while at < first + filled {
+            let end = self.slots.run(at, first + filled);
+            let lane = &mut self.lanes[self.slots.lane[at] as usize];
+            let packets = &mut self.burst.as_packets_mut()[at..end];
+            lane.write(
+                packets,
+                &self.slots.stamp[at..end],
+                &mut self.slots.bytes[at..end],
+            );
+            at = end;
+        }
+    }
+
+    /// Offers what is written to the queue, and puts what it took into the books.
+    #[inline]
+    fn offer(&mut self, now: u64, cache: &mut PoolCache) -> usize {
+        let offered = self.slots.written;
+        if offered == 0 {
+            return 0;
+        }
+        let went = self.tx.tx_burst(&mut self.burst, cache);
+        if went < offered {
+            self.stats.refused.add(1);
+        }
+        let (mut at, mut bytes) = (0, 0);
+        while at < went {
+            let end = self.slots.run(at, went);
+            let stats = &self.lanes[self.slots.lane[at] as usize].stats;
+            let run_bytes = self.slots.bytes[at..end]
+                .iter()
+                .map(|&bytes| u64::from(bytes))
+                .sum();
+            stats.packets.add((end - at) as u64);
+            stats.bytes.add(run_bytes);
+            // The others were counted as they were drawn.
+            stats
+                .intended
+                .add((end - at) as u64 - self.slots.timed_in(at, end));
+            bytes += run_bytes;
+            at = end;
+        }
+        self.departures.record(now, &self.slots, went, &self.stats);
+        self.slots.take_front(went);
+        self.stats.packets.add(went as u64);
+        self.stats.bytes.add(bytes);
+        went
+    }
+
+    /// Gives up the waiting frames that are overdue.
+    fn give_up(&mut self, now: u64) {
+        let late = self.slots.late(now.saturating_sub(self.limit));
+        if late != 0 {
+            self.abandon(late);
+        }
+    }
+
+    /// Takes the slots out whose bits are set. The others are written anew, since they come next now.
+    #[cold]
+    fn abandon(&mut self, late: u64) {
+        let slots = &mut self.slots;
+        for &lane in &slots.lane[..slots.written] {
+            self.lanes[lane as usize].next -= 1;
+        }
+        slots.written = 0;
+        // Rare enough for the pool's list of strays.
+        self.burst = Burst::new();
+        let mut revived = false;
+        for at in (0..slots.len).filter(|at| late >> at & 1 == 1) {
+            let lane = &mut self.lanes[slots.lane[at] as usize];
+            if slots.is_timed(at) {
+                lane.stats.unsent.add(1);
+                lane.skip(1);
+                let made_up = lane.make_up(1);
+                revived |= made_up > 0 && lane.left == 0;
+                lane.left += made_up;
+            }
+        }
+        slots.retain(!late);
+        if revived {
+            // Fewer lanes than at the start make no longer order.
+            let _ = self.share_out();
+            self.queue_up();
+        }
+    }
+
+    /// Goes past frames that were intended at `horizon` or before: they are unsent.
+    fn skip(&mut self, index: u32, horizon: u64, most: u64) {
+        if index != SHARED {
+            let lane = &mut self.lanes[index as usize];
+            let left = lane.left.saturating_add(lane.spare);
+            let skipped = lane.beat.as_mut().map_or(0, |beat| {
+                beat.skip_through(horizon, most_of(beat, most).min(left))
+            });
+            let made_up = lane.make_up(skipped);
+            lane.left -= skipped - made_up;
+            lane.lose(skipped);
+            return;
+        }
+        let Shared {
+            beat: Some(beat),
+            order,
+            at,
+        } = &mut self.shared
+        else {
+            return;
+        };
+        let endless = |lane: &u32| self.lanes[*lane as usize].left > u64::MAX >> 1;
+        let mut singly = most;
+        if beat.is_even() && !order.is_empty() && order.iter().all(endless) {
+            // Whole rounds at once.
+            let before = beat.clone();
+            let frames = beat.skip_through(horizon, u64::MAX);
+            let rounds = frames / order.len() as u64;
+            *beat = before;
+            beat.skip_through(horizon, rounds * order.len() as u64);
+            for &lane in order.iter() {
+                self.lanes[lane as usize].lose(rounds);
+            }
+            singly = frames % order.len() as u64;
+        }
+        for _ in 0..singly {
+            if beat.next().is_none_or(|leaves| leaves > horizon) {
+                break;
+            }
+            if let Some(&lane) = order.get(*at) {
+                // Given back before it is taken: the lane stays in the order.
+                let lane = &mut self.lanes[lane as usize];
+                lane.left = lane.left.saturating_add(lane.make_up(1));
+            }
+            let Some(lane) = next_of(order, at, &mut self.lanes) else {
+                beat.end();
+                break;
+            };
+            self.lanes[lane as usize].lose(1);
+            beat.advance();
+        }
+    }
+
+    /// Whether all that was asked for has gone, or can go no more.
+    #[inline]
+    fn is_over(&self, now: u64) -> bool {
+        if !self.due.is_empty() {
+            return now > self.window.until().saturating_add(self.limit);
+        }
+        match self.slots.len {
+            0 => !self.sends_what_goes() || now >= self.window.until(),
+            // What is left to go has no time, and the time is over.
+            _ => !self.slots.any_timed() && now >= self.window.until(),
+        }
+    }
+
+    /// Closes the books at tick `now`.
+    #[cold]
+    fn end(&mut self, now: u64) {
+        if self.running {
+            let close = self.closes().max(now);
+            let ticks = close.saturating_sub(self.stats.began.read());
+            self.stats.sent_ticks.add(ticks);
+            self.stats.ended.set(now);
+        }
+        // Nothing is made up for any more.
+        self.lanes.iter_mut().for_each(|lane| lane.spare = 0);
+        let all = self.slots.all();
+        self.abandon(all);
+        self.due.clear();
+        // A frame due right at the end is due.
+        let horizon = now.min(self.window.until());
+        if self.running {
+            for index in (0..self.lanes.len() as u32).chain([SHARED]) {
+                let is_max = index == SHARED && self.shared.beat.as_ref().is_some_and(Beat::is_max);
+                if !is_max {
+                    self.skip(index, horizon, u64::MAX);
+                }
+            }
+        }
+        self.lanes.iter_mut().for_each(|lane| lane.beat = None);
+        self.shared = Shared::default();
+        self.running = false;
+        self.stats.done.set(1);
+    }
+
+    /// The tick at which the time ends that the last frame of each schedule opens, where all have come to
+    /// their ends by themselves.
+    fn closes(&self) -> u64 {
+        if !self.due.is_empty() || self.sends_what_goes() {
+            return 0;
+        }
+        let beats = self.lanes.iter().filter_map(|lane| lane.beat.as_ref());
+        let timed = beats.chain(&self.shared.beat).filter(|beat| !beat.is_max());
+        let last = timed.map(Beat::opens).max().unwrap_or(0);
+        last.min(self.window.until())
+    }
+
+    /// The order of the lanes without a rate of their own.
+    fn share_out(&mut self) -> Result<(), Error> {
+        let weights: Vec<u32> = self.lanes.iter().map(Lane::share).collect();
+        let order = weave(&weights).ok_or_else(|| Error::Usage {
+            problem: "the streams' weights are too uneven to share a rate".into(),
+            fix: format!(
+                "give weights that sum to at most {} after division by what they have in common",
+                super::schedule::LONGEST_ORDER
+            ),
+        })?;
+        (self.shared.order, self.shared.at) = (order, 0);
+        Ok(())
+    }
+
+    /// Who is due when, anew.
+    fn queue_up(&mut self) {
+        self.due.clear();
+        let own = (0..).zip(&self.lanes).filter(|(_, lane)| lane.left > 0);
+        let own = own.filter_map(|(index, lane)| Some((lane.beat.as_ref()?.next()?, index)));
+        self.due.extend(own.map(Reverse));
+        let beat = self.shared.beat.as_ref().filter(|beat| !beat.is_max());
+        if let (Some(leaves), false) = (beat.and_then(Beat::next), self.shared.order.is_empty()) {
+            self.due.push(Reverse((leaves, SHARED)));
+        }
+    }
+}
+
+/// The lane whose turn it is, of those with frames left; one that has none any more leaves the order.
+#[inline]
+fn next_of(order: &mut Vec<u32>, at: &mut usize, lanes: &mut [Lane]) -> Option<u32> {
+    let &lane = order.get(*at)?;
+    *at += 1;
+    if *at == order.len() {
+        *at = 0;
+    }
+    let left = &mut lanes[lane as usize].left;
+    *left -= 1;
+    if *left == 0 {
+        leave(order, at, lane);
+    }
+    Some(lane)
+}
+
+#[cold]
+fn leave(order: &mut Vec<u32>, at: &mut usize, gone: u32) {
+    *at -= order[..*at].iter().filter(|&&lane| lane == gone).count();
+    order.retain(|&lane| lane != gone);
+    if *at == order.len() {
+        *at = 0;
+    }
+}
+
+/// Even beats leap over any number at the same cost.
+fn most_of(beat: &Beat, most: u64) -> u64 {
+    if beat.is_even() { u64::MAX } else { most }
+}

@@ -1,0 +1,275 @@
+//! What a port says for itself: answers for its addresses, questions to neighbours, and what it heard.
+//!
+//! Receivers answer by themselves ([`Helper`]); here is who they are told to answer for. Questions are
+//! made on the lcore that sends, so that an echo's time begins there.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver as Mailbox;
+
+use linerate_wire::ethernet::MacAddr;
+
+use super::Session;
+use crate::engine::{Engine, Event, Helper, PortAddr, Responder, ResponderStats};
+use linerate_appliance::error::Error;
+
+/// Neighbours that are remembered, and echoes that are waited for.
+const MOST: usize = 1024;
+/// Events of a queue that are taken at a time.
+const AT_A_TIME: usize = 1024;
+/// Bytes behind an echo's header, as other hosts' ping sends them.
+const ECHO_BYTES: usize = 56;
+
+/// A port's part of it.
+#[derive(Default)]
+pub(super) struct Help {
+    /// Whom it answers for now.
+    addrs: Arc<[PortAddr]>,
+    events: Vec<Mailbox<(u64, Event)>>,
+    /// Of all responders that the port ever had.
+    stats: Vec<Arc<ResponderStats>>,
+    /// At the last `clear`.
+    base: [u64; 5],
+    neighbours: BTreeMap<IpAddr, MacAddr>,
+    /// Echoes that went, by sequence number: to whom, and nanoseconds until the answer came.
+    echoes: BTreeMap<u16, (IpAddr, Option<u64>)>,
+    next_sequence: u16,
+}
+
+impl Help {
+    fn counts(&self) -> [(&'static str, u64); 5] {
+        let mut sum = ResponderStats::default().read();
+        for stats in &self.stats {
+            for (sum, (_, count)) in sum.iter_mut().zip(stats.read()) {
+                sum.1 += count;
+            }
+        }
+        sum
+    }
+
+    /// Counts begin here.
+    pub(super) fn clear(&mut self) {
+        self.base = self.counts().map(|(_, count)| count);
+    }
+
+    /// What was answered since `clear`, by kind; what never happened is left out.
+    pub(super) fn answers(&self) -> Vec<(String, u64)> {
+        let since = self.counts().into_iter().zip(self.base);
+        let since = since.map(|((name, count), base)| (name.to_owned(), count - base));
+        since.filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// Whether the port answers for anybody.
+    pub(super) fn is_on(&self) -> bool {
+        !self.addrs.is_empty()
+    }
+}
+
+impl Session {
+    /// Has a port answer for the addresses that it was given, or for none where `process` is off.
+    pub(super) fn fit_help(&mut self, port: u16) {
+        let state = &mut self.ports[usize::from(port)];
+        let addrs: Arc<[PortAddr]> = match state.asked.process {
+            Some(false) => [].into(),
+            _ => state.asked.addrs.clone().into(),
+        };
+        if state.help.addrs == addrs {
+            return;
+        }
+        state.help.addrs = addrs.clone();
+        state.help.events.clear();
+        let (mac, clock) = (self.macs(port).0, self.clock);
+        let state = &mut self.ports[usize::from(port)];
+        let (tx_lcore, sender) = state.senders[0];
+        let mut answers = Vec::new();
+        for &(lcore, receiver) in &state.receivers {
+            let mut helper = None;
+            if !addrs.is_empty() {
+                let responder = Responder::new(mac, addrs.clone(), &clock);
+                let waker = self.lcores[tx_lcore].handle.waker();
+                let (ours, replies, events) = Helper::new(responder, waker);
+                state.help.stats.push(ours.stats());
+                state.help.events.push(events);
+                answers.push(replies);
+                helper = Some(ours);
+            }
+            // Freed here, not on the lcore, as the sender's below.
+            drop(self.lcores[lcore].handle.call(move |engine| {
+                std::mem::replace(&mut engine.receivers[receiver].helper, helper)
+            }));
+        }
+        let tell = move |engine: &mut Engine| engine.senders[sender].help(answers);
+        drop(self.lcores[tx_lcore].handle.call(tell));
+    }
+
+    /// Asks who has `to`, and forgets what was known of it; without one, tells all neighbours of the port's
+    /// own addresses. What comes is in the log, and [`neighbour`](Self::neighbour) knows it.
+    ///
+    /// # Errors
+    /// The port has no address of that kind, or sends nothing now.
+    pub fn arp(&mut self, port: u16, to: Option<IpAddr>) -> Result<(), Error> {
+        self.check_port(port)?;
+        if let Some(to) = to {
+            self.ports[usize::from(port)].help.neighbours.remove(&to);
+        }
+        let count = self.ports[usize::from(port)].help.addrs.len();
+        self.send_own(port, to, move |responder, _| match to {
+            Some(to) => responder
+                .who_has(to)
+                .map(<[u8]>::to_vec)
+                .into_iter()
+                .collect(),
+            None => (0..count)
+                .filter_map(|index| responder.announce(index).map(<[u8]>::to_vec))
+                .collect(),
+        })
+    }
+
+    /// Where a neighbour is, as far as it has answered.
+    pub fn neighbour(&mut self, port: u16, ip: IpAddr) -> Option<MacAddr> {
+        self.hear();
+        let help = &self.ports.get(usize::from(port))?.help;
+        help.neighbours.get(&ip).copied()
+    }
+
+    /// Sends an echo request to a neighbour that is known. Returns its number for [`echo`](Self::echo).
+    ///
+    /// # Errors
+    /// The neighbour has not answered yet, the port has no address of that kind, or sends nothing now.
+    pub fn ping(&mut self, port: u16, to: IpAddr) -> Result<u16, Error> {
+        self.check_port(port)?;
+        let Some(mac) = self.neighbour(port, to) else {
+            return Err(Error::Usage {
+                problem: format!("port {port} does not know where {to} is"),
+                fix: format!("ask for it: `arp {port} {to}`"),
+            });
+        };
+        let help = &mut self.ports[usize::from(port)].help;
+        let sequence = help.next_sequence;
+        help.next_sequence = sequence.wrapping_add(1);
+        while help.echoes.len() >= MOST {
+            help.echoes.pop_first();
+        }
+        help.echoes.insert(sequence, (to, None));
+        self.send_own(port, Some(to), move |responder, now| {
+            let echo = responder.ping(to, mac, (ident(), sequence), now, ECHO_BYTES);
+            echo.map(<[u8]>::to_vec).into_iter().collect()
+        })?;
+        Ok(sequence)
+    }
+
+    /// Nanoseconds from sending an echo to its answer; none while there is none.
+    pub fn echo(&mut self, port: u16, sequence: u16) -> Option<u64> {
+        self.hear();
+        let help = &self.ports.get(usize::from(port))?.help;
+        help.echoes.get(&sequence)?.1
+    }
+
+    /// Sends what `make` makes, as frames of no stream, from the port's first transmit queue.
+    fn send_own(
+        &mut self,
+        port: u16,
+        to: Option<IpAddr>,
+        make: impl FnOnce(&mut Responder, u64) -> Vec<Vec<u8>> + Send + 'static,
+    ) -> Result<(), Error> {
+        let (mac, clock) = (self.macs(port).0, self.clock);
+        let state = &self.ports[usize::from(port)];
+        let addrs = state.help.addrs.clone();
+        let (lcore, sender) = state.senders[0];
+        let send = move |engine: &mut Engine| {
+            let mut responder = Responder::new(mac, addrs, &clock);
+            let frames = make(&mut responder, clock.now());
+            let sent = engine.senders[sender].send(&frames, &mut engine.cache);
+            (frames.len(), sent)
+        };
+        let problem = match self.lcores[lcore].handle.call(send) {
+            None => format!("port {port} sends nothing: its lcore has died"),
+            Some((0, _)) => return Err(self.no_address(port, to)),
+            Some((made, sent)) if sent < made => {
+                format!(
+                    "port {port} took {sent} of {made} frames: its queue is full, or its link down"
+                )
+            }
+            Some(_) => return Ok(()),
+        };
+        Err(Error::Usage {
+            problem,
+            fix: format!("`explain {port}` says what holds it back"),
+        })
+    }
+
+    fn no_address(&self, port: u16, to: Option<IpAddr>) -> Error {
+        let (kind, example) = match to {
+            Some(IpAddr::V4(_)) => ("IPv4 address", "192.0.2.1/24"),
+            Some(IpAddr::V6(_)) => ("IPv6 address", "2001:db8::1/64"),
+            None => ("address", "192.0.2.1/24"),
+        };
+        if self.ports[usize::from(port)].asked.process == Some(false) {
+            return Error::Usage {
+                problem: format!("port {port} does not use its addresses: `process` is off"),
+                fix: format!("`set {port} process on`"),
+            };
+        }
+        Error::Usage {
+            problem: format!("port {port} has no {kind} to ask from"),
+            fix: format!("give it one: `set {port} addr {example}`, or `-p ...,addr={example}`"),
+        }
+    }
+
+    /// Takes in what ports have heard since.
+    pub(super) fn hear(&mut self) {
+        for (number, state) in self.ports.iter_mut().enumerate() {
+            let mut heard = Vec::new();
+            for events in &state.help.events {
+                heard.extend(events.try_iter().take(AT_A_TIME));
+            }
+            for (_, event) in heard {
+                let help = &mut state.help;
+                match event {
+                    Event::Resolved { ip, mac } => {
+                        if help.neighbours.len() >= MOST {
+                            help.neighbours.pop_first();
+                        }
+                        if help.neighbours.insert(ip, mac) != Some(mac) {
+                            self.log.add(format!("port {number}: {ip} is at {mac}"));
+                        }
+                    }
+                    Event::Pong {
+                        from,
+                        ident: of,
+                        sequence,
+                        rtt_ticks,
+                        hops_left,
+                    } => {
+                        let waits = help.echoes.get_mut(&sequence);
+                        let Some((_, answered @ None)) =
+                            waits.filter(|echo| of == ident() && echo.0 == from)
+                        else {
+                            continue;
+                        };
+                        let rtt_ns = self.clock.ns(rtt_ticks);
+                        *answered = Some(rtt_ns);
+                        self.log.add(format!(
+                            "port {number}: {from} answered echo {sequence} after {:.3} ms, {hops_left} hops left",
+                            rtt_ns as f64 / 1e6
+                        ));
+                    }
+                    Event::Conflict { ip, mac } => {
+                        // Once for each host that claims it, not for each frame of it.
+                        if help.neighbours.insert(ip, mac) != Some(mac) {
+                            self.log.add(format!(
+                                "port {number}: {mac} claims {ip}, which is this port's address"
+                            ));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Of this process's echoes.
+fn ident() -> u16 {
+    std::process::id() as u16
+}

@@ -1,0 +1,388 @@
+//! The configuration file of `linerate router`: read, checked as a whole, explained.
+//!
+//! [`Config::parse`] gives a configuration that can run, or every [`Complaint`] about the file at once.
+//! [`section`] reads tables key by key; `stanzas`, `interface`, `route` and `acl` are one kind of stanza
+//! each; `explain` is what `--check` prints, `keeping` what a reload does with numbers. What a key means
+//! stands in `docs/router.md`.
+
+mod acl;
+mod explain;
+mod interface;
+mod keeping;
+mod route;
+mod section;
+mod stanzas;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, io};
+
+use linerate_wire::MacAddr;
+use toml::de::DeTable;
+
+use linerate_appliance::config::PlanStanza;
+use linerate_appliance::error::Error;
+use linerate_appliance::privilege::Named;
+use linerate_appliance::socket::usual_socket;
+use linerate_appliance::users::User;
+use linerate_routing::model::{Cidr, InterfaceId, Prefix, Vrf};
+use linerate_routing::plane::punt::Rates;
+use linerate_routing::plane::settings::{Advertise, Policer, Urpf};
+
+pub use acl::Acl;
+pub use explain::explain;
+pub use section::Complaint;
+use section::{Notes, Section};
+
+/// A configuration that can run.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    pub plan: PlanStanza,
+    pub router: RouterStanza,
+    pub ports: Vec<PortConfig>,
+    /// By number; the first is `default`.
+    pub vrfs: Vec<VrfConfig>,
+    /// By [`InterfaceId`].
+    pub interfaces: Vec<InterfaceConfig>,
+    pub routes: Vec<RouteConfig>,
+    pub neighbours: Vec<NeighbourConfig>,
+    /// By the number that interfaces have for them.
+    pub acls: Vec<Acl>,
+    /// What is odd about it, by line.
+    pub warnings: Vec<Complaint>,
+}
+
+/// `[router]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RouterStanza {
+    /// Socket of `linerate ctl`; the usual one where absent.
+    pub control: Option<PathBuf>,
+    /// Whose the process is that sees packets, where root starts it; see
+    /// [`privilege`](linerate_appliance::privilege)
+    /// where absent.
+    pub user: Option<User>,
+    pub metrics: Option<SocketAddr>,
+    pub fpm: Option<SocketAddr>,
+    /// Whose zebra may connect on this machine, besides root's; FRR's where absent.
+    pub fpm_user: Option<User>,
+    pub kernel: bool,
+    /// Between two lines of statistics.
+    pub period: Option<Duration>,
+    /// Most routes of each family, and most neighbours.
+    pub routes: u32,
+    pub neighbours: u32,
+    /// Neighbours that do not answer which packets of one source may have asked for a second.
+    pub neighbour_scan: u32,
+    /// How long routes stay that FRR or the kernel does not repeat after a restart.
+    pub graceful: Duration,
+    /// How much the slow worker gets of each kind of packet at most.
+    pub punts: Rates,
+    /// Receive queues of each port, largest burst, packets alive at once.
+    pub queues: u16,
+    pub burst: u16,
+    pub pool_slots: Option<u32>,
+    /// Whether idle lcores sleep.
+    pub sleep: bool,
+}
+
+impl Config {
+    /// What it names of what takes privileges.
+    pub fn named(&self) -> Named {
+        let host = |interface: &InterfaceConfig| {
+            let netns = self.vrfs[interface.vrf as usize].netns.clone();
+            Some((netns, interface.twin.clone()?))
+        };
+        let control = self.router.control.clone();
+        Named {
+            ports: self.ports.iter().map(|port| port.spec.clone()).collect(),
+            host_interfaces: self.interfaces.iter().filter_map(host).collect(),
+            control: control.unwrap_or_else(usual_socket),
+            user: self.router.user.clone(),
+        }
+    }
+}
+
+impl Default for RouterStanza {
+    fn default() -> Self {
+        Self {
+            control: None,
+            user: None,
+            metrics: None,
+            fpm: None,
+            fpm_user: None,
+            kernel: true,
+            period: Some(Duration::from_secs(10)),
+            routes: 1_000_000,
+            neighbours: 65_536,
+            neighbour_scan: 100,
+            graceful: Duration::from_secs(60),
+            punts: Rates::default(),
+            queues: 1,
+            burst: 64,
+            pool_slots: None,
+            sleep: true,
+        }
+    }
+}
+
+/// `[[port]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortConfig {
+    pub name: String,
+    pub spec: String,
+}
+
+impl PortConfig {
+    /// What has the number of a port that there is no more, or of something that is none.
+    fn gone() -> Self {
+        Self {
+            name: String::new(),
+            spec: String::new(),
+        }
+    }
+
+    /// Whether it only keeps a number from being used.
+    pub fn is_gone(&self) -> bool {
+        self.name.is_empty()
+    }
+}
+
+/// `[[vrf]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VrfConfig {
+    pub name: String,
+    /// Table of its routes in the kernel and in FPM messages.
+    pub table: Option<u32>,
+    /// Network name space of its twins, by the name that `ip netns` has for it.
+    pub netns: Option<String>,
+    /// Whether the main table of that name space is its, besides its own.
+    pub has_main: bool,
+}
+
+impl VrfConfig {
+    /// What has the number of a VRF that there is no more.
+    fn gone() -> Self {
+        Self {
+            name: String::new(),
+            table: None,
+            netns: None,
+            has_main: false,
+        }
+    }
+
+    /// Whether it only keeps a number from being used.
+    pub fn is_gone(&self) -> bool {
+        self.name.is_empty()
+    }
+}
+
+/// `[[interface]]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InterfaceConfig {
+    pub name: String,
+    /// Number of its port; a loopback has none.
+    pub port: Option<u16>,
+    pub vlan: Option<u16>,
+    pub vrf: Vrf,
+    pub addresses: Vec<Cidr>,
+    /// Largest IP packet in bytes; the port's where absent.
+    pub mtu: Option<u16>,
+    /// Name of its twin in the kernel.
+    pub twin: Option<String>,
+    pub urpf: Urpf,
+    pub proxy: bool,
+    pub redirects: bool,
+    pub reassemble: bool,
+    pub acl_in: Option<u16>,
+    pub acl_out: Option<u16>,
+    pub policer: Option<Policer>,
+    pub advertise: Option<Advertise>,
+}
+
+/// `[[route]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteConfig {
+    pub vrf: Vrf,
+    pub prefix: Prefix,
+    pub to: RouteTo,
+    /// The route with the smallest is taken.
+    pub distance: u8,
+}
+
+/// Where a static route leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RouteTo {
+    Via(Vec<Via>),
+    Blackhole,
+    Unreachable,
+    Prohibit,
+}
+
+/// One way: an address, an interface, or both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Via {
+    pub address: Option<IpAddr>,
+    pub interface: Option<InterfaceId>,
+    /// Share among several.
+    pub weight: u16,
+}
+
+/// `[[neighbour]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NeighbourConfig {
+    pub interface: InterfaceId,
+    pub address: IpAddr,
+    pub mac: MacAddr,
+}
+
+impl InterfaceConfig {
+    /// Without a port, and asking for nothing: how a loopback begins, and what has the number of an interface that
+    /// there is no more.
+    fn empty() -> Self {
+        Self {
+            name: String::new(),
+            port: None,
+            vlan: None,
+            vrf: 0,
+            addresses: Vec::new(),
+            mtu: None,
+            twin: None,
+            urpf: Urpf::Off,
+            proxy: false,
+            redirects: false,
+            reassemble: false,
+            acl_in: None,
+            acl_out: None,
+            policer: None,
+            advertise: None,
+        }
+    }
+
+    /// Whether it only keeps a number from being used.
+    pub fn is_gone(&self) -> bool {
+        self.name.is_empty()
+    }
+
+    /// Whether it has addresses, and no wire.
+    pub fn is_loopback(&self) -> bool {
+        self.port.is_none() && !self.is_gone()
+    }
+}
+
+impl Config {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// All that is wrong with it, in one error.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        Self::of(path, fs::read_to_string(path))
+    }
+
+    /// Checks what was read from a file.
+    ///
+    /// # Errors
+    /// It could not be read; or all that is wrong with it, in one error.
+    pub fn of(path: &Path, read: io::Result<String>) -> Result<Self, Error> {
+        let text = read.map_err(|source| Error::File {
+            path: path.into(),
+            source,
+        })?;
+        Self::parse(&text).map_err(|complaints| refusal(path, &complaints))
+    }
+
+    /// Reads and checks a text.
+    ///
+    /// # Errors
+    /// All that is wrong with it, by line.
+    pub fn parse(text: &str) -> Result<Self, Vec<Complaint>> {
+        let notes = Notes::new(text);
+        let (document, errors) = DeTable::parse_recoverable(text);
+        for error in errors {
+            let line = error.span().map_or(1, |span| notes.line_of(span.start));
+            notes.error(line, "", error.message(), "see https://toml.io");
+        }
+        let config = Self::build(document.get_ref(), &notes);
+        let (errors, warnings) = notes.sorted();
+        match errors.is_empty() {
+            true => Ok(Self { warnings, ..config }),
+            false => Err(errors),
+        }
+    }
+
+    /// What can be made of a document; what cannot is noted.
+    fn build<'a>(document: &'a DeTable<'a>, notes: &'a Notes) -> Self {
+        let file = Section::new("", 0, document, notes);
+        let plan = stanzas::plan(&file);
+        let router = stanzas::router(&file);
+        let ports = stanzas::ports(&file);
+        let vrfs = stanzas::vrfs(&file);
+        let acls = acl::acls(&file);
+        let interfaces = interface::interfaces(&file, notes, &router, &ports, &vrfs, &acls);
+        let routes = route::routes(&file, notes, &vrfs, &interfaces);
+        let neighbours = route::neighbours(&file, notes, &interfaces);
+        file.end();
+        Self {
+            plan,
+            router,
+            ports: ports.into_iter().map(|port| port.value).collect(),
+            vrfs,
+            interfaces: interfaces.into_iter().map(|entry| entry.config).collect(),
+            routes,
+            neighbours,
+            acls,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// The gateways of static routes, each with the interface on whose network it is.
+    pub fn gateways(&self) -> HashSet<(InterfaceId, IpAddr)> {
+        let mut all = HashSet::new();
+        for route in &self.routes {
+            let RouteTo::Via(ways) = &route.to else {
+                continue;
+            };
+            for via in ways {
+                let Some(address) = via.address else { continue };
+                let on = |interface: &&InterfaceConfig| {
+                    let mut addresses = interface.addresses.iter();
+                    interface.vrf == route.vrf
+                        && addresses.any(|cidr| cidr.network().contains(address))
+                };
+                let around = || self.interfaces.iter().position(|one| on(&one));
+                let around = || around().map(|place| InterfaceId(place as u16));
+                all.extend(via.interface.or_else(around).map(|id| (id, address)));
+            }
+        }
+        all
+    }
+
+    /// The kernel's table of each VRF, by number.
+    pub fn tables(&self) -> impl Iterator<Item = Option<u32>> {
+        self.vrfs.iter().map(|vrf| vrf.table)
+    }
+}
+
+/// One error that shows every complaint, a line each.
+fn refusal(path: &Path, complaints: &[Complaint]) -> Error {
+    let file = path.display();
+    let lines: Vec<String> = complaints
+        .iter()
+        .map(|complaint| format!("{file}:{complaint}"))
+        .collect();
+    Error::Usage {
+        problem: match lines.as_slice() {
+            [one] => one.clone(),
+            several => format!(
+                "{file}: {} things are wrong\n{}",
+                several.len(),
+                several.join("\n")
+            ),
+        },
+        fix: format!("correct these lines; `linerate router {file} --check` looks again"),
+    }
+}

@@ -1,0 +1,460 @@
+//! Reads tables of a TOML file key by key, and collects all that is wrong instead of the first.
+//!
+//! serde stops at its first error; an operator wants to see every line that has to change. So a
+//! [`Section`] is asked for each key that it may have, notes what is not as it should be, and at its
+//! [`end`](Section::end) complains about the keys that nobody asked for.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use linerate_appliance::nearest::{nearest, offer};
+
+/// Something wrong with one line.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Complaint {
+    /// Counted from 1.
+    pub line: usize,
+    /// `interface.vlan`; empty where the line is no TOML.
+    pub key: String,
+    pub problem: String,
+    /// What would be right.
+    pub legal: String,
+}
+
+impl fmt::Display for Complaint {
+    /// As it goes behind the file's name: `12: interface.vlan: 5000 is too large; 1 to 4094`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.line)?;
+        if !self.key.is_empty() {
+            write!(f, "{}: ", self.key)?;
+        }
+        f.write_str(&self.problem)?;
+        match self.legal.is_empty() {
+            true => Ok(()),
+            false => write!(f, "; {}", self.legal),
+        }
+    }
+}
+
+/// A value and the line that it stands on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct At<T> {
+    pub(super) value: T,
+    pub(super) line: usize,
+}
+
+/// All that was found wrong with a text, and all that is odd about it.
+pub(super) struct Notes {
+    /// Where each line but the first begins.
+    lines: Vec<usize>,
+    errors: RefCell<Vec<Complaint>>,
+    warnings: RefCell<Vec<Complaint>>,
+}
+
+impl Notes {
+    pub(super) fn new(text: &str) -> Self {
+        let bytes = (1..).zip(text.as_bytes());
+        let ends = bytes.filter(|&(_, &byte)| byte == b'\n');
+        Self {
+            lines: ends.map(|(next, _)| next).collect(),
+            errors: RefCell::default(),
+            warnings: RefCell::default(),
+        }
+    }
+
+    pub(super) fn line_of(&self, byte: usize) -> usize {
+        1 + self.lines.partition_point(|&start| start <= byte)
+    }
+
+    /// The file cannot be used so.
+    pub(super) fn error(
+        &self,
+        line: usize,
+        key: &str,
+        problem: impl Into<String>,
+        legal: impl Into<String>,
+    ) {
+        self.errors.borrow_mut().push(Complaint {
+            line,
+            key: key.into(),
+            problem: problem.into(),
+            legal: legal.into(),
+        });
+    }
+
+    /// It can, but may not do what was meant.
+    pub(super) fn warn(
+        &self,
+        line: usize,
+        key: &str,
+        problem: impl Into<String>,
+        advice: impl Into<String>,
+    ) {
+        self.warnings.borrow_mut().push(Complaint {
+            line,
+            key: key.into(),
+            problem: problem.into(),
+            legal: advice.into(),
+        });
+    }
+
+    /// Errors and warnings, by line.
+    pub(super) fn sorted(self) -> (Vec<Complaint>, Vec<Complaint>) {
+        let sorted = |list: RefCell<Vec<Complaint>>| {
+            let mut list = list.into_inner();
+            list.sort();
+            list.dedup();
+            list
+        };
+        (sorted(self.errors), sorted(self.warnings))
+    }
+}
+
+/// One table of the file, and which of its keys were asked for.
+pub(super) struct Section<'a> {
+    /// What complaints say before a key: `interface.`, `acl edge rule 2: `.
+    before: String,
+    pub(super) line: usize,
+    table: &'a DeTable<'a>,
+    notes: &'a Notes,
+    known: RefCell<Vec<&'static str>>,
+    /// Keys that must be there and are not, and what would be right.
+    missing: RefCell<Vec<(&'static str, String)>>,
+    /// Whether it is as it should be so far.
+    sound: Cell<bool>,
+}
+
+impl<'a> Section<'a> {
+    pub(super) fn new(
+        name: &'a str,
+        byte: usize,
+        table: &'a DeTable<'a>,
+        notes: &'a Notes,
+    ) -> Self {
+        Self {
+            before: match name {
+                "" => String::new(),
+                name => format!("{name}."),
+            },
+            line: notes.line_of(byte),
+            table,
+            notes,
+            known: RefCell::default(),
+            missing: RefCell::default(),
+            sound: Cell::new(true),
+        }
+    }
+
+    /// A table behind `value`; it is wrong where there is none.
+    pub(super) fn of(
+        name: &'a str,
+        value: &'a Spanned<DeValue<'a>>,
+        notes: &'a Notes,
+        legal: &str,
+    ) -> Option<Self> {
+        let at = value.span().start;
+        match value.get_ref() {
+            DeValue::Table(table) => Some(Self::new(name, at, table, notes)),
+            other => {
+                let problem = format!("this is {}, not a table", kind(other));
+                notes.error(notes.line_of(at), name, problem, legal);
+                None
+            }
+        }
+    }
+
+    fn find(&self, key: &'static str) -> Option<(&'a Spanned<DeValue<'a>>, usize)> {
+        self.known.borrow_mut().push(key);
+        let value = self.table.get(key)?;
+        Some((value, self.notes.line_of(value.span().start)))
+    }
+
+    /// A table that is an element of one of this section's lists.
+    pub(super) fn within(
+        &self,
+        name: &'a str,
+        value: &'a Spanned<DeValue<'a>>,
+        legal: &str,
+    ) -> Option<Section<'a>> {
+        let section = Self::of(name, value, self.notes, legal);
+        self.sound.set(self.sound.get() && section.is_some());
+        section
+    }
+
+    /// The same, of which complaints say which it is.
+    pub(super) fn element(
+        &self,
+        which: &str,
+        value: &'a Spanned<DeValue<'a>>,
+        legal: &str,
+    ) -> Option<Section<'a>> {
+        let mut section = Self::of("", value, self.notes, legal);
+        match &mut section {
+            Some(section) => section.before = format!("{which}: "),
+            None => self.sound.set(false),
+        }
+        section
+    }
+
+    /// Whether the file says something of `key`, be it right or wrong.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
+    }
+
+    /// Notes that the value of `key` is wrong.
+    pub(super) fn wrong(
+        &self,
+        line: usize,
+        key: &str,
+        problem: impl Into<String>,
+        legal: impl Into<String>,
+    ) {
+        self.sound.set(false);
+        self.notes.error(line, &self.full(key), problem, legal);
+    }
+
+    /// `interface.vlan`
+    fn full(&self, key: &str) -> String {
+        format!("{}{key}", self.before)
+    }
+
+    fn mistyped(&self, line: usize, key: &str, value: &DeValue<'_>, legal: &str) {
+        self.wrong(line, key, format!("this is {}", kind(value)), legal);
+    }
+
+    /// A text that must be there.
+    pub(super) fn required(&self, key: &'static str, legal: &str) -> Option<At<String>> {
+        if self.table.get(key).is_none() {
+            self.known.borrow_mut().push(key);
+            // Under another name, perhaps: `end` sees.
+            self.missing.borrow_mut().push((key, legal.into()));
+            self.sound.set(false);
+            return None;
+        }
+        self.text(key, legal)
+    }
+
+    pub(super) fn text(&self, key: &'static str, legal: &str) -> Option<At<String>> {
+        let (value, line) = self.find(key)?;
+        match value.get_ref() {
+            DeValue::String(text) => Some(At {
+                value: text.to_string(),
+                line,
+            }),
+            other => {
+                self.mistyped(line, key, other, legal);
+                None
+            }
+        }
+    }
+
+    pub(super) fn switch(&self, key: &'static str) -> Option<At<bool>> {
+        let (value, line) = self.find(key)?;
+        match value.get_ref() {
+            DeValue::Boolean(value) => Some(At {
+                value: *value,
+                line,
+            }),
+            other => {
+                self.mistyped(line, key, other, "true or false");
+                None
+            }
+        }
+    }
+
+    /// A whole number within `range`.
+    pub(super) fn number<N>(&self, key: &'static str, range: RangeInclusive<N>) -> Option<At<N>>
+    where
+        N: TryFrom<i64> + PartialOrd + fmt::Display,
+    {
+        let (value, line) = self.find(key)?;
+        let legal = format!("a number from {} to {}", range.start(), range.end());
+        let DeValue::Integer(integer) = value.get_ref() else {
+            self.mistyped(line, key, value.get_ref(), &legal);
+            return None;
+        };
+        let number = i64::from_str_radix(integer.as_str(), integer.radix()).ok();
+        let number = number.and_then(|number| N::try_from(number).ok());
+        match number.filter(|number| range.contains(number)) {
+            Some(value) => Some(At { value, line }),
+            None => {
+                self.wrong(line, key, format!("{integer} is out of range"), legal);
+                None
+            }
+        }
+    }
+
+    /// A number with or without a fraction, not negative.
+    pub(super) fn decimal(&self, key: &'static str, legal: &str) -> Option<At<f64>> {
+        let (value, line) = self.find(key)?;
+        let number = match value.get_ref() {
+            DeValue::Float(float) => float.as_str().parse().ok(),
+            DeValue::Integer(integer) => integer.as_str().parse().ok(),
+            other => {
+                self.mistyped(line, key, other, legal);
+                return None;
+            }
+        };
+        match number.filter(|number: &f64| number.is_finite() && *number >= 0.0) {
+            Some(value) => Some(At { value, line }),
+            None => {
+                self.wrong(line, key, "this is no such number", legal);
+                None
+            }
+        }
+    }
+
+    /// A text that `read` makes something of.
+    pub(super) fn read<T>(
+        &self,
+        key: &'static str,
+        legal: &str,
+        read: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<At<T>> {
+        let At { value, line } = self.text(key, legal)?;
+        match read(&value) {
+            Ok(value) => Some(At { value, line }),
+            Err(problem) => {
+                self.wrong(line, key, problem, legal);
+                None
+            }
+        }
+    }
+
+    /// A text that is a `T`.
+    pub(super) fn parsed<T: FromStr>(&self, key: &'static str, legal: &str) -> Option<At<T>> {
+        self.read(key, legal, |text| {
+            text.parse().map_err(|_| format!("`{text}` is none"))
+        })
+    }
+
+    /// One of some words.
+    pub(super) fn choice<T: Copy>(
+        &self,
+        key: &'static str,
+        choices: &[(&str, T)],
+    ) -> Option<At<T>> {
+        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+        let At { value, line } = self.text(key, &format!("one of {}", names.join(", ")))?;
+        match choices.iter().find(|(name, _)| *name == value) {
+            Some((_, value)) => Some(At {
+                value: *value,
+                line,
+            }),
+            None => {
+                let legal = offer(&value, names);
+                self.wrong(line, key, format!("`{value}` is unknown"), legal);
+                None
+            }
+        }
+    }
+
+    /// The value as it stands there, for keys that take several kinds.
+    pub(super) fn value(&self, key: &'static str) -> Option<(&'a Spanned<DeValue<'a>>, usize)> {
+        self.find(key)
+    }
+
+    /// The elements of a list; nothing where there is no such key.
+    pub(super) fn list(
+        &self,
+        key: &'static str,
+        legal: &str,
+    ) -> Vec<(&'a Spanned<DeValue<'a>>, usize)> {
+        let Some((value, line)) = self.find(key) else {
+            return Vec::new();
+        };
+        match value.get_ref() {
+            DeValue::Array(items) => items
+                .iter()
+                .map(|item| (item, self.notes.line_of(item.span().start)))
+                .collect(),
+            other => {
+                self.mistyped(line, key, other, legal);
+                Vec::new()
+            }
+        }
+    }
+
+    /// The texts of a list, each made into something by `read`.
+    pub(super) fn texts<T>(
+        &self,
+        key: &'static str,
+        legal: &str,
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Vec<At<T>> {
+        let mut all = Vec::new();
+        for (value, line) in self.list(key, legal) {
+            match value.get_ref() {
+                DeValue::String(text) => match read(text) {
+                    Ok(value) => all.push(At { value, line }),
+                    Err(problem) => self.wrong(line, key, problem, legal),
+                },
+                other => self.mistyped(line, key, other, legal),
+            }
+        }
+        all
+    }
+
+    /// The tables of a list, such as all `[[interface]]`.
+    pub(super) fn tables(&self, key: &'static str, legal: &str) -> Vec<Section<'a>> {
+        let items = self.list(key, legal).into_iter();
+        items
+            .filter_map(|(item, _)| Section::of(key, item, self.notes, legal))
+            .collect()
+    }
+
+    /// The table of a key.
+    pub(super) fn table(
+        &self,
+        name: &'a str,
+        key: &'static str,
+        legal: &str,
+    ) -> Option<Section<'a>> {
+        let (value, _) = self.find(key)?;
+        let table = Section::of(name, value, self.notes, legal);
+        self.sound.set(self.sound.get() && table.is_some());
+        table
+    }
+
+    /// Complains about keys that nobody asked for, and about those that are missing unless one of the former
+    /// stands for them; whether all was as it should be.
+    pub(super) fn end(&self) -> bool {
+        let known = self.known.borrow();
+        let mut missing = self.missing.borrow_mut();
+        for (key, _) in self.table.iter() {
+            let text: &str = key.get_ref();
+            if !known.contains(&text) {
+                let line = self.notes.line_of(key.span().start);
+                let legal = offer(text, known.iter().copied());
+                self.notes
+                    .error(line, &self.full(text), "there is no such key", legal);
+                self.sound.set(false);
+                let meant = nearest(text, known.iter().copied());
+                missing.retain(|(key, _)| meant.first().is_none_or(|meant| meant != key));
+            }
+        }
+        for (key, legal) in missing.drain(..) {
+            self.notes
+                .error(self.line, &self.full(key), "it is missing", legal);
+        }
+        self.sound.get()
+    }
+}
+
+/// What a value is, in words.
+fn kind(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a text",
+        DeValue::Integer(_) => "a number",
+        DeValue::Float(_) => "a number with a fraction",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}

@@ -1,0 +1,98 @@
+//! A router inside of another program, which has the other ends of its ports: no socket, no signals, and
+//! nothing printed. It is what benchmarks measure; the rest is the router that users run.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc;
+
+use linerate_core::env::{Clock, Lcore, LcoreHandle};
+use linerate_core::run::WorkerStats;
+use linerate_drivers::{Drivers, Own};
+use serde_json::Value;
+
+use super::desk::Desk;
+use super::start::{Access, bring_up, place};
+use super::{Event, Run};
+use crate::config::Config;
+use linerate_appliance::error::Error;
+use linerate_appliance::socket::Problem;
+use linerate_appliance::socket::usual_socket;
+
+/// A router at work. It ends with this.
+pub struct Embedded {
+    desk: Desk,
+    /// Where control runs.
+    cpu: u32,
+    control: Option<LcoreHandle<Result<(), Error>>>,
+    pub clock: Clock,
+    /// Name and counters of the first worker that forwards.
+    pub worker: (String, Arc<WorkerStats>),
+}
+
+impl Embedded {
+    /// Brings up what the file at `path` says, its ports opened by `drivers`, control on `cpu`.
+    ///
+    /// # Errors
+    /// As for `linerate router`.
+    pub fn start(path: &Path, drivers: &mut Drivers, cpu: u32) -> Result<Self, Error> {
+        let config = Config::read(path)?;
+        let plan = place(&config)?;
+        let (sender, events) = mpsc::channel();
+        let desk = Desk::new(sender, path, Arc::new(Own));
+        let run = Run {
+            json: false,
+            duration: None,
+        };
+        let privileged = Access {
+            privileged: Arc::new(Own),
+            socket: usual_socket(),
+        };
+        let mut control = bring_up(path, config, &plan, drivers, &desk, &run, &privileged)?;
+        let clock = control.running.clock();
+        let first = control.running.lcores().next();
+        let worker = first.map(|(name, _, stats)| (name.to_owned(), stats.clone()));
+        let worker = worker.expect("a router has workers");
+        let control = Lcore::spawn("control", Some(cpu), move || {
+            let ran = control.run(&events);
+            drop(events);
+            let (_, errors) = control.finish();
+            ran.and(Error::all(errors))
+        })?;
+        Ok(Self {
+            desk,
+            cpu,
+            control: Some(control),
+            clock,
+            worker,
+        })
+    }
+
+    /// Begins a reload of the file, on a thread that ends with it.
+    ///
+    /// # Errors
+    /// There can be no other thread.
+    pub fn reload(&self) -> Result<LcoreHandle<Result<Value, Problem>>, Error> {
+        let desk = self.desk.clone();
+        Ok(Lcore::spawn("reload", Some(self.cpu), move || {
+            desk.reload()
+        })?)
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// What went wrong while it ran, or at the end.
+    pub fn stop(mut self) -> Result<(), Error> {
+        self.desk.tell(Event::Stop);
+        self.control
+            .take()
+            .map_or(Ok(()), |control| control.join()?)
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        // The handle waits for the thread when it goes.
+        self.desk.tell(Event::Stop);
+    }
+}

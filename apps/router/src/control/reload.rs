@@ -1,0 +1,320 @@
+//! Takes a changed configuration over while packets are forwarded: all of it, or nothing.
+//!
+//! Whatever can be refused is refused first: the file, what cannot change, ports that cannot be opened, memory
+//! for access lists and VRFs, twins that the kernel does not make. From then on nothing fails. Workers get settings that know the old and
+//! the new interfaces, then routes are changed, then the old interfaces go: at no time does a route
+//! lead to an interface that a worker does not know, and none is taken away before its successor is
+//! there.
+//!
+//! The file is read by the thread that asks ([`Desk::reload`](super::desk::Desk::reload)), so that control
+//! answers others meanwhile. Only what differs is told: no worker hears of a reload that changes routes
+//! alone, and the routing table of no route that stays.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::difference::{self, Difference};
+use super::{Control, generation};
+use crate::config::{Config, NeighbourConfig, PortConfig, VrfConfig};
+use crate::machine;
+use linerate_appliance::error::Error;
+use linerate_appliance::socket::Problem;
+use linerate_routing::model::InterfaceId;
+use linerate_routing::plane::Change;
+use linerate_routing::plane::settings::{Interface, Settings};
+
+/// What a reload changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Changes {
+    ports: usize,
+    vrfs: usize,
+    interfaces: usize,
+    routes: usize,
+    neighbours: usize,
+    acls: usize,
+}
+
+/// What came of a reload that a signal asked for, to standard error.
+pub(super) fn tell(result: Result<Value, Problem>) {
+    match result {
+        Ok(result) => eprintln!("reload: {}", result["text"].as_str().unwrap_or_default()),
+        Err(problem) => eprintln!("reload refused: {problem}\nfix: {}", problem.fix),
+    }
+}
+
+impl Control {
+    /// Takes over what was read from the file, and says what came of it.
+    pub(super) fn reload(&mut self, read: Result<Config, Error>) -> Result<Value, Problem> {
+        self.notify.reloading();
+        let outcome = read.and_then(|config| self.take_over(config));
+        let last = match &outcome {
+            Ok(changes) => changes.text(),
+            Err(error) => format!("refused: {error}"),
+        };
+        self.notify
+            .ready(&format!("{}; last reload: {last}", self.status()));
+        match outcome {
+            Ok(changes) => {
+                self.reloads.done += 1;
+                Ok(json!({
+                    "text": changes.text(),
+                    "ports": changes.ports,
+                    "vrfs": changes.vrfs,
+                    "interfaces": changes.interfaces,
+                    "routes": changes.routes,
+                    "neighbours": changes.neighbours,
+                    "acls": changes.acls,
+                    "warnings": self.config.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                }))
+            }
+            Err(error) => {
+                self.reloads.refused += 1;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// All of it, or nothing.
+    fn take_over(&mut self, config: Config) -> Result<Changes, Error> {
+        self.refuse_restarts(&config)?;
+        // What a device is like now, not when it was opened.
+        self.look_at_ports(&BTreeSet::new());
+        let config = config.keeping(&self.config, |number| self.twins.has(number));
+        let is_new = |port: &&PortConfig| !self.config.ports.contains(port);
+        machine::check_ports(&self.path, config.ports.iter().filter(is_new))?;
+        let added = self.add_ports(&config)?;
+        let infos = self.port_infos();
+        let wanted = generation::twins(&config, &infos);
+        let old_wanted = generation::twins(&self.config, &infos);
+        for twin in &wanted {
+            self.twins.allot(twin.clone());
+        }
+        let made = self.make(&config, &infos);
+        let settings = match made {
+            Ok(settings) => settings,
+            Err(error) => {
+                // As it was before.
+                for twin in &old_wanted {
+                    self.twins.allot(twin.clone());
+                }
+                for error in self.retain_twins(&old_wanted) {
+                    error.print();
+                }
+                if let Some(kernel) = &mut self.kernel {
+                    kernel.close_spaces(&self.config);
+                }
+                self.remove_ports(&added);
+                return Err(error);
+            }
+        };
+        let old = std::mem::replace(&mut self.config, config);
+        self.hush_ports();
+        self.install(&Arc::new(with_old(&settings, &self.settings)));
+        self.hear_twins();
+        self.running.listen();
+        self.settings = Arc::new(settings);
+        self.forget_others(&old);
+        if let Some(kernel) = &mut self.kernel {
+            kernel.follow_vrfs(&self.config, &mut self.rib);
+        }
+        let routes = self.follow(&old);
+        self.publish();
+        self.install(&self.settings.clone());
+        for error in self.retain_twins(&wanted) {
+            error.print();
+        }
+        self.retain_ports();
+        self.remove_addresses(&old);
+        self.liken_all();
+        self.retain_cleared();
+        Ok(Changes::between(&old, &self.config, routes))
+    }
+
+    /// Settings for a configuration, room for its VRFs, and its twins: the part that may fail.
+    fn make(&mut self, config: &Config, infos: &generation::Infos) -> Result<Settings, Error> {
+        let old = Some((&self.config, &*self.settings));
+        let settings = generation::settings(config, infos, |name| self.twins.number(name), old)?;
+        let vrfs = config.vrfs.len() as u32;
+        if vrfs > self.rib.vrfs() {
+            self.publish();
+            self.rib.widen(vrfs)?;
+            self.exchange_tables();
+        }
+        if let Some(kernel) = &mut self.kernel {
+            kernel.open_spaces(config)?;
+        }
+        self.start_twins()?;
+        Ok(self.with_learned(settings))
+    }
+
+    /// What cannot change under a running router is refused by name.
+    fn refuse_restarts(&self, new: &Config) -> Result<(), Error> {
+        let mut fixed: Vec<&str> = Vec::new();
+        if new.plan != self.config.plan {
+            fixed.push("[plan] is another");
+        }
+        if new.router != self.config.router {
+            fixed.push("[router] is another");
+        }
+        if fixed.is_empty() {
+            return Ok(());
+        }
+        Err(Error::Usage {
+            problem: format!(
+                "{}: not while the router runs: {}",
+                self.path.display(),
+                fixed.join(", ")
+            ),
+            fix: "restart the router, or undo these changes and reload the rest".into(),
+        })
+    }
+
+    /// Gives all workers new settings, unless they have such; what they had is freed here.
+    pub(super) fn install(&mut self, settings: &Arc<Settings>) {
+        if *settings == self.installed {
+            return;
+        }
+        let old = std::mem::replace(&mut self.installed, settings.clone());
+        let queues = self.config.router.queues;
+        for (worker, counters) in self.running.handles().zip(&mut self.counters) {
+            let change = Change::new(settings.clone(), &old, counters, queues);
+            let new = change.counters();
+            let had = worker.call(move |worker| worker.stage.install(change, &mut worker.egress));
+            // One that has ended needs none.
+            if had.is_ok() {
+                *counters = new;
+            }
+        }
+    }
+
+    /// Changes the routing table from the `old` configuration's to that of the one in force. Returns in
+    /// how many static routes they differ.
+    fn follow(&mut self, old: &Config) -> usize {
+        for (id, interface) in (0..).zip(&self.settings.interfaces) {
+            if !interface.name.is_empty() {
+                self.rib.set_interface(InterfaceId(id), Some(interface));
+                self.rib.addresses(InterfaceId(id), &interface.addresses);
+            }
+        }
+        let routes = self.follow_routes(old);
+        for (id, before) in (0..).zip(&old.interfaces) {
+            let now = self.config.interfaces.get(usize::from(id));
+            if !before.is_gone() && now.is_none_or(|now| now.is_gone()) {
+                self.rib.set_interface(InterfaceId(id), None);
+            }
+        }
+        self.follow_neighbours(old);
+        // Interfaces that are new, or on another port, are told anew.
+        self.links.clear();
+        self.refresh_links(&BTreeSet::new());
+        routes
+    }
+
+    /// Tells the routing table of the static routes that differ. Returns how many do.
+    fn follow_routes(&mut self, old: &Config) -> usize {
+        let difference = Difference::between(&old.routes, &self.config.routes);
+        let changed = difference.len();
+        let new = match self.turned_away {
+            false => difference.new,
+            // For some of the others there may be room now.
+            true => self.config.routes.iter().collect(),
+        };
+        let turned_away = difference::insert(&mut self.rib, new);
+        for route in difference.gone {
+            self.rib
+                .remove(route.vrf, route.prefix, difference::key(route));
+        }
+        self.turned_away = !difference::insert(&mut self.rib, turned_away).is_empty();
+        changed
+    }
+}
+
+/// The new settings, and behind them the interfaces that are about to go: nothing comes in there any
+/// more, but routes still lead there.
+fn with_old(new: &Settings, old: &Settings) -> Settings {
+    let mut both = new.clone();
+    for (index, interface) in old.interfaces.iter().enumerate() {
+        let goes = interface.clone();
+        match both.interfaces.get_mut(index) {
+            None => both.interfaces.push(without_lists(goes)),
+            Some(slot) if slot.name.is_empty() => *slot = without_lists(goes),
+            Some(_) => {}
+        }
+    }
+    both
+}
+
+/// Numbers of access lists are those of another configuration.
+fn without_lists(interface: Interface) -> Interface {
+    Interface {
+        acl_in: None,
+        acl_out: None,
+        ..interface
+    }
+}
+
+/// How many numbers are another's now, or nobody's any more.
+fn differ_by_number<T: PartialEq>(old: &[T], new: &[T], is_gone: impl Fn(&T) -> bool) -> usize {
+    let there = |all: &[T], number: usize| -> Option<usize> {
+        all.get(number).filter(|one| !is_gone(one)).map(|_| number)
+    };
+    let differs = |&number: &usize| match (there(old, number), there(new, number)) {
+        (Some(_), Some(_)) => old[number] != new[number],
+        (before, now) => before != now,
+    };
+    (0..old.len().max(new.len())).filter(differs).count()
+}
+
+impl Changes {
+    fn between(old: &Config, new: &Config, routes: usize) -> Self {
+        let interfaces = (0..old.interfaces.len().max(new.interfaces.len()))
+            .filter(|&index| old.interfaces.get(index) != new.interfaces.get(index));
+        let differ = |a: &[NeighbourConfig], b: &[NeighbourConfig]| {
+            a.iter().filter(|one| !b.contains(one)).count()
+        };
+        let acls = new
+            .acls
+            .iter()
+            .filter(|acl| !old.acls.contains(acl))
+            .count()
+            + old
+                .acls
+                .iter()
+                .filter(|acl| !new.acls.iter().any(|other| other.name == acl.name))
+                .count();
+        Self {
+            ports: differ_by_number(&old.ports, &new.ports, PortConfig::is_gone),
+            vrfs: differ_by_number(&old.vrfs, &new.vrfs, VrfConfig::is_gone),
+            interfaces: interfaces.count(),
+            routes,
+            neighbours: differ(&old.neighbours, &new.neighbours)
+                + differ(&new.neighbours, &old.neighbours),
+            acls,
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for (count, what) in [
+            (self.ports, "port"),
+            (self.vrfs, "VRF"),
+            (self.interfaces, "interface"),
+            (self.routes, "route"),
+            (self.neighbours, "neighbour"),
+            (self.acls, "access list"),
+        ] {
+            if count > 0 {
+                let before = if text.is_empty() { "changed: " } else { ", " };
+                let plural = if count == 1 { "" } else { "s" };
+                let _ = write!(text, "{before}{count} {what}{plural}");
+            }
+        }
+        match text.is_empty() {
+            true => "nothing changed".into(),
+            false => text,
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! Brings a router up, step by step, and takes it down again when one fails or all ends.
+//!
+//! The socket comes first, so that a second router is refused before it touches a port. Routes that the
+//! configuration states are published before the first packet is received.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use linerate_core::env::{Clock, Isa, Placement, Plan, PortPlace, Role, Topology};
+use linerate_core::port::PortInfo;
+use linerate_drivers::Drivers;
+use linerate_stack::neighbour;
+
+use super::acls::Teller;
+use super::balance::Held;
+use super::desk::Desk;
+use super::http::{Http, Page};
+use super::hush::Hush;
+use super::kernel::Kernel;
+use super::notify::Notify;
+use super::ports::options;
+use super::server::Server;
+use super::signals::Signals;
+use super::stage::{RouterStage, on_slow};
+use super::twins::Twins;
+use super::{Control, Event, Reloads, difference, generation, report};
+use crate::config::Config;
+use linerate_appliance::config::PortStanza;
+use linerate_appliance::error::Error;
+use linerate_appliance::privilege::{self, Privileged};
+use linerate_appliance::runtime::wiring::{self, PortShape, Share};
+use linerate_appliance::runtime::{Rig, Sample};
+use linerate_appliance::socket::unix::UnixDoor;
+use linerate_appliance::socket::usual_socket;
+use linerate_routing::model::InterfaceId;
+use linerate_routing::plane::counters::Counters;
+use linerate_routing::plane::settings::Settings;
+use linerate_routing::plane::{Change, Fast, Setup, Slow, Tables, Tell};
+use linerate_routing::rib::{self, Rib};
+
+/// How a run is to be.
+pub(crate) struct Run {
+    /// Whether lines are JSON.
+    pub(crate) json: bool,
+    /// When to end without being told.
+    pub(crate) duration: Option<Duration>,
+}
+
+/// Places the lcores that a configuration asks for.
+pub(crate) fn place(config: &Config) -> Result<Plan, Error> {
+    let topology = Topology::machine()?;
+    let places: Vec<PortPlace> = config
+        .ports
+        .iter()
+        .map(|port| {
+            let stanza = PortStanza {
+                name: Some(port.name.clone()),
+                spec: port.spec.clone(),
+            };
+            // The drivers say best what is wrong with a port.
+            stanza.place(&topology).unwrap_or_else(|_| PortPlace {
+                name: port.name.clone(),
+                node: None,
+            })
+        })
+        .collect();
+    let plan = Plan::build(&config.plan.clone().into(), &topology, &places)?;
+    if plan.role(Role::Bg).next().is_none() {
+        return Err(Error::Usage {
+            problem: "[plan]: no lcore is left for neighbours and the kernel".into(),
+            fix: "give the role bg a slot, such as bg = \"0\"".into(),
+        });
+    }
+    Ok(plan)
+}
+
+/// Runs a router until it is told to end.
+///
+/// # Errors
+/// What could not be set up, or what went wrong at the end.
+pub(crate) fn start(path: &Path, config: Config, plan: &Plan, run: &Run) -> Result<(), Error> {
+    // As the user who starts it: the usual place is that one's, and others may be writable for it
+    // alone.
+    let usual = config.router.control.is_none();
+    let socket = config.router.control.clone().unwrap_or_else(usual_socket);
+    let door = UnixDoor::open(&socket, usual, "[router] control = \"PATH\"")?;
+    let notify = Notify::from_environment();
+    // Before there are threads: capabilities and users are each thread's own.
+    let privileged = privilege::split(path, &config.named())?;
+    let (sender, events) = mpsc::channel();
+    let desk = Desk::new(sender, path, privileged.clone());
+    let _signals = Signals::catch(desk.clone())?;
+    let server = Server::listen(door, desk.clone())?;
+    let http = listen_http(&config, &desk)?;
+    let mut drivers = Drivers::opened_by(privileged.clone()).joining_segments();
+    let access = Access { privileged, socket };
+    let mut control = bring_up(path, config, plan, &mut drivers, &desk, run, &access)?;
+    let begun = control.say_ready(&access.socket, http.as_ref().map(|http| http.at));
+    control.notify = notify;
+    control.notify.ready(&control.status());
+    let ran = begun.and_then(|()| control.run(&events));
+    control.notify.stopping();
+    // Clients whose question is under way hear that the router has ended.
+    drop(events);
+    drop((server, http));
+    let ended = control.take_down();
+    ran.and(ended)
+}
+
+fn listen_http(config: &Config, desk: &Desk) -> Result<Option<Http>, Error> {
+    let Some(address) = config.router.metrics else {
+        return Ok(None);
+    };
+    let desk = desk.clone();
+    let page: Page = Arc::new(move || desk.call(|control| control.metrics()).ok());
+    Http::listen(address, page).map(Some)
+}
+
+/// Who does what takes privileges, and where clients of this router find it.
+pub(super) struct Access {
+    pub(super) privileged: Arc<dyn Privileged>,
+    pub(super) socket: PathBuf,
+}
+
+/// Opens the ports, by `drivers` that may know other ends of rings, and begins to forward.
+pub(super) fn bring_up(
+    path: &Path,
+    config: Config,
+    plan: &Plan,
+    drivers: &mut Drivers,
+    desk: &Desk,
+    run: &Run,
+    access: &Access,
+) -> Result<Control, Error> {
+    let specs: Vec<_> = config
+        .ports
+        .iter()
+        .map(|port| (Some(port.name.clone()), port.spec.clone()))
+        .collect();
+    let rig = Rig::open_among(drivers, &specs, Clock::calibrate())?;
+    // A reload may have an interface put fragments together.
+    let rig = rig.with_large_slots();
+    let infos: Vec<PortInfo> = rig.ports.iter().map(|open| open.info.clone()).collect();
+    let known: Vec<Option<PortInfo>> = infos.iter().cloned().map(Some).collect();
+    let count = infos.len() as u16;
+    // Behind the ports: the ring to the slow worker, then the twins.
+    let (slow_port, mut twins) = (count, Twins::new(count + 1));
+    for twin in generation::twins(&config, &known) {
+        twins.allot(twin);
+    }
+    let settings = generation::settings(&config, &known, |name| twins.number(name), None)?;
+    let settings = Arc::new(settings);
+    let (rib, turned_away) = table(&config, &settings)?;
+
+    let shapes: Vec<PortShape> = infos
+        .iter()
+        .map(|info| PortShape {
+            rx_queues: config.router.queues.min(info.max_rx_queues),
+            max_tx_queues: info.max_tx_queues,
+            outs: Vec::new(),
+        })
+        .collect();
+    let io: Vec<&Placement> = plan.role(Role::Io).collect();
+    let shares = shares(&shapes, io.len(), slow_port);
+    let slow = shares.len() - 1;
+    let mut lcores: Vec<&Placement> = io.into_iter().take(slow).collect();
+    lcores.extend(plan.role(Role::Bg).take(1));
+    let options = options(&config.router);
+    let clock = rig.clock;
+    let mut failed = None;
+    let running = rig.start_shares(shares, &lcores, &options, |worker, egress| {
+        let (fib4, fib6, hops) = rib.readers();
+        let setup = Setup {
+            // The slow one announces what it has, and can only do so when it has its ways out.
+            settings: match worker == slow {
+                true => Arc::default(),
+                false => settings.clone(),
+            },
+            tables: Tables { fib4, fib6, hops },
+            clock,
+            isa: Isa::detect(),
+            slow: slow_port,
+            punts: config.router.punts,
+            queues: config.router.queues,
+        };
+        if worker != slow {
+            return RouterStage::Fast(Box::new(Fast::new(setup, egress)));
+        }
+        let neighbours = neighbour::Config {
+            max_entries: config.router.neighbours as usize,
+            source_asks_per_s: config.router.neighbour_scan,
+            seed: clock.now(),
+            ..neighbour::Config::default()
+        };
+        let desk = desk.clone();
+        let tell: Tell = Box::new(move |event| desk.tell(Event::Neighbour(event)));
+        match Slow::new(setup.clone(), neighbours, tell, egress) {
+            Ok(slow) => RouterStage::Slow(Box::new(slow)),
+            // It has no queue to poll, and the error ends all below.
+            Err(error) => {
+                failed = Some(error);
+                RouterStage::Fast(Box::new(Fast::new(setup, egress)))
+            }
+        }
+    })?;
+    if let Some(error) = failed {
+        drop(running);
+        return Err(error.into());
+    }
+    let first = Sample::take(&running);
+    let now = Instant::now();
+    let Access { privileged, socket } = access;
+    let hushed: &[PortInfo] = if config.router.kernel { &infos } else { &[] };
+    let hush = Hush::new(hushed, socket, privileged.clone());
+    let mut control = Control {
+        path: path.into(),
+        kernel: None,
+        config,
+        turned_away,
+        // The slow one is about to.
+        installed: settings.clone(),
+        settings,
+        running,
+        privileged: privileged.clone(),
+        rib,
+        twins,
+        counters: Vec::new(),
+        // Routes believe so: what is not up is told.
+        links: (0..count).map(|number| (number, true)).collect(),
+        began: now,
+        previous: first.clone(),
+        first: first.clone(),
+        sampled: now,
+        reloads: Reloads::default(),
+        held: Held::default(),
+        cleared: None,
+        captures: 0,
+        tickets: Arc::default(),
+        fed: false,
+        dirty: None,
+        ticked: now,
+        period: None,
+        end: run.duration.map(|duration| now + duration),
+        draining: false,
+        json: run.json,
+        teller: Teller::new(now),
+        hush,
+        notify: Notify::default(),
+    };
+    control.begin_period(now, first);
+    control.hush.keep();
+    // The slow worker is told of twins when it has them, or what comes for one would go nowhere.
+    control.start_twins()?;
+    let (settings, none) = (control.settings.clone(), Counters::default());
+    let change = Change::new(
+        settings.clone(),
+        &settings,
+        &none,
+        control.config.router.queues,
+    );
+    on_slow(control.slow(), move |slow, egress| {
+        slow.install(change, egress)
+    });
+    control.hear_twins();
+    control.learn_counters();
+    control.follow_neighbours(&Config::default());
+    control.kernel = Some(Kernel::start(&control.config, desk, &control.privileged)?);
+    control.liken_all();
+    Ok(control)
+}
+
+/// The routing table as the configuration alone has it, published; and whether it turned routes away.
+fn table(config: &Config, settings: &Settings) -> Result<(Rib, bool), Error> {
+    let mut rib = Rib::new(&rib::Config {
+        routes: config.router.routes as usize,
+        neighbours: config.router.neighbours as usize,
+        vrfs: config.vrfs.len() as u32,
+        seed: seed(settings),
+        ..rib::Config::default()
+    })?;
+    for (id, interface) in (0..).zip(&settings.interfaces) {
+        let id = InterfaceId(id);
+        rib.set_interface(id, Some(interface));
+        // Its port says otherwise as soon as somebody looks.
+        rib.interface_state(id, !interface.is_loopback());
+        rib.addresses(id, &interface.addresses);
+    }
+    for neighbour in &config.neighbours {
+        rib.neighbour(neighbour.interface, neighbour.address, Some(neighbour.mac));
+    }
+    let turned_away = difference::insert(&mut rib, &config.routes);
+    while rib.commit() != rib::Progress::Done {}
+    Ok((rib, !turned_away.is_empty()))
+}
+
+/// Another number in another router, and the same after a restart, so that flows keep their ways: from the
+/// addresses of the ports.
+fn seed(settings: &Settings) -> u64 {
+    let macs = settings.interfaces.iter().map(|interface| interface.mac.0);
+    macs.fold(0, |seed, [a, b, c, d, e, f]| {
+        let mac = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
+        (seed ^ mac)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29)
+    })
+}
+
+/// The fast workers' shares, each with a ring to the slow one, and the slow one's as the last.
+fn shares(shapes: &[PortShape], io: usize, slow_port: u16) -> Vec<Share> {
+    let mut shares = wiring::poll(shapes, io);
+    let slow = shares.len();
+    for share in &mut shares {
+        share.rings.push((slow_port, slow));
+    }
+    shares.push(Share {
+        background: true,
+        ..Share::default()
+    });
+    wiring::reach(&mut shares, shapes, |_, _| true);
+    shares
+}
+
+impl Control {
+    /// Ends the workers and says what they did.
+    pub(super) fn take_down(self) -> Result<(), Error> {
+        let (json, first) = (self.json, self.first.clone());
+        let routes = self.rib.counts().routes.iter().sum();
+        let (last, errors) = self.finish();
+        report::totals(&last, &first, routes, json)?;
+        Error::all(errors)
+    }
+
+    /// Ends the workers: their last counters, and what went wrong.
+    pub(super) fn finish(self) -> (Sample, Vec<Error>) {
+        let Self {
+            running,
+            mut twins,
+            kernel,
+            hush,
+            ..
+        } = self;
+        drop(kernel);
+        let mut errors = Vec::new();
+        if let Some(slow) = running.handles().last().cloned() {
+            on_slow(&slow, |slow, egress| slow.shut_down(egress));
+            errors = twins.retain(&[], &slow);
+        }
+        let (last, more) = running.stop();
+        // The kernel may have its interfaces again.
+        drop(hush);
+        errors.extend(more);
+        (last, errors)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slow_worker_is_the_last_and_everybody_reaches_it_and_every_port() {
+        let shape = PortShape {
+            rx_queues: 2,
+            max_tx_queues: 1,
+            outs: Vec::new(),
+        };
+        let shares = shares(&[shape.clone(), shape], 3, 2);
+        let (slow, fast) = shares.split_last().expect("there are some");
+        assert!(slow.background && slow.polls.is_empty() && slow.rings.is_empty());
+        assert_eq!(slow.sends.len() + slow.hands.len(), 2);
+        for share in fast {
+            assert_eq!(share.rings, [(2, fast.len())]);
+            assert!(!share.polls.is_empty());
+            assert_eq!(share.sends.len() + share.hands.len(), 2);
+        }
+    }
+}

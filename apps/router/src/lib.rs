@@ -1,0 +1,144 @@
+//! `linerate router`: an IPv4 and IPv6 router with the kernel and FRR as its control plane.
+//!
+//! | room | what |
+//! |---|---|
+//! | [`config`] | the file: read, checked as a whole, explained |
+//! | [`control`] | the control thread: start, reload, questions, metrics, captures |
+//! | [`machine`] | what a file takes of this machine, and whether that is there |
+//! | [`plane`] | what workers do with packets |
+//! | [`rib`] | routes of all sources, the best of them, and the tables that follow |
+//! | [`netlink`], [`fpm`] | the kernel and FRR as sources ([`feed`]: what they have in common) |
+//!
+//! `docs/router.md` is the user's side of it.
+#![forbid(unsafe_code)]
+// Other crates than the binary, which uses two functions, reach in for benchmarks and fuzzing alone.
+#![allow(missing_docs)]
+
+// Of tests, what they say is kept until they fail.
+#[cfg_attr(not(test), macro_use)]
+extern crate linerate_appliance;
+
+pub mod config;
+mod control;
+mod machine;
+
+pub use control::Embedded;
+#[cfg(any(test, feature = "fuzz"))]
+pub use control::{fuzz_http, fuzz_params};
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use config::Config;
+use linerate_appliance::error::Error;
+use linerate_appliance::output;
+use linerate_appliance::privilege::Named;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Configuration file
+    #[arg(value_name = "CONF.toml", required_unless_present = "print")]
+    config: Option<PathBuf>,
+    /// Print a file that comes with the program, and do nothing else
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
+    print: Option<Supplement>,
+    /// Check the file, and that this machine has what it takes, and say what it means, without
+    /// touching anything; =file: the file alone, which may be another machine's
+    #[arg(
+        long,
+        value_name = "WHAT",
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "machine"
+    )]
+    check: Option<Check>,
+    /// Print JSON: a line when packets are forwarded, one each period, and one with totals
+    #[arg(long)]
+    json: bool,
+    /// Seconds after which to end; default: on Ctrl-C, or when every input has ended
+    #[arg(long, value_name = "SECONDS")]
+    duration: Option<f64>,
+}
+
+/// What is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Check {
+    /// The file, and this machine
+    Machine,
+    /// The file alone
+    File,
+}
+
+/// What a router is run with.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Supplement {
+    /// A configuration to begin with
+    Example,
+    /// The unit of a systemd service
+    Unit,
+    /// The user that the router is once root has started it, for systemd-sysusers
+    Sysusers,
+    /// A dashboard of Grafana for the metrics page
+    Dashboard,
+}
+
+impl Supplement {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Example => include_str!("../../../packaging/router.toml"),
+            Self::Unit => include_str!("../../../packaging/linerate-router.service"),
+            Self::Sysusers => include_str!("../../../packaging/linerate.sysusers"),
+            Self::Dashboard => include_str!("../../../docs/grafana/router.json"),
+        }
+    }
+}
+
+/// What takes privileges of a configuration file, for the process that keeps them.
+///
+/// # Errors
+/// The file cannot be read, or is wrong.
+pub fn named(path: &Path) -> Result<Named, Error> {
+    Ok(Config::read(path)?.named())
+}
+
+pub fn run(args: &Args) -> Result<(), Error> {
+    if let Some(supplement) = args.print {
+        return output::print(supplement.text());
+    }
+    // Without `--print` there is one.
+    let path = args.config.as_deref().unwrap_or(Path::new(""));
+    let wrong = |error| Error::Misconfigured(Box::new(error));
+    let config = Config::read(path).map_err(wrong)?;
+    let file = path.display().to_string();
+    let plan = control::place(&config).map_err(wrong)?;
+    if let Some(check) = args.check {
+        let explanation = config::explain(&config, &plan, &file);
+        match args.json {
+            true => output::print_json(&explanation)?,
+            false => output::print(&explanation.text(&file, output::colour()))?,
+        }
+        return match check {
+            Check::Machine => machine::check(path, &config),
+            Check::File => Ok(()),
+        };
+    }
+    machine::check_start(path, &config)?;
+    for warning in &config.warnings {
+        eprintln!("warning: {file}:{warning}");
+    }
+    let duration = args.duration.map(Duration::try_from_secs_f64).transpose();
+    let duration = duration.map_err(|_| Error::Usage {
+        problem: "duration: this is no time".into(),
+        fix: "give --duration in seconds, such as 2.5".into(),
+    })?;
+    control::start(
+        path,
+        config,
+        &plan,
+        &control::Run {
+            json: args.json,
+            duration,
+        },
+    )
+}

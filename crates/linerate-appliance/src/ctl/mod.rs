@@ -1,0 +1,160 @@
+//! `linerate ctl`: ask a running router, clear its counters, and have it reload, trace, drain or end.
+
+mod show;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Subcommand, ValueEnum};
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::output;
+use crate::socket::{Caller, START_ONE, found_socket};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Socket of the router; default: the usual one
+    #[arg(long, value_name = "PATH", global = true)]
+    socket: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show a table
+    Show {
+        #[arg(value_enum)]
+        what: What,
+        /// Only what fits: a name, an address, or for routes a prefix (with all in it)
+        filter: Option<String>,
+        /// Rows at most
+        #[arg(long, value_name = "N", default_value_t = 1000)]
+        limit: u64,
+    },
+    /// Show counters from 0 on; the metrics page goes on counting
+    Clear {
+        #[arg(value_enum)]
+        what: Clearable,
+    },
+    /// Read the configuration file again and take it over: all of it, or nothing
+    Reload,
+    /// Show stage by stage what becomes of the next packets
+    Trace {
+        /// Which packets, in the words of tcpdump
+        #[arg(long, value_name = "EXPR", default_value = "")]
+        filter: String,
+        /// Packets to show
+        #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+        count: u64,
+    },
+    /// Let neighbours move their traffic away, then end
+    Drain {
+        /// Seconds to go on forwarding, with the twins' links down
+        #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
+        seconds: f64,
+    },
+    /// End, with totals
+    Stop,
+}
+
+/// What can be cleared.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Clearable {
+    Counters,
+}
+
+/// What can be shown.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum What {
+    Summary,
+    Ports,
+    Interfaces,
+    Routes,
+    Neighbours,
+    Drops,
+    Lcores,
+    /// Stages with their packets; `path cycles`: also how many cycles each takes for one
+    Path,
+    Acls,
+}
+
+impl What {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Summary => "summary",
+            Self::Ports => "ports",
+            Self::Interfaces => "interfaces",
+            Self::Routes => "routes",
+            Self::Neighbours => "neighbours",
+            Self::Drops => "drops",
+            Self::Lcores => "lcores",
+            Self::Path => "path",
+            Self::Acls => "acls",
+        }
+    }
+}
+
+pub fn run(args: &Args) -> Result<(), Error> {
+    let path = args.socket.clone().unwrap_or_else(found_socket);
+    let mut router = Caller::connect(&path, START_ONE)?;
+    let nothing = |_: Value| Ok(());
+    match &args.command {
+        Command::Show {
+            what,
+            filter,
+            limit,
+        } => {
+            let params = json!({ "what": what.name(), "filter": filter, "limit": limit });
+            if let (What::Path, Some("cycles")) = (what, filter.as_deref()) {
+                // The first call begins to measure.
+                router.call("show", params.clone(), nothing)?;
+                std::thread::sleep(Duration::from_secs(1));
+            }
+            let rows = router.call("show", params, nothing)?;
+            match args.json {
+                true => output::print_json(&rows),
+                false => output::print(&show::text(*what, &rows, output::colour())),
+            }
+        }
+        Command::Clear { what } => {
+            let Clearable::Counters = what;
+            let params = json!({ "what": "counters" });
+            let result = router.call("clear", params, nothing)?;
+            say(args.json, &result)
+        }
+        Command::Reload => {
+            let result = router.call("reload", Value::Null, nothing)?;
+            say(args.json, &result)
+        }
+        Command::Trace { filter, count } => {
+            let params = json!({ "filter": filter, "count": count });
+            let json = args.json;
+            let result = router.call("trace", params, |packet| match json {
+                true => output::print(&format!("{packet}\n")),
+                false => output::print(&show::trace(&packet)),
+            })?;
+            say(args.json, &result)
+        }
+        Command::Drain { seconds } => {
+            let result = router.call("drain", json!({ "seconds": seconds }), nothing)?;
+            say(args.json, &result)
+        }
+        Command::Stop => {
+            let result = router.call("stop", Value::Null, nothing)?;
+            say(args.json, &result)
+        }
+    }
+}
+
+/// What was done: its `text`, or all of it as JSON.
+fn say(json: bool, result: &Value) -> Result<(), Error> {
+    match (json, result.get("text").and_then(Value::as_str)) {
+        (false, Some(text)) => output::print(&format!("{}\n", text.trim_end())),
+        _ => output::print(&format!("{result}\n")),
+    }
+}

@@ -1,0 +1,211 @@
+//! Tables of what a router says of itself.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::What;
+use crate::output::{Cell, Column, Table, Tone};
+
+/// Key of a row, heading, and whether it is a number.
+type Shown = (&'static str, &'static str, bool);
+
+const SUMMARY: &[Shown] = &[
+    ("side", "side", false),
+    ("what", "what", false),
+    ("packets", "packets", true),
+    ("is", "is", false),
+];
+const PORTS: &[Shown] = &[
+    ("port", "port", true),
+    ("name", "name", false),
+    ("kind", "kind", false),
+    ("link", "link", false),
+    ("rx_packets", "rx packets", true),
+    ("rx_pps", "rx pps", true),
+    ("rx_gbps", "rx Gb/s", true),
+    ("tx_packets", "tx packets", true),
+    ("tx_pps", "tx pps", true),
+    ("tx_gbps", "tx Gb/s", true),
+    ("rx_drops", "rx drops", false),
+    ("tx_drops", "tx drops", false),
+];
+const INTERFACES: &[Shown] = &[
+    ("name", "interface", false),
+    ("port", "port", false),
+    ("vlan", "vlan", true),
+    ("vrf", "vrf", false),
+    ("state", "state", false),
+    ("mac", "mac", false),
+    ("mtu", "mtu", true),
+    ("addresses", "addresses", false),
+    ("twin", "twin", false),
+    ("in_packets", "in packets", true),
+    ("out_packets", "out packets", true),
+    ("to_host_packets", "to host", true),
+    ("from_host_packets", "from host", true),
+];
+const ROUTES: &[Shown] = &[
+    ("prefix", "prefix", false),
+    ("vrf", "vrf", false),
+    ("to", "to", false),
+    ("source", "source", false),
+    ("protocol", "protocol", false),
+    ("distance", "distance", true),
+    ("state", "state", false),
+];
+const NEIGHBOURS: &[Shown] = &[
+    ("address", "address", false),
+    ("mac", "mac", false),
+    ("interface", "interface", false),
+    ("state", "state", false),
+];
+const DROPS: &[Shown] = &[
+    ("reason", "reason", false),
+    ("packets", "packets", true),
+    ("at", "at", false),
+];
+const LCORES: &[Shown] = &[
+    ("name", "lcore", false),
+    ("role", "role", false),
+    ("cpu", "cpu", true),
+    ("busy_share", "busy", true),
+    ("packets", "packets", true),
+    ("sleeps", "sleeps", true),
+    ("does", "does", false),
+];
+
+const PATH: &[Shown] = &[
+    ("stage", "stage", false),
+    ("packets", "packets", true),
+    ("cycles", "cycles each", true),
+    ("unaccounted", "unaccounted", true),
+];
+const ACLS: &[Shown] = &[
+    ("acl", "acl", false),
+    ("rule", "rule", false),
+    ("action", "action", false),
+    ("packets", "packets", true),
+    ("matches", "matches", false),
+];
+
+/// The rows of an answer as a table, and what was left out.
+pub(super) fn text(what: What, answer: &Value, colour: bool) -> String {
+    let shown = match what {
+        What::Summary => SUMMARY,
+        What::Ports => PORTS,
+        What::Interfaces => INTERFACES,
+        What::Routes => ROUTES,
+        What::Neighbours => NEIGHBOURS,
+        What::Drops => DROPS,
+        What::Lcores => LCORES,
+        What::Path => PATH,
+        What::Acls => ACLS,
+    };
+    let mut table = Table::new(shown.iter().map(|&(_, heading, number)| match number {
+        true => Column::number(heading),
+        false => Column::text(heading),
+    }));
+    let rows = answer.get("rows").and_then(Value::as_array);
+    for row in rows.into_iter().flatten() {
+        table.row(shown.iter().map(|&(key, _, _)| {
+            let text = cell(key, row.get(key).unwrap_or(&Value::Null));
+            let tone = tone(key, &text);
+            Cell::new(text).tone(tone)
+        }));
+    }
+    let mut text = table.render(colour);
+    if let Some(more) = answer
+        .get("more")
+        .and_then(Value::as_u64)
+        .filter(|&more| more > 0)
+    {
+        let _ = writeln!(
+            text,
+            "{more} more; name what you look for, or raise --limit"
+        );
+    }
+    if let Some(summary) = answer.get("summary").and_then(Value::as_str) {
+        let _ = writeln!(text, "{summary}");
+    }
+    text
+}
+
+fn tone(key: &str, text: &str) -> Tone {
+    match (key, text) {
+        ("link" | "state", "up" | "active" | "reachable" | "permanent") => Tone::Good,
+        ("link" | "state", text) if text.starts_with("down") || text == "unreachable" => Tone::Bad,
+        ("rx_drops" | "tx_drops", _) => Tone::Warn,
+        _ => Tone::Plain,
+    }
+}
+
+fn cell(key: &str, value: &Value) -> String {
+    match value {
+        Value::Null => "-".into(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items
+            .iter()
+            .map(|item| cell(key, item))
+            .collect::<Vec<_>>()
+            .join(" "),
+        Value::Object(entries) => entries
+            .iter()
+            .map(|(name, value)| format!("{name} {}", cell(key, value)))
+            .collect::<Vec<_>>()
+            .join(", "),
+        Value::Number(number) => match (key, number.as_f64()) {
+            ("busy_share", Some(share)) => format!("{:.1} %", share * 100.0),
+            ("rx_gbps" | "tx_gbps", Some(rate)) => format!("{rate:.3}"),
+            ("cycles", Some(cycles)) => format!("{cycles:.1}"),
+            ("rx_pps" | "tx_pps", Some(rate)) => format!("{rate:.0}"),
+            _ => number.to_string(),
+        },
+        Value::Bool(value) => value.to_string(),
+    }
+}
+
+/// One traced packet: a line for each stage that it went through.
+pub(super) fn trace(packet: &Value) -> String {
+    let text = |key: &str| packet.get(key).and_then(Value::as_str).unwrap_or("");
+    let mut out = format!("{}\n", text("packet"));
+    let steps = packet.get("steps").and_then(Value::as_array);
+    for step in steps.into_iter().flatten() {
+        let _ = writeln!(out, "  {}", step.as_str().unwrap_or(""));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn rows_become_lines_and_what_was_left_out_is_said() {
+        let answer = json!({
+            "rows": [
+                {"prefix": "10.0.0.0/8", "vrf": "default", "to": ["192.0.2.1 on wan", "x2"],
+                 "source": "static", "distance": 1, "state": "active"},
+                {"prefix": "::/0", "vrf": "blue", "to": [], "source": "fpm",
+                 "protocol": "bgp", "distance": 20},
+            ],
+            "more": 3,
+        });
+        assert_eq!(
+            text(What::Routes, &answer, false),
+            "prefix      vrf      to                   source  protocol  distance  state\n\
+             10.0.0.0/8  default  192.0.2.1 on wan x2  static  -                1  active\n\
+             ::/0        blue                          fpm     bgp             20  -\n\
+             3 more; name what you look for, or raise --limit\n"
+        );
+    }
+
+    #[test]
+    fn rates_and_shares_are_rounded() {
+        let answer = json!({"rows": [{"name": "io0", "role": "io", "cpu": 1, "busy_share": 0.1234,
+            "packets": 7, "sleeps": 0, "does": "forwards"}]});
+        let text = text(What::Lcores, &answer, false);
+        assert!(text.contains("12.3 %"), "{text}");
+    }
+}

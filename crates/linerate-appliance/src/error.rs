@@ -1,0 +1,124 @@
+//! Why a command failed, and what to do about it: printed as `error:` and `fix:` lines.
+
+use std::io;
+use std::path::PathBuf;
+
+use linerate_core::MemError;
+use linerate_core::env::EnvError;
+use linerate_core::port::PortError;
+
+/// "Something was found in an unconfigured or misconfigured state" (sysexits.h).
+const EX_CONFIG: u8 = 78;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Env(#[from] EnvError),
+    #[error("{}: {source}", path.display())]
+    File { path: PathBuf, source: io::Error },
+    /// toml's message shows the line.
+    #[error("{}: {}", path.display(), source.to_string().trim_end())]
+    Config {
+        path: PathBuf,
+        source: Box<toml::de::Error>,
+    },
+    #[error("{}: not a report: {source}", path.display())]
+    Report {
+        path: PathBuf,
+        source: serde_json::Error,
+    },
+    #[error("{}", halves(.0).0)]
+    Port(#[from] PortError),
+    #[error("{}", halves(.0).0)]
+    Memory(#[from] MemError),
+    /// A demand that makes no sense, and one that would.
+    #[error("{problem}")]
+    Usage { problem: String, fix: String },
+    #[error("row `{row}` measures a port")]
+    RowWantsPort { row: &'static str },
+    #[error("no benchmark row begins with `{rows}`")]
+    NoSuchRow { rows: String },
+    #[error("row `{row}` works on nothing that another program could read")]
+    NoInput {
+        row: String,
+        rows: Vec<&'static str>,
+    },
+    #[error("{}", halves(.0).0)]
+    Table(#[from] linerate_tables::TableError),
+    #[error("writing the output: {0}")]
+    Output(#[from] io::Error),
+    #[error("ended by a signal")]
+    Interrupted,
+    /// What is wrong stands in a configuration file: starting again is vain until somebody changes that.
+    #[error(transparent)]
+    Misconfigured(Box<Self>),
+    /// The command did its work; what it found is its exit code. Nothing more is to be said.
+    #[error("exit code {0}")]
+    Found(u8),
+}
+
+impl Error {
+    /// None is success. Otherwise the last is returned, and the others printed: nobody else will.
+    pub fn all(mut errors: Vec<Self>) -> Result<(), Self> {
+        let last = errors.pop();
+        errors.iter().for_each(Self::print);
+        last.map_or(Ok(()), Err)
+    }
+
+    /// What the process ends with.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Found(code) => *code,
+            Self::Misconfigured(_) => EX_CONFIG,
+            _ => 1,
+        }
+    }
+
+    /// On standard error, with the fix.
+    pub fn print(&self) {
+        if matches!(self, Self::Found(_)) {
+            return;
+        }
+        eprintln!("error: {self}");
+        if let Some(fix) = self.fix() {
+            eprintln!("fix: {fix}");
+        }
+    }
+
+    /// What the user can do, as one imperative sentence or command.
+    pub fn fix(&self) -> Option<String> {
+        match self {
+            Self::Env(error) => error.fix(),
+            Self::Misconfigured(error) => error.fix(),
+            Self::File { .. } => Some("check the path and its permissions".into()),
+            Self::Config { .. } => Some("correct the line shown; [plan] takes bg, io, eu and cpus, each a string such as \"0,2-4\"".into()),
+            Self::Report { .. } => Some(
+                "give a JSON object with \"lcores\": [{\"name\", \"role\", \"cpu\", \"busy_share\"}], as `linerate l2fwd --json` prints".into(),
+            ),
+            Self::Port(PortError::File { source, .. }) => Some(match source.kind() {
+                io::ErrorKind::InvalidData => "give a pcap or pcapng file of Ethernet frames; of a damaged one `editcap FILE NEW` keeps what is whole".into(),
+                io::ErrorKind::StorageFull => "make room on that disk, or write to another".into(),
+                _ => "check the path and its permissions".into(),
+            }),
+            Self::Port(error) => Some(halves(error).1.unwrap_or_else(|| {
+                "correct the port; `linerate ports` lists the kinds and their options".into()
+            })),
+            Self::Memory(error) => halves(error).1,
+            Self::Usage { fix, .. } => Some(fix.clone()),
+            Self::RowWantsPort { .. } => Some("name it: `--port af_packet:eth0`".into()),
+            Self::NoSuchRow { .. } => Some("`linerate bench micro --list` shows the rows".into()),
+            Self::NoInput { rows, .. } => Some(format!("rows with inputs: {}", rows.join(", "))),
+            Self::Table(error) => halves(error).1,
+            Self::Output(_) | Self::Interrupted | Self::Found(_) => None,
+        }
+    }
+}
+
+/// The crates below say what is wrong and what to do about it in one message, in this order.
+fn halves(error: &impl std::fmt::Display) -> (String, Option<String>) {
+    let text = error.to_string();
+    match text.rsplit_once("; ") {
+        Some((problem, fix)) => (problem.into(), Some(fix.into())),
+        None => (text, None),
+    }
+}

@@ -1,0 +1,33 @@
+//! What every appliance has, whatever its packets go through.
+//!
+//! | room | what |
+//! |---|---|
+//! | [`runtime`] | ports, workers and who polls what; signals; rates on the screen and in JSON |
+//! | [`config`] | the stanzas of a file that all commands share |
+//! | [`socket`] | the control socket: requests, answers, both ends |
+//! | [`ctl`], [`capture`] | the commands that ask a running appliance |
+//! | [`output`] | tables and JSON for people, facts about the machine |
+//! | [`error`] | what goes wrong, and what the user can do about it |
+//! | [`privilege`] | the process that keeps the privileges, and what it does for this one |
+//! | [`netlink`], [`address`] | the kernel's interfaces and their addresses |
+//! | [`netns`], [`users`], [`files`], [`nearest`] | small helpers: namespaces, users, files, names |
+#![forbid(unsafe_code)]
+#![allow(missing_docs)]
+
+#[macro_use]
+mod stderr;
+
+pub mod address;
+pub mod capture;
+pub mod config;
+pub mod ctl;
+pub mod error;
+pub mod files;
+pub mod nearest;
+pub mod netlink;
+pub mod netns;
+pub mod output;
+pub mod privilege;
+pub mod runtime;
+pub mod socket;
+pub mod users;

@@ -1,0 +1,311 @@
+//! Twins: the kernel interfaces that stand for ours, made to look like them, and to behave as a router's.
+//!
+//! Everything here names the one interface that it changes; the kernel's others are left alone. Asking
+//! twice does the same as asking once.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::{fs, io};
+
+use linerate_wire::MacAddr;
+use linerate_wire::rtnetlink::build::{ACK, Builder, CREATE, DUMP, REPLACE, REQUEST};
+use linerate_wire::rtnetlink::{Body, attribute, family, kind};
+
+use super::socket::{Socket, open};
+use crate::address::Cidr;
+use crate::error::Error;
+use crate::netns::Space;
+
+/// A kernel interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    pub index: u32,
+    pub name: String,
+    pub up: bool,
+    pub carrier: bool,
+    /// How often that has come or gone.
+    pub carrier_changes: Option<u32>,
+    pub mac: Option<MacAddr>,
+    /// Largest packet in bytes.
+    pub mtu: u32,
+    /// The VRF device or bridge that it belongs to.
+    pub master: Option<u32>,
+    /// Whether it is of the kernel's making (`ip -d link` names its kind), and no hardware's.
+    pub is_made: bool,
+    /// Of one without a wire: whose addresses are the machine's own wherever packets for them come from.
+    pub inward: Option<Inward>,
+}
+
+/// Interfaces without a wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inward {
+    /// `lo`.
+    Loopback,
+    /// Of its master's VRF, where it has one.
+    Dummy,
+    /// The VRF device of a table.
+    Vrf(u32),
+}
+
+impl Link {
+    pub fn of(link: &linerate_wire::rtnetlink::Link<'_>) -> Self {
+        Self {
+            index: link.index,
+            name: link.name.into(),
+            up: link.up,
+            carrier: link.carrier,
+            carrier_changes: link.carrier_changes,
+            mac: link.mac,
+            mtu: link.mtu.unwrap_or(0),
+            master: link.master,
+            is_made: link.kind.is_some(),
+            inward: match (link.kind, link.table) {
+                _ if link.loopback => Some(Inward::Loopback),
+                (Some("dummy"), _) => Some(Inward::Dummy),
+                (Some("vrf"), Some(table)) => Some(Inward::Vrf(table)),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// What a twin is to be like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Likeness {
+    pub mac: MacAddr,
+    pub mtu: u32,
+    pub up: bool,
+    /// Addresses that it has at least.
+    pub addresses: Vec<Cidr>,
+}
+
+/// The interfaces of one network name space.
+pub struct Kernel {
+    socket: Socket,
+    space: Option<String>,
+}
+
+impl Kernel {
+    /// Of a name space by its name (`ip netns`), or of this one.
+    ///
+    /// # Errors
+    /// If there is no such name space, or it may not be entered.
+    pub fn open(space: Option<&str>) -> Result<Self, Error> {
+        Ok(Self {
+            socket: Socket::new(open(space, None)?),
+            space: space.map(Into::into),
+        })
+    }
+
+    /// An interface by its name, if there is one.
+    ///
+    /// # Errors
+    /// If the kernel does not answer.
+    pub fn link(&mut self, name: &str) -> Result<Option<Link>, Error> {
+        let all = self.links()?;
+        Ok(all.into_iter().find(|link| link.name == name))
+    }
+
+    /// All interfaces.
+    ///
+    /// # Errors
+    /// If the kernel does not answer.
+    pub fn links(&mut self) -> Result<Vec<Link>, Error> {
+        let request = Builder::new(kind::GET_LINK, REQUEST | DUMP).fixed(&[0; 16]);
+        let mut all = Vec::new();
+        self.socket.dump(request, |body| {
+            if let Body::NewLink(link) = body {
+                all.push(Link::of(&link));
+            }
+        })?;
+        Ok(all)
+    }
+
+    /// Makes a twin what it is to be, its wire included; nothing where somebody has deleted it: when it is
+    /// back we hear of it.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn liken(&mut self, name: &str, like: &Likeness, carrier: bool) -> Result<(), Error> {
+        if self.link(name)?.is_none() {
+            return Ok(());
+        }
+        self.mirror(name, like)?;
+        if let Some(link) = self.link(name)?
+            && link.carrier != carrier
+        {
+            self.set_carrier(&link, carrier)?;
+        }
+        self.make_router(name)
+    }
+
+    /// Has the kernel take an interface for a router's: then it heeds no router advertisements and redirects
+    /// (RFC 4861 6.2.7, 8.2), of which it would make addresses and default routes, asks for none, and says that it
+    /// is a router where it answers (4.4). Of the interface alone: whether it forwards, `conf/all` says.
+    ///
+    /// # Errors
+    /// If the kernel refuses: the setting, and why.
+    fn make_router(&self, name: &str) -> Result<(), Error> {
+        let setting = Path::new("/proc/sys/net/ipv6/conf")
+            .join(name)
+            .join("forwarding");
+        let set = || match fs::read_to_string(&setting) {
+            Ok(now) if now.trim() != "1" => fs::write(&setting, "1"),
+            // A kernel without IPv6 has nothing to heed.
+            _ => Ok(()),
+        };
+        // The settings are those of the name space that the thread is in.
+        let outcome = match &self.space {
+            None => set(),
+            Some(space) => Space::named(space)?.within(|| Ok(set()))?,
+        };
+        outcome.map_err(|error| Error::Usage {
+            problem: format!("the kernel heeds router advertisements by `{name}`: {error}"),
+            fix: format!("set it as root: sysctl -w net.ipv6.conf.{name}.forwarding=1"),
+        })
+    }
+
+    /// Makes an interface what it is to be, and adds the addresses that it lacks. Returns its number.
+    ///
+    /// # Errors
+    /// If there is no such interface, or the kernel refuses: the name, what and why.
+    pub fn mirror(&mut self, name: &str, like: &Likeness) -> Result<u32, Error> {
+        let link = self.link(name)?.ok_or_else(|| Error::Usage {
+            problem: format!("there is no kernel interface `{name}`"),
+            fix: "leave twins to the router; it makes them when it starts".into(),
+        })?;
+        if link.mac != Some(like.mac) {
+            self.set_mac(&link, like.mac)?;
+        }
+        if link.mtu != like.mtu {
+            self.set_mtu(&link, like.mtu)?;
+        }
+        if link.up != like.up {
+            self.set_up(&link, like.up)?;
+        }
+        let had = self.addresses(link.index)?;
+        for &cidr in like.addresses.iter().filter(|cidr| !had.contains(cidr)) {
+            self.add_address(&link, cidr)?;
+        }
+        Ok(link.index)
+    }
+
+    /// Sets an interface's Ethernet address.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn set_mac(&mut self, link: &Link, mac: MacAddr) -> Result<(), Error> {
+        let request = change(link, 0, 0).bytes(attribute::link::ADDRESS, &mac.0);
+        self.change(link, format!("MAC address {mac}"), request)
+    }
+
+    /// Sets the size of its largest packet, in bytes.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn set_mtu(&mut self, link: &Link, mtu: u32) -> Result<(), Error> {
+        let request = change(link, 0, 0).u32(attribute::link::MTU, mtu);
+        self.change(link, format!("MTU {mtu}"), request)
+    }
+
+    /// Sets it up or down.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn set_up(&mut self, link: &Link, up: bool) -> Result<(), Error> {
+        const IFF_UP: u32 = 1;
+        let request = change(link, u32::from(up), IFF_UP);
+        self.change(
+            link,
+            format!("state {}", if up { "up" } else { "down" }),
+            request,
+        )
+    }
+
+    /// Says whether its wire is there. Without one it keeps its addresses and routes, as any interface does
+    /// whose cable is pulled.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn set_carrier(&mut self, link: &Link, carrier: bool) -> Result<(), Error> {
+        let request = change(link, 0, 0).bytes(attribute::link::CARRIER, &[u8::from(carrier)]);
+        let what = format!("carrier {}", if carrier { "on" } else { "off" });
+        self.change(link, what, request)
+    }
+
+    /// The addresses that an interface has; not those that duplicate detection has not passed.
+    ///
+    /// # Errors
+    /// If the kernel does not answer.
+    pub fn addresses(&mut self, index: u32) -> Result<Vec<Cidr>, Error> {
+        let request = Builder::new(kind::GET_ADDRESS, REQUEST | DUMP).fixed(&[0; 8]);
+        let mut found = Vec::new();
+        self.socket.dump(request, |body| match body {
+            Body::NewAddress(address) if address.index == index => found.push(Cidr {
+                address: address.address,
+                len: address.len,
+            }),
+            _ => {}
+        })?;
+        Ok(found)
+    }
+
+    /// Gives an interface an address; well if it has it.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn add_address(&mut self, link: &Link, cidr: Cidr) -> Result<(), Error> {
+        let flags = REQUEST | ACK | CREATE | REPLACE;
+        let request = address(kind::NEW_ADDRESS, flags, link, cidr);
+        self.change(link, format!("address {cidr}"), request)
+    }
+
+    /// Takes an address away; well if it is not there, or there is no such interface.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn remove_address(&mut self, name: &str, cidr: Cidr) -> Result<(), Error> {
+        let Some(link) = self.link(name)? else {
+            return Ok(());
+        };
+        let request = address(kind::DEL_ADDRESS, REQUEST | ACK, &link, cidr);
+        match self.socket.request(request) {
+            Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => Ok(()),
+            outcome => outcome.map_err(|e| refused(&link, &format!("no address {cidr}"), &e)),
+        }
+    }
+
+    fn change(&mut self, link: &Link, what: String, request: Builder) -> Result<(), Error> {
+        let outcome = self.socket.request(request);
+        outcome.map_err(|error| refused(link, &what, &error))
+    }
+}
+
+fn refused(link: &Link, what: &str, error: &io::Error) -> Error {
+    Error::Usage {
+        problem: format!("the kernel refuses `{}` {what}: {error}", link.name),
+        fix: "give the router CAP_NET_ADMIN, or set `kernel = false` to do without twins".into(),
+    }
+}
+
+/// `struct ifinfomsg` of a request about an interface.
+fn change(link: &Link, flags: u32, mask: u32) -> Builder {
+    Builder::new(kind::SET_LINK, REQUEST | ACK)
+        .fixed(&[0; 4])
+        .fixed(&link.index.to_ne_bytes())
+        .fixed(&flags.to_ne_bytes())
+        .fixed(&mask.to_ne_bytes())
+}
+
+/// `struct ifaddrmsg` and the address.
+fn address(kind: u16, flags: u16, link: &Link, cidr: Cidr) -> Builder {
+    let family = match cidr.address {
+        IpAddr::V4(_) => family::INET,
+        IpAddr::V6(_) => family::INET6,
+    };
+    Builder::new(kind, flags)
+        .fixed(&[family, cidr.len, 0, 0])
+        .fixed(&link.index.to_ne_bytes())
+        .address(attribute::address::LOCAL, cidr.address)
+        .address(attribute::address::ADDRESS, cidr.address)
+}

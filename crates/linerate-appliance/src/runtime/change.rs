@@ -1,0 +1,251 @@
+//! Ports that come and go while workers run.
+//!
+//! A port is added in two steps: [`Running::add_port`] opens and starts it and gives every worker a way to it,
+//! which may fail; [`Running::listen`] has workers poll it, which may not. In between whoever changes tables
+//! tells the workers of it. It is taken away in the opposite order, when nobody sends to it any more.
+//!
+//! A port that was there at the start receives into the pool that all of those share. One that is added has
+//! pools of its own, which workers learn of; they are kept for the next one like it.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use linerate_core::packet::{Pool, Pools};
+use linerate_core::port::PortConfig;
+use linerate_core::ring::{Push, spsc};
+use linerate_core::run::{Inlet, Stage, Way, Worker};
+use linerate_drivers::Drivers;
+
+use super::wiring::{self, PortShape, Share};
+use super::{DRAIN, HAND_OFF, HAND_OFF_INLET, OpenPort, Options, Rig, Running};
+use crate::error::Error;
+
+/// What tells pools from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Needs {
+    rx_queues: u16,
+    aligned: bool,
+    oversized: bool,
+}
+
+/// What there is for ports that were added.
+#[derive(Default)]
+pub(super) struct Added {
+    /// By number of the port.
+    pools: BTreeMap<u16, (Needs, Pools)>,
+    /// Of ports that have gone.
+    spare: Vec<(Needs, Pools)>,
+    /// Receive queues that nobody polls yet, and the worker that is to.
+    waiting: Vec<(usize, Inlet)>,
+}
+
+impl Added {
+    pub(super) fn forget_queues(&mut self) {
+        self.waiting.clear();
+    }
+}
+
+impl<S: Stage + 'static> Running<S> {
+    /// The port of that number.
+    pub fn port(&self, number: u16) -> Option<&OpenPort> {
+        let mut ports = self.rig.ports.iter();
+        ports.find(|open| open.number == number)
+    }
+
+    /// Opens a port, which gets a number that nobody has, and starts it. Workers can send to it; nothing
+    /// comes from it before [`listen`](Self::listen).
+    ///
+    /// # Errors
+    /// What cannot be opened or started, or no memory; all is then as it was.
+    pub fn add_port(
+        &mut self,
+        drivers: &mut Drivers,
+        (number, name, spec): (u16, &str, &str),
+        options: &Options,
+    ) -> Result<(), Error> {
+        let specs = [(Some(name.to_string()), spec.to_string())];
+        let mut rig = Rig::open_among(drivers, &specs, self.rig.clock)?;
+        rig.claim(&self.rig.ports)?;
+        let info = &rig.ports[0].info;
+        let shape = PortShape {
+            rx_queues: options.queues.min(info.max_rx_queues),
+            max_tx_queues: info.max_tx_queues,
+            outs: Vec::new(),
+        };
+        let shares = self.shares(number, &shape);
+        let needs = Needs {
+            rx_queues: shape.rx_queues,
+            aligned: info.aligned_pool,
+            oversized: rig.has_oversized(),
+        };
+        let spare = &mut self.added.spare;
+        let same = spare.iter().position(|(had, _)| *had == needs);
+        let pools = match same {
+            Some(same) => spare.swap_remove(same).1,
+            None => rig.pools(shape.rx_queues.into(), None)?,
+        };
+        let config = PortConfig {
+            index: number,
+            rx_queues: shape.rx_queues.max(1),
+            tx_queues: wiring::tx_queues(&shares, number).max(1),
+        };
+        let started = rig.start_ports(&[config], &pools);
+        let queues = match started {
+            Ok(mut queues) => queues.pop(),
+            Err(error) => {
+                self.added.spare.push((needs, pools));
+                return Err(error);
+            }
+        };
+        self.added.pools.insert(number, (needs, pools.clone()));
+        self.meet(&pools);
+        let mut rx: Vec<_> = Vec::new();
+        let mut tx: Vec<_> = Vec::new();
+        if let Some(queues) = queues {
+            rx = queues.rx.into_iter().map(Some).collect();
+            tx = queues.tx.into_iter().map(Some).collect();
+        }
+        for (index, share) in shares.into_iter().enumerate() {
+            for &(_, queue) in &share.polls {
+                if let Some(queue_of) = rx.get_mut(usize::from(queue)).and_then(Option::take) {
+                    let inlet = Inlet::queue(number, queue, queue_of);
+                    self.added.waiting.push((index, inlet));
+                }
+            }
+            for &(_, queue) in &share.sends {
+                if let Some(queue_of) = tx.get_mut(usize::from(queue)).and_then(Option::take) {
+                    self.set_way(index, (number, name), Way::Queue(queue_of));
+                }
+            }
+            for &(_, owner) in &share.hands {
+                let (putter, taker) = spsc::ring(HAND_OFF);
+                let from = HAND_OFF_INLET + index as u16;
+                let inlet = Inlet::hand_off(number, from, taker);
+                let owner = &self.workers[owner].handle;
+                let doorbell = owner.doorbell().clone();
+                let _ = owner.call(move |worker| worker.add_inlet(inlet));
+                self.set_way(index, (number, name), Way::Ring(putter, doorbell));
+            }
+            let mine = &mut self.workers[index].share;
+            mine.polls.extend(share.polls);
+            mine.sends.extend(share.sends);
+            mine.hands.extend(share.hands);
+        }
+        for open in &mut rig.ports {
+            open.number = number;
+        }
+        self.rig.ports.append(&mut rig.ports);
+        Ok(())
+    }
+
+    /// Has workers poll the ports that were added.
+    pub fn listen(&mut self) {
+        for (index, inlet) in self.added.waiting.drain(..) {
+            // One that has ended polls nothing.
+            let _ = self.workers[index]
+                .handle
+                .call(move |worker| worker.add_inlet(inlet));
+        }
+    }
+
+    /// Stops a port, to which nobody sends any more. What was handed to it leaves first. Returns what went
+    /// wrong.
+    pub fn remove_port(&mut self, number: u16) -> Option<Error> {
+        let place = self
+            .rig
+            .ports
+            .iter()
+            .position(|open| open.number == number)?;
+        let is_of = |way: &(u16, u16)| way.0 == number;
+        let mut queues = Vec::new();
+        self.added.waiting.retain(|(_, inlet)| inlet.port != number);
+        for member in &self.workers {
+            for &(_, queue) in member.share.polls.iter().filter(|way| is_of(way)) {
+                let inlet = member
+                    .handle
+                    .call(move |worker| worker.take_inlet(number, queue));
+                queues.push(inlet.ok().flatten());
+            }
+        }
+        let deadline = Instant::now() + DRAIN;
+        for index in 0..self.workers.len() {
+            let hands = self.workers[index].share.hands.iter();
+            let owner = hands.clone().find(|way| way.0 == number).map(|way| way.1);
+            let Some(owner) = owner else { continue };
+            if let Some(Way::Ring(ring, _)) = self.take_way(index, number) {
+                while ring.meter().read().occupancy > 0 && Instant::now() < deadline {
+                    std::thread::sleep(Duration::from_micros(50));
+                }
+            }
+            let from = HAND_OFF_INLET + index as u16;
+            let owner = &self.workers[owner].handle;
+            let _ = owner.call(move |worker| drop(worker.take_inlet(number, from)));
+        }
+        let mut ways = Vec::new();
+        for index in 0..self.workers.len() {
+            ways.push(self.take_way(index, number));
+            let share = &mut self.workers[index].share;
+            share.polls.retain(|way| !is_of(way));
+            share.sends.retain(|way| !is_of(way));
+            share.hands.retain(|way| way.0 != number);
+        }
+        // Before the port stops: a device does not outlive its queues.
+        drop((queues, ways));
+        let mut open = self.rig.ports.remove(place);
+        self.gone.merge(&open.port.stats());
+        let stopped = open.port.stop();
+        self.added.spare.extend(self.added.pools.remove(&number));
+        stopped.err().map(Error::from)
+    }
+
+    /// Who polls the queues of a new port, and who sends to it how: as at the start, among the workers that
+    /// there are.
+    fn shares(&self, number: u16, shape: &PortShape) -> Vec<Share> {
+        let mut shares = vec![Share::default(); self.workers.len()];
+        let workers = self.workers.iter().enumerate();
+        let foreground = workers.filter(|(_, member)| !member.share.background);
+        let pollers: Vec<usize> = foreground.map(|(index, _)| index).collect();
+        for queue in 0..shape.rx_queues {
+            let turn = usize::from(number) + usize::from(queue);
+            let poller = pollers.get(turn % pollers.len().max(1)).copied();
+            shares[poller.unwrap_or(0)].polls.push((0, queue));
+        }
+        wiring::reach(&mut shares, std::slice::from_ref(shape), |_, _| true);
+        for share in &mut shares {
+            share.polls.iter_mut().for_each(|way| way.0 = number);
+            share.sends.iter_mut().for_each(|way| way.0 = number);
+            share.hands.iter_mut().for_each(|way| way.0 = number);
+        }
+        shares
+    }
+
+    /// Gives a worker a way to a port, which goes by a name.
+    fn set_way(&self, index: usize, (port, name): (u16, &str), way: Way) {
+        let name = name.to_string();
+        // One that has ended sends nothing.
+        let _ = self.workers[index].handle.call(move |worker| {
+            worker.set_outlet(port, Some(way));
+            worker.egress.name_outlet(port, &name);
+        });
+    }
+
+    /// Takes a worker's way to a port back.
+    fn take_way(&self, index: usize, port: u16) -> Option<Way> {
+        let take = move |worker: &mut Worker<S>| worker.set_outlet(port, None);
+        self.workers[index].handle.call(take).ok().flatten()
+    }
+
+    /// Has workers make room for the slots of these pools before a packet asks for it.
+    fn meet(&self, pools: &Pools) {
+        for member in &self.workers {
+            let pools: Vec<Pool> = pools.iter().cloned().collect();
+            let _ = member.handle.call(move |worker| {
+                for pool in &pools {
+                    if let Some(packet) = worker.egress.cache.get(pool) {
+                        worker.egress.cache.free_one(packet);
+                    }
+                }
+            });
+        }
+    }
+}

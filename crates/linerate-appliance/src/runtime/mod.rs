@@ -1,0 +1,527 @@
+//! What every forwarding app does around its stage: open the ports, make pools that suit them,
+//! start them, place workers by the plan, run, and take it all down again without losing what is
+//! under way.
+//!
+//! Read [`wiring`] for who polls what. [`Rig`] is opened ports; [`Running`] is workers at work, whose ports
+//! `change` adds and takes away; [`watch()`] shows what they do until the end.
+
+mod args;
+mod change;
+pub mod claim;
+mod observe;
+mod show;
+mod signals;
+#[cfg(test)]
+mod tests;
+mod watch;
+pub mod wiring;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use linerate_core::env::{Clock, Lcore, LcoreHandle, Placement};
+use linerate_core::packet::{Layout, Pool, PoolCache, PoolConfig, Pools, SlotClass};
+use linerate_core::port::{Port, PortConfig, PortInfo, PortStats, Queues};
+use linerate_core::ring::spsc;
+use linerate_core::run::{Egress, Idle, Inlet, Stage, Way, Worker, WorkerHandle, WorkerStats};
+use linerate_drivers::Drivers;
+
+use crate::error::Error;
+use claim::Claim;
+use wiring::{PortShape, Share};
+
+pub use args::{PlanArgs, Run, RunArgs, RunKeys};
+pub use observe::{Reading, Sample};
+pub use signals::Interrupts;
+pub use watch::{Watch, places, watch};
+
+/// Slots of the main pool for each queue, and for what is in caches and bursts besides.
+const SLOTS_PER_QUEUE: u32 = 4096;
+/// Slots of 64 KiB for each port from which oversized frames may come: the kernel, or a capture of it.
+const LARGE_SLOTS: u32 = 256;
+/// Packets that a ring between two workers holds.
+const HAND_OFF: usize = 1024;
+/// Inlets from rings are numbered from here, apart from those of receive queues.
+const HAND_OFF_INLET: u16 = 1 << 15;
+/// How long packets between two workers may take to leave when all ends.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// One port, opened.
+pub struct OpenPort {
+    /// By which workers know it.
+    pub number: u16,
+    /// What the user calls it.
+    pub name: String,
+    pub port: Box<dyn Port>,
+    pub info: PortInfo,
+    /// The interface that it has for itself, and the claim to that while workers forward by it.
+    wants: Option<String>,
+    claim: Option<Arc<Claim>>,
+    /// Whether its [warning](Port::warning) has been told.
+    pub is_warned: bool,
+}
+
+impl OpenPort {
+    /// Tells what has gone wrong beside the packets, when it happens and once.
+    fn warn(&mut self) {
+        if !self.is_warned
+            && let Some(text) = self.port.warning()
+        {
+            self.is_warned = true;
+            eprintln!("warning: port {}: {text}; packets go on", self.name);
+        }
+    }
+}
+
+/// How workers are to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Receive queues of each port.
+    pub queues: u16,
+    /// Largest burst.
+    pub burst: usize,
+    /// Slots of the main pool; chosen by the ports where absent.
+    pub pool_slots: Option<u32>,
+    /// Whether idle lcores sleep.
+    pub sleep: bool,
+    /// Whether idle lcores never give their CPU away: for CPUs that are theirs alone.
+    pub spin: bool,
+}
+
+impl Options {
+    /// What the worker of a share does when no packets come.
+    fn idle(&self, share: &Share) -> Idle {
+        let ladder = Idle {
+            sleep: self.sleep || share.background,
+            ..Idle::default()
+        };
+        match self.spin && !share.background {
+            true => Idle {
+                polls: u32::MAX,
+                ..ladder
+            },
+            false => ladder,
+        }
+    }
+}
+
+/// Opened ports, and the drivers that know the rings among them.
+pub struct Rig {
+    pub ports: Vec<OpenPort>,
+    pub clock: Clock,
+    /// Whether there are slots of 64 KiB even if no port receives into them.
+    needs_large: bool,
+}
+
+impl Rig {
+    /// Opens ports given as name and specification. The first that fails closes the others.
+    pub fn open(specs: &[(Option<String>, String)], clock: Clock) -> Result<Self, Error> {
+        Self::open_among(&mut Drivers::new(), specs, clock)
+    }
+
+    /// As [`Rig::open`], with `drivers` that know the other ends of its rings.
+    pub fn open_among(
+        drivers: &mut Drivers,
+        specs: &[(Option<String>, String)],
+        clock: Clock,
+    ) -> Result<Self, Error> {
+        let mut ports = Vec::with_capacity(specs.len());
+        for (number, (name, spec)) in (0..).zip(specs) {
+            let port = drivers.open(spec)?;
+            let info = port.info();
+            let name = name.clone().unwrap_or_else(|| info.name.clone());
+            ports.push(OpenPort {
+                number,
+                name,
+                port,
+                info,
+                wants: claim::wanted(spec),
+                claim: None,
+                is_warned: false,
+            });
+        }
+        Ok(Self {
+            ports,
+            clock,
+            needs_large: false,
+        })
+    }
+
+    /// For packets that get longer than any port receives them, put together from fragments.
+    pub fn with_large_slots(mut self) -> Self {
+        self.needs_large = true;
+        self
+    }
+
+    /// Starts ports and workers. `outs` says for each port where its packets go, `lcores` where
+    /// workers may run, `stage` makes the pipeline of each.
+    pub fn start<S: Stage + 'static>(
+        self,
+        outs: &[u16],
+        lcores: &[&Placement],
+        options: &Options,
+        stage: impl Fn(&mut Egress) -> S,
+    ) -> Result<Running<S>, Error> {
+        let shapes: Vec<PortShape> = outs
+            .iter()
+            .zip(&self.ports)
+            .map(|(&out, port)| PortShape {
+                rx_queues: options.queues,
+                max_tx_queues: port.info.max_tx_queues,
+                outs: vec![out],
+            })
+            .collect();
+        let shares = wiring::spread(&shapes, lcores.len());
+        self.start_shares(shares, lcores, options, |_, egress| stage(egress))
+    }
+
+    /// Starts ports and workers, one worker for each share, on the lcore of the same place. `stage`
+    /// makes the pipeline of each, given its place. [`Options::queues`] has no say: the shares do.
+    ///
+    /// # Panics
+    /// If there are more shares than lcores.
+    pub fn start_shares<S: Stage + 'static>(
+        mut self,
+        shares: Vec<Share>,
+        lcores: &[&Placement],
+        options: &Options,
+        mut stage: impl FnMut(usize, &mut Egress) -> S,
+    ) -> Result<Running<S>, Error> {
+        assert!(shares.len() <= lcores.len(), "an lcore for each share");
+        self.claim(&[])?;
+        let polled = |share: &Share| share.polls.len() as u32;
+        let pools = self.pools(shares.iter().map(polled).sum(), options.pool_slots)?;
+        let configs: Vec<PortConfig> = (0..self.ports.len() as u16)
+            .map(|index| PortConfig {
+                index,
+                rx_queues: wiring::rx_queues(&shares, index).max(1),
+                tx_queues: wiring::tx_queues(&shares, index).max(1),
+            })
+            .collect();
+        let mut queues = self.start_ports(&configs, &pools)?;
+        let mut workers = Vec::with_capacity(shares.len());
+        for (index, (lcore, share)) in lcores.iter().zip(&shares).enumerate() {
+            let mut egress = Egress::new(PoolCache::new(pools.as_slice()));
+            let stage = stage(index, &mut egress);
+            let (mut worker, handle) = Worker::new(&lcore.name, stage, egress, self.clock)?;
+            worker.set_burst(options.burst);
+            worker.set_idle(options.idle(share));
+            workers.push((worker, handle));
+        }
+        hand_out(&shares, &mut queues, &mut workers);
+        for (share, (worker, _)) in shares.iter().zip(&mut workers) {
+            for (number, name) in self.ways(share, lcores) {
+                worker.egress.name_outlet(number, name);
+            }
+        }
+        let mut running = Running {
+            rig: self,
+            added: change::Added::default(),
+            gone: PortStats::default(),
+            workers: Vec::with_capacity(shares.len()),
+            memory: pools.iter().map(Pool::describe).collect(),
+        };
+        for (((worker, handle), lcore), share) in workers.into_iter().zip(lcores).zip(shares) {
+            let thread = Lcore::spawn(&lcore.name, Some(lcore.cpu), move || worker.run(false))?;
+            running.workers.push(Member {
+                name: lcore.name.clone(),
+                cpu: Some(lcore.cpu),
+                handle,
+                share,
+                lcore: Some(thread),
+            });
+        }
+        Ok(running)
+    }
+
+    /// Takes the interfaces that these ports have for themselves, together with `others` of this
+    /// process: a port that is replaced by another one of its interface has it until that is there.
+    fn claim(&mut self, others: &[OpenPort]) -> Result<(), Error> {
+        for open in &mut self.ports {
+            let Some(interface) = &open.wants else {
+                continue;
+            };
+            let mut held = others.iter().filter_map(|other| other.claim.as_ref());
+            let held = held.find(|claim| claim.interface == *interface).cloned();
+            open.claim = Some(match held {
+                Some(held) => held,
+                None => Arc::new(Claim::take(interface, &open.info.name)?),
+            });
+        }
+        Ok(())
+    }
+
+    /// What the ways out of a share are called: by their ports, and rings by the lcores that they lead to.
+    fn ways<'a>(
+        &'a self,
+        share: &'a Share,
+        lcores: &'a [&Placement],
+    ) -> impl Iterator<Item = (u16, &'a str)> {
+        let sends = share.sends.iter().map(|&(port, _)| port);
+        let hands = share.hands.iter().map(|&(port, _)| port);
+        let named = |port: u16| {
+            let open = self.ports.get(usize::from(port))?;
+            Some((port, open.name.as_str()))
+        };
+        let rings = share.rings.iter();
+        let rings = rings.map(|&(number, to)| (number, lcores[to].name.as_str()));
+        sends.chain(hands).filter_map(named).chain(rings)
+    }
+
+    /// The pools that these ports want: one that they receive into, and one of 64 KiB slots
+    /// where the kernel hands over frames that it has not cut yet, or where somebody makes such. `queues`: how many hold packets,
+    /// `slots` overrules what is chosen by that.
+    pub fn pools(&self, queues: u32, slots: Option<u32>) -> Result<Pools, Error> {
+        let chosen = (1 + queues).saturating_mul(SLOTS_PER_QUEUE);
+        let aligned = self.ports.iter().any(|port| port.info.aligned_pool);
+        let numa_node = self.ports.iter().find_map(|port| port.info.numa_node);
+        let main = PoolConfig {
+            layout: if aligned {
+                Layout::Aligned
+            } else {
+                Layout::Staggered
+            },
+            numa_node,
+            ..PoolConfig::new("packets", slots.unwrap_or(chosen))
+        };
+        let mut pools = vec![Pool::new(&main)?];
+        let kernel_ports = self.oversized().count() as u32;
+        let large_of = kernel_ports.max(self.needs_large.into());
+        if large_of > 0 {
+            pools.push(Pool::new(&PoolConfig {
+                class: SlotClass::Large,
+                numa_node,
+                ..PoolConfig::new("oversized", LARGE_SLOTS * large_of)
+            })?);
+        }
+        Ok(Pools::new(pools))
+    }
+
+    /// The ports from which frames may come that nobody has cut yet.
+    fn oversized(&self) -> impl Iterator<Item = &OpenPort> {
+        let kinds = ["af_packet", "tap", "pcap"];
+        let ports = self.ports.iter();
+        ports.filter(move |port| kinds.contains(&port.info.kind))
+    }
+
+    /// Whether there are such.
+    fn has_oversized(&self) -> bool {
+        self.oversized().next().is_some()
+    }
+
+    /// Starts all ports, each by its own of `configs`, or none.
+    pub fn start_ports(
+        &mut self,
+        configs: &[PortConfig],
+        pools: &Pools,
+    ) -> Result<Vec<Queues>, Error> {
+        let mut started = Vec::with_capacity(self.ports.len());
+        for (config, open) in configs.iter().zip(&mut self.ports) {
+            match open.port.start(config, pools) {
+                Ok(queues) => started.push(queues),
+                Err(error) => {
+                    drop(started);
+                    self.stop_ports();
+                    return Err(error.into());
+                }
+            }
+            open.info = open.port.info();
+        }
+        Ok(started)
+    }
+
+    /// Stops all ports; returns what went wrong.
+    pub fn stop_ports(&mut self) -> Vec<Error> {
+        let stop = |open: &mut OpenPort| open.port.stop().err().map(Error::from);
+        self.ports.iter_mut().filter_map(stop).collect()
+    }
+}
+
+/// Gives each worker its queues, and rings to the queues of others.
+fn hand_out<S: Stage>(
+    shares: &[Share],
+    queues: &mut [Queues],
+    workers: &mut [(Worker<S>, WorkerHandle<S>)],
+) {
+    let mut rx: Vec<Vec<_>> = queues
+        .iter_mut()
+        .map(|queues| queues.rx.drain(..).map(Some).collect())
+        .collect();
+    let mut tx: Vec<Vec<_>> = queues
+        .iter_mut()
+        .map(|queues| queues.tx.drain(..).map(Some).collect())
+        .collect();
+    for (index, share) in shares.iter().enumerate() {
+        for &(port, queue) in &share.polls {
+            if let Some(taken) = rx[usize::from(port)]
+                .get_mut(usize::from(queue))
+                .and_then(Option::take)
+            {
+                workers[index].0.add_inlet(Inlet::queue(port, queue, taken));
+            }
+        }
+        for &(port, queue) in &share.sends {
+            if let Some(taken) = tx[usize::from(port)]
+                .get_mut(usize::from(queue))
+                .and_then(Option::take)
+            {
+                workers[index].0.set_outlet(port, Some(Way::Queue(taken)));
+            }
+        }
+        let number = HAND_OFF_INLET + index as u16;
+        let hand_offs = share.hands.iter().map(|&(port, owner)| (port, owner, true));
+        let rings = share.rings.iter().map(|&(port, to)| (port, to, false));
+        for (port, to, is_hand_off) in hand_offs.chain(rings) {
+            let (putter, taker) = spsc::ring(HAND_OFF);
+            let doorbell = workers[to].1.doorbell().clone();
+            workers[to].0.add_inlet(match is_hand_off {
+                true => Inlet::hand_off(port, number, taker),
+                false => Inlet::ring(port, number, taker),
+            });
+            workers[index]
+                .0
+                .set_outlet(port, Some(Way::Ring(putter, doorbell)));
+        }
+    }
+}
+
+/// One worker at work.
+struct Member<S> {
+    name: String,
+    cpu: Option<u32>,
+    handle: WorkerHandle<S>,
+    share: Share,
+    /// Until it is joined.
+    lcore: Option<LcoreHandle<Worker<S>>>,
+}
+
+/// Started ports and workers at work. Dropping it stops both.
+pub struct Running<S: Stage + 'static> {
+    rig: Rig,
+    workers: Vec<Member<S>>,
+    added: change::Added,
+    /// What ports counted that have been taken away.
+    gone: PortStats,
+    /// Sizes and pages of the pools, one line each.
+    pub memory: Vec<String>,
+}
+
+impl<S: Stage + 'static> Running<S> {
+    /// All ports.
+    pub fn ports(&self) -> &[OpenPort] {
+        &self.rig.ports
+    }
+
+    /// Asks each port what it is now. Returns what was known of those of which the MAC address or
+    /// the longest frame is another, by number. Of a device that is gone what was known stays.
+    pub fn look_again(&mut self) -> Vec<(u16, PortInfo)> {
+        let mut changed = Vec::new();
+        for open in &mut self.rig.ports {
+            let now = open.port.info();
+            let is_gone = now.mac.is_none() && open.info.mac.is_some();
+            let facts = |info: &PortInfo| (info.mac, info.max_frame_bytes);
+            if !is_gone && facts(&now) != facts(&open.info) {
+                changed.push((open.number, std::mem::replace(&mut open.info, now)));
+            }
+        }
+        changed
+    }
+
+    /// Tells what has gone wrong with ports since somebody last looked, and packets do not show.
+    pub fn warn(&mut self) {
+        self.rig.ports.iter_mut().for_each(OpenPort::warn);
+    }
+
+    /// What all ports have counted, those too that have gone.
+    pub fn stats(&self) -> PortStats {
+        let mut all = self.gone.clone();
+        for open in &self.rig.ports {
+            all.merge(&open.port.stats());
+        }
+        all
+    }
+
+    /// The clock of all ticks.
+    pub fn clock(&self) -> Clock {
+        self.rig.clock
+    }
+
+    /// Name, CPU and counters of each worker.
+    pub fn lcores(&self) -> impl Iterator<Item = (&str, Option<u32>, &Arc<WorkerStats>)> {
+        self.workers
+            .iter()
+            .map(|worker| (worker.name.as_str(), worker.cpu, worker.handle.stats()))
+    }
+
+    /// What reaches each worker between two bursts, in the order of the shares.
+    pub fn handles(&self) -> impl Iterator<Item = &WorkerHandle<S>> {
+        self.workers.iter().map(|worker| &worker.handle)
+    }
+
+    /// Whether no worker expects another packet: its input files are at their ends, or it has
+    /// panicked.
+    pub fn is_ended(&self) -> bool {
+        let ended = |worker: &Member<S>| worker.handle.call(Worker::inputs_ended).unwrap_or(true);
+        self.workers.iter().all(ended)
+    }
+
+    /// Ends in order: no more receiving, hand-overs let through, workers joined, ports stopped.
+    /// Returns the last counters, and what went wrong on the way.
+    pub fn stop(mut self) -> (Sample, Vec<Error>) {
+        let before = Sample::take(&self);
+        let mut errors = self.stop_workers();
+        let sample = Sample::take(&self).with_links_of(before);
+        errors.extend(self.rig.stop_ports());
+        self.rig.ports.clear();
+        (sample, errors)
+    }
+
+    fn stop_workers(&mut self) -> Vec<Error> {
+        self.added.forget_queues();
+        let mut inlets = Vec::new();
+        for worker in &self.workers {
+            for &(port, queue) in &worker.share.polls {
+                inlets.push(
+                    worker
+                        .handle
+                        .call(move |worker| worker.take_inlet(port, queue)),
+                );
+            }
+        }
+        // Between two bursts, so that what a worker has taken has left its pipeline, too.
+        let drained = |worker: &Member<S>| {
+            let rings_empty = worker.handle.call(|worker| worker.egress.is_drained());
+            rings_empty.unwrap_or(true)
+        };
+        let deadline = Instant::now() + DRAIN;
+        // A worker that was asked first may have been handed something by one that was asked later:
+        // only when all say so twice in a row is nothing under way (packets are handed on twice at
+        // most: into another pipeline, and from there to who has the transmit queue).
+        let mut rounds = 0;
+        while rounds < 2 && Instant::now() < deadline {
+            if self.workers.iter().all(drained) {
+                rounds += 1;
+            } else {
+                rounds = 0;
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+        self.workers.iter().for_each(|worker| worker.handle.stop());
+        let lcores = self
+            .workers
+            .iter_mut()
+            .filter_map(|worker| worker.lcore.take());
+        let outcomes: Vec<_> = lcores.map(LcoreHandle::join).collect();
+        outcomes
+            .into_iter()
+            .filter_map(|outcome| outcome.err().map(Error::from))
+            .collect()
+    }
+}
+
+impl<S: Stage + 'static> Drop for Running<S> {
+    fn drop(&mut self) {
+        self.stop_workers();
+        self.rig.stop_ports();
+    }
+}

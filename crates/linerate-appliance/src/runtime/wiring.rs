@@ -1,0 +1,259 @@
+//! Who polls what: spreads the queues of all ports over the workers, before anything is opened.
+//!
+//! Every port says to which ports its packets may go. A worker that sends to a port gets a transmit
+//! queue of it while there are any; the others hand their packets to a worker that has one.
+//!
+//! [`spread`] is all that most apps need. One with workers of different kinds spreads the receive
+//! queues with [`poll`], adds shares of its own, and lets [`reach`] give each its ways out.
+
+/// What there is to spread.
+#[derive(Clone, Debug)]
+pub struct PortShape {
+    /// Receive queues to poll.
+    pub rx_queues: u16,
+    /// Transmit queues that the port can have.
+    pub max_tx_queues: u16,
+    /// The ports that its packets may go to.
+    pub outs: Vec<u16>,
+}
+
+/// One worker's share.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    /// Receive queues that it polls: port and queue.
+    pub polls: Vec<(u16, u16)>,
+    /// Transmit queues that it owns: port and queue.
+    pub sends: Vec<(u16, u16)>,
+    /// Ports that it reaches through another worker: port and worker.
+    pub hands: Vec<(u16, usize)>,
+    /// Rings into the pipeline of another worker: the number that it sends to as to a port, and the
+    /// worker. There a burst from it says that number as its port. Take the numbers right behind
+    /// those of the ports: a worker keeps an outlet for each number up to the highest.
+    pub rings: Vec<(u16, usize)>,
+    /// Whether it sleeps whenever it has nothing to do, even where the others never do.
+    pub background: bool,
+}
+
+/// Spreads the queues over up to `workers` shares; none of them is empty.
+pub fn spread(ports: &[PortShape], workers: usize) -> Vec<Share> {
+    let mut shares = poll(ports, workers);
+    let feeds: Vec<Vec<bool>> = shares
+        .iter()
+        .map(|share| {
+            let mut feeds = vec![false; ports.len()];
+            for &(from, _) in &share.polls {
+                // What goes to no port is the stage's to drop.
+                for &out in &ports[usize::from(from)].outs {
+                    if let Some(feeds) = feeds.get_mut(usize::from(out)) {
+                        *feeds = true;
+                    }
+                }
+            }
+            feeds
+        })
+        .collect();
+    reach(&mut shares, ports, |worker, port| {
+        feeds[worker][usize::from(port)]
+    });
+    shares
+}
+
+/// As [`spread`], whatever the ports say of their outs: every worker can send to every port.
+pub fn spread_all(ports: &[PortShape], workers: usize) -> Vec<Share> {
+    let mut shares = poll(ports, workers);
+    reach(&mut shares, ports, |_, _| true);
+    shares
+}
+
+/// Spreads the receive queues alone: up to `workers` shares, none of them empty, without any way out.
+pub fn poll(ports: &[PortShape], workers: usize) -> Vec<Share> {
+    let queues: usize = ports.iter().map(|port| usize::from(port.rx_queues)).sum();
+    let mut shares = vec![Share::default(); workers.clamp(1, queues.max(1))];
+    let workers = shares.len();
+    for (port, shape) in (0..).zip(ports) {
+        for queue in 0..shape.rx_queues {
+            // Neighbouring ports and neighbouring queues both start on different workers.
+            shares[(usize::from(port) + usize::from(queue)) % workers]
+                .polls
+                .push((port, queue));
+        }
+    }
+    match shares.iter().position(|share| share.polls.is_empty()) {
+        // More workers than the pattern reaches; without queues there is one, with nothing to do.
+        Some(reached) if reached > 0 => poll(ports, reached),
+        _ => shares,
+    }
+}
+
+/// Gives the shares their ways to the ports: `wants` says which worker sends to which port. The first
+/// of them get a transmit queue each, while the port has some; the others hand over to those in turn.
+pub fn reach(shares: &mut [Share], ports: &[PortShape], wants: impl Fn(usize, u16) -> bool) {
+    for (port, shape) in (0..).zip(ports) {
+        let senders: Vec<usize> = (0..shares.len())
+            .filter(|&worker| wants(worker, port))
+            .collect();
+        let owners = senders.len().min(usize::from(shape.max_tx_queues.max(1)));
+        for (index, &worker) in senders.iter().enumerate() {
+            if index < owners {
+                shares[worker].sends.push((port, index as u16));
+            } else {
+                shares[worker].hands.push((port, senders[index % owners]));
+            }
+        }
+    }
+}
+
+/// Transmit queues that a port is started with.
+pub fn tx_queues(shares: &[Share], port: u16) -> u16 {
+    let of_port = |share: &&Share| share.sends.iter().any(|&(to, _)| to == port);
+    shares.iter().filter(of_port).count() as u16
+}
+
+/// Receive queues that a port is started with.
+pub fn rx_queues(shares: &[Share], port: u16) -> u16 {
+    let polled = shares.iter().flat_map(|share| &share.polls);
+    polled.filter(|&&(from, _)| from == port).count() as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(rx_queues: u16, max_tx_queues: u16) -> [PortShape; 2] {
+        [1, 0].map(|out| PortShape {
+            rx_queues,
+            max_tx_queues,
+            outs: vec![out],
+        })
+    }
+
+    #[test]
+    fn one_worker_has_everything() {
+        let shares = spread(&pair(2, 1), 1);
+        assert_eq!(shares.len(), 1);
+        assert_eq!(shares[0].polls, [(0, 0), (0, 1), (1, 0), (1, 1)]);
+        assert_eq!(shares[0].sends, [(0, 0), (1, 0)]);
+        assert!(shares[0].hands.is_empty());
+    }
+
+    #[test]
+    fn each_worker_gets_a_port_and_the_way_out_of_the_other() {
+        let shares = spread(&pair(1, 1), 2);
+        assert_eq!(
+            (&*shares[0].polls, &*shares[0].sends),
+            (&[(0, 0)][..], &[(1, 0)][..])
+        );
+        assert_eq!(
+            (&*shares[1].polls, &*shares[1].sends),
+            (&[(1, 0)][..], &[(0, 0)][..])
+        );
+    }
+
+    #[test]
+    fn who_finds_no_transmit_queue_hands_over_to_an_owner() {
+        let shares = spread(&pair(2, 1), 2);
+        assert_eq!(shares[0].sends, [(0, 0), (1, 0)]);
+        assert_eq!(shares[1].sends, []);
+        assert_eq!(shares[1].hands, [(0, 0), (1, 0)]);
+        assert_eq!(tx_queues(&shares, 0), 1);
+        assert_eq!(tx_queues(&spread(&pair(2, 8), 2), 1), 2);
+    }
+
+    #[test]
+    fn a_port_with_several_outs_reaches_all_of_them() {
+        let shape = |outs: &[u16]| PortShape {
+            rx_queues: 1,
+            max_tx_queues: 1,
+            outs: outs.to_vec(),
+        };
+        let shapes = [shape(&[1, 2]), shape(&[0]), shape(&[])];
+        let shares = spread(&shapes, 3);
+        assert_eq!(shares[0].sends, [(1, 0), (2, 0)]);
+        assert_eq!(shares[1].sends, [(0, 0)]);
+        assert_eq!((&*shares[2].sends, &*shares[2].hands), (&[][..], &[][..]));
+    }
+
+    #[test]
+    fn every_worker_has_a_way_to_every_port() {
+        for (ports, queues, tx, workers) in [(2, 1, 1, 2), (3, 2, 2, 4), (2, 4, 8, 3), (1, 1, 1, 1)]
+        {
+            let shape = PortShape {
+                rx_queues: queues,
+                max_tx_queues: tx,
+                outs: Vec::new(),
+            };
+            let shares = spread_all(&vec![shape; ports], workers);
+            for (worker, share) in shares.iter().enumerate() {
+                let mut ways: Vec<u16> = share.sends.iter().map(|way| way.0).collect();
+                ways.extend(share.hands.iter().map(|way| way.0));
+                ways.sort_unstable();
+                assert_eq!(
+                    ways,
+                    (0..ports as u16).collect::<Vec<_>>(),
+                    "worker {worker}"
+                );
+                for &(port, owner) in &share.hands {
+                    assert!(shares[owner].sends.iter().any(|way| way.0 == port));
+                }
+            }
+            for port in 0..ports as u16 {
+                assert_eq!(tx_queues(&shares, port), tx.min(shares.len() as u16));
+                assert_eq!(rx_queues(&shares, port), queues);
+            }
+        }
+    }
+
+    #[test]
+    fn a_share_of_ones_own_gets_the_ways_that_it_wants() {
+        let user = PortShape {
+            rx_queues: 1,
+            max_tx_queues: 1,
+            outs: Vec::new(),
+        };
+        // Two ports for users, and one that a background worker alone polls and sends to.
+        let shapes = [user.clone(), user.clone(), user];
+        let mut shares = poll(&shapes[..2], 1);
+        shares.push(Share {
+            polls: vec![(2, 0)],
+            ..Share::default()
+        });
+        reach(&mut shares, &shapes, |worker, port| worker == 1 || port < 2);
+        assert_eq!(shares[0].sends, [(0, 0), (1, 0)]);
+        assert_eq!(shares[1].sends, [(2, 0)]);
+        assert_eq!(shares[1].hands, [(0, 0), (1, 0)]);
+    }
+
+    #[test]
+    fn no_worker_is_without_a_queue_and_no_queue_without_a_worker() {
+        for (ports, queues, workers) in [
+            (1, 1, 4),
+            (2, 3, 3),
+            (2, 2, 4),
+            (4, 1, 3),
+            (3, 5, 16),
+            (2, 8, 5),
+        ] {
+            let shapes: Vec<_> = (0..ports)
+                .map(|port| PortShape {
+                    rx_queues: queues,
+                    max_tx_queues: 1,
+                    outs: vec![port ^ 1],
+                })
+                .collect();
+            let shares = spread(&shapes, workers);
+            assert!(shares.iter().all(|share| !share.polls.is_empty()));
+            let mut polled: Vec<_> = shares
+                .iter()
+                .flat_map(|share| share.polls.clone())
+                .collect();
+            polled.sort_unstable();
+            let all: Vec<_> = (0..ports)
+                .flat_map(|port| (0..queues).map(move |queue| (port, queue)))
+                .collect();
+            assert_eq!(
+                polled, all,
+                "{ports} ports, {queues} queues, {workers} workers"
+            );
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What a line to and from an instance says: one JSON object each.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::error::Error;
+
+/// Longest request in bytes, its line end included.
+pub const REQUEST_BYTES: usize = 64 * 1024;
+
+/// What a client asks: a command line, or a method with parameters.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Comes back with the answer: a number or a text.
+    #[serde(default)]
+    pub id: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub params: Value,
+}
+
+impl Request {
+    /// A command as a person types it.
+    pub fn command(line: &str) -> Self {
+        Self {
+            command: Some(line.into()),
+            ..Self::default()
+        }
+    }
+
+    /// A method and what it takes.
+    pub fn method(name: &str, params: Value) -> Self {
+        Self {
+            method: Some(name.into()),
+            params,
+            ..Self::default()
+        }
+    }
+}
+
+/// What the instance says to a request.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    pub id: Value,
+    pub ok: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Problem>,
+}
+
+impl Answer {
+    pub fn new(id: Value, result: Result<Value, Problem>) -> Self {
+        let ok = result.is_ok();
+        let (result, error) = match result {
+            Ok(result) => (Some(result), None),
+            Err(error) => (None, Some(error)),
+        };
+        Self {
+            id,
+            ok,
+            result,
+            error,
+        }
+    }
+}
+
+/// What is wrong with a request, what would be right, and names near to one that is not known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{problem}")]
+pub struct Problem {
+    pub problem: String,
+    #[serde(default)]
+    pub fix: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nearest: Vec<String>,
+}
+
+impl Problem {
+    pub fn new(problem: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self {
+            problem: problem.into(),
+            fix: fix.into(),
+            nearest: Vec::new(),
+        }
+    }
+}
+
+impl From<Problem> for Error {
+    fn from(problem: Problem) -> Self {
+        Self::Usage {
+            problem: problem.problem,
+            fix: problem.fix,
+        }
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        Self::new(error.to_string(), error.fix().unwrap_or_default())
+    }
+}

@@ -1,0 +1,309 @@
+//! Routes as the kernel and FRR say them, into the words of the [`Rib`].
+//!
+//! Both speak rtnetlink: [`Said::of`] reads a message, and [`Feed`] knows which table is which VRF,
+//! which kernel interface is which of ours, and what next-hop objects there are ([`objects`]).
+//! Packets of a
+//! route by a device that the kernel has made (WireGuard, VXLAN, PPP) are the kernel's. A route by
+//! other
+//! interfaces that are not ours is none of our business: it is left out, and counted. One that takes labels or
+//! a tunnel of ours is kept as what it is, and its packets go nowhere.
+
+mod objects;
+mod said;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use super::model::{InterfaceId, Prefix, Vrf};
+use super::rib::{Full, Key, Rib, Source, To, Way};
+use objects::Objects;
+
+pub use said::{Said, TellWay, Told};
+
+/// Kernel interfaces that a speaker has named, and which are not ours, that are remembered at most.
+const STRANGERS: usize = 4096;
+
+/// What became of what was said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FeedCounts {
+    /// Routes put in or changed, and taken out.
+    pub added: u64,
+    pub removed: u64,
+    /// Left out: a table that is no VRF's, or no way by an interface of ours.
+    pub not_ours: u64,
+    /// Turned away because the routing table was full.
+    pub full: u64,
+}
+
+/// Whose the kernel's interfaces are.
+#[derive(Default)]
+struct Interfaces {
+    /// Twins, and of which of our interfaces.
+    ours: HashMap<u32, InterfaceId>,
+    /// Devices of the kernel's own making: what is routed there it forwards itself.
+    host: HashSet<u32>,
+}
+
+/// One speaker: what its numbers mean.
+pub struct Feed {
+    source: Source,
+    tables: HashMap<u32, Vrf>,
+    interfaces: Interfaces,
+    objects: Objects,
+    /// Interfaces that routes were left out for.
+    strangers: BTreeSet<u32>,
+    /// Of the kernel: FRR tells of its routes itself, so they are not needed where it has told of them.
+    pub told_by_frr: bool,
+    pub counts: FeedCounts,
+}
+
+impl Feed {
+    /// A speaker of whom nothing is known.
+    pub fn new(source: Source) -> Self {
+        Self {
+            source,
+            tables: HashMap::new(),
+            interfaces: Interfaces::default(),
+            objects: Objects::default(),
+            strangers: BTreeSet::new(),
+            told_by_frr: false,
+            counts: FeedCounts::default(),
+        }
+    }
+
+    /// Which VRF a table of the kernel is. The routes of a table that is none stay away. Returns whether
+    /// anything is another than it was.
+    pub fn set_tables(&mut self, tables: impl IntoIterator<Item = (u32, Vrf)>) -> bool {
+        let tables = tables.into_iter().collect();
+        let had = std::mem::replace(&mut self.tables, tables);
+        had != self.tables
+    }
+
+    /// The VRF that a table of the kernel is.
+    pub fn vrf(&self, table: u32) -> Option<Vrf> {
+        self.tables.get(&table).copied()
+    }
+
+    /// All VRFs that routes are taken for; one may be there twice.
+    pub fn vrfs(&self) -> impl Iterator<Item = Vrf> {
+        self.tables.values().copied()
+    }
+
+    /// The tables of a VRF, from the lowest.
+    pub fn tables_of(&self, vrf: Vrf) -> Vec<u32> {
+        let of = self.tables.iter().filter(|(_, of)| **of == vrf);
+        let mut tables: Vec<u32> = of.map(|(table, _)| *table).collect();
+        tables.sort_unstable();
+        tables
+    }
+
+    /// Which of our interfaces a kernel interface is the twin of; `None`: of none. Returns whether routes by
+    /// it were left out before, which only the speaker can say again.
+    pub fn set_interface(&mut self, rib: &mut Rib, index: u32, id: Option<InterfaceId>) -> bool {
+        let had = match id {
+            Some(id) => self.interfaces.ours.insert(index, id),
+            None => self.interfaces.ours.remove(&index),
+        };
+        if had != id {
+            self.objects.redefine_all(rib, &self.interfaces);
+        }
+        id.is_some() && self.strangers.remove(&index)
+    }
+
+    /// No kernel interface is that one's twin any more, nor was: its number may be another's. Of one that was
+    /// deleted and made again both numbers are known, until the speaker has come to the new one.
+    pub fn forget_interface(&mut self, rib: &mut Rib, id: InterfaceId) {
+        self.interfaces.ours.retain(|_, known| *known != id);
+        self.objects.redefine_all(rib, &self.interfaces);
+    }
+
+    /// Which of our interfaces a kernel interface is the twin of.
+    pub fn interface(&self, index: u32) -> Option<InterfaceId> {
+        self.interfaces.ours.get(&index).copied()
+    }
+
+    /// Whether a kernel interface is a device of the kernel's own making, to which packets are
+    /// handed. Where
+    /// that is news, returns whether the speaker has to say its routes again: some were left out,
+    /// or lead
+    /// there still.
+    pub fn set_host(&mut self, rib: &mut Rib, index: u32, is_host: bool) -> Option<bool> {
+        let is_news = match is_host {
+            true => self.interfaces.host.insert(index),
+            false => self.interfaces.host.remove(&index),
+        };
+        if !is_news {
+            return None;
+        }
+        self.objects.redefine_all(rib, &self.interfaces);
+        Some(self.strangers.remove(&index) || !is_host)
+    }
+
+    /// The speaker begins anew: what it said is in doubt until it repeats it or
+    /// [`end`](Self::end) is called. Packets follow it all the same.
+    pub fn begin(&mut self, rib: &mut Rib) {
+        for &vrf in self.tables.values() {
+            rib.mark_stale(self.source, vrf);
+        }
+        self.objects.begin(rib, &self.interfaces);
+        self.strangers.clear();
+    }
+
+    /// The speaker has said all: what it has not repeated goes. Returns how many routes those were.
+    pub fn end(&mut self, rib: &mut Rib) -> usize {
+        self.objects.end(rib);
+        let vrfs = self.tables.values();
+        vrfs.map(|&vrf| rib.sweep(self.source, vrf)).sum()
+    }
+
+    /// Does what was said.
+    pub fn apply(&mut self, rib: &mut Rib, said: &Said) {
+        match said {
+            Said::Route {
+                table,
+                prefix,
+                metric,
+                to,
+                protocol,
+            } => self.route(rib, *table, (*prefix, *metric), to, *protocol),
+            Said::NoRoute {
+                table,
+                prefix,
+                metric,
+            } => self.no_route(rib, *table, (*prefix, *metric)),
+            Said::Object { id, to } => {
+                let room = self.objects.told(rib, &self.interfaces, *id, to);
+                self.counts.full += u64::from(!room);
+            }
+            Said::NoObject { id } => self.objects.untold(rib, &self.interfaces, *id),
+        }
+    }
+
+    fn no_route(&mut self, rib: &mut Rib, table: u32, (prefix, metric): (Prefix, u32)) {
+        if let Some(&vrf) = self.tables.get(&table) {
+            let removed = rib.remove(vrf, prefix, Key::of(self.source, metric));
+            self.counts.removed += u64::from(removed);
+        }
+    }
+
+    fn route(
+        &mut self,
+        rib: &mut Rib,
+        table: u32,
+        (prefix, metric): (Prefix, u32),
+        told: &Told,
+        protocol: u8,
+    ) {
+        let is_kernels = match told {
+            Told::Kernel => true,
+            // Networks of ours are known from the addresses of twins; of FRR's the kernel tells as
+            // well.
+            Told::Network(index) => {
+                self.source == Source::Fpm || self.interfaces.ours.contains_key(index)
+            }
+            _ => false,
+        };
+        if is_kernels {
+            // zebra has one route for a prefix, and the kernel's own are known: this one took its place. Of the
+            // kernel's several by one prefix each says when it goes.
+            if self.source == Source::Fpm {
+                self.no_route(rib, table, (prefix, metric));
+            }
+            return;
+        }
+        let Some(&vrf) = self.tables.get(&table) else {
+            self.counts.not_ours += 1;
+            return;
+        };
+        let key = Key {
+            protocol,
+            ..Key::of(self.source, metric)
+        };
+        if key.is_copy() && self.told_by_frr && rib.has(vrf, prefix, Source::Fpm) {
+            return;
+        }
+        let to = match told {
+            Told::Object(id) => match self.objects.rib(rib, &self.interfaces, *id) {
+                Some(object) => To::Object(object),
+                None => {
+                    self.counts.full += 1;
+                    return;
+                }
+            },
+            told => self.objects.translate(told, &self.interfaces),
+        };
+        if let To::Ways(ways) = &to
+            && (ways.len() < told.ways().len() || matches!(told, Told::Network(_)))
+        {
+            self.note_strangers(told);
+        }
+        // It takes the place of what was there, though that may have been ours.
+        if to == To::Ways(Vec::new()) {
+            rib.remove(vrf, prefix, key);
+            self.counts.not_ours += 1;
+            return;
+        }
+        match rib.insert(vrf, prefix, key, &to) {
+            Ok(()) => self.counts.added += 1,
+            Err(Full) => self.counts.full += 1,
+        }
+    }
+
+    /// Remembers the interfaces of a route that are not ours: they may be, a moment later.
+    fn note_strangers(&mut self, told: &Told) {
+        let network = match told {
+            Told::Network(index) => Some(*index),
+            _ => None,
+        };
+        let ways = told.ways().iter().map(|way| way.index);
+        for index in ways.chain(network).filter(|index| *index != 0) {
+            if !self.interfaces.ours.contains_key(&index) && self.strangers.len() < STRANGERS {
+                self.strangers.insert(index);
+            }
+        }
+    }
+}
+
+/// Ways with their shares in our words. Those by interfaces that are not ours are left out, and so are those
+/// that take labels or a tunnel, which we do not make, unless there are no others. Nor do packets
+/// go by the
+/// kernel where there is a way of ours.
+/// Several are sorted: in whatever order they were said, it is the same.
+fn translate<'a>(told: impl Iterator<Item = (&'a TellWay, u16)>, interfaces: &Interfaces) -> To {
+    let (mut encapsulated, mut by_host) = (false, false);
+    let mut ways: Vec<Way> = Vec::new();
+    for (told, share) in told {
+        let interface = match told.index {
+            // Not to be found among ours, a gateway alone may be anywhere.
+            0 => None,
+            index => match interfaces.ours.get(&index) {
+                Some(&id) => Some(id),
+                None => {
+                    by_host |= interfaces.host.contains(&index);
+                    continue;
+                }
+            },
+        };
+        if interface.is_none() && told.gateway.is_none() {
+            continue;
+        }
+        if told.encapsulated {
+            encapsulated = true;
+            continue;
+        }
+        ways.push(Way {
+            gateway: told.gateway,
+            interface,
+            weight: told.weight.saturating_mul(share),
+        });
+    }
+    if ways.is_empty() && by_host {
+        return To::Host;
+    }
+    if ways.is_empty() && encapsulated {
+        return To::Encapsulated;
+    }
+    ways.sort_unstable_by_key(|way| (way.interface, way.gateway, way.weight));
+    To::Ways(ways)
+}

@@ -1,0 +1,174 @@
+//! What a message says about routes, and nothing of what follows from that.
+
+use std::net::IpAddr;
+
+use linerate_wire::rtnetlink::{self, Body, RouteKind};
+
+use crate::model::Prefix;
+
+/// One thing that was said about routes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    Route {
+        table: u32,
+        prefix: Prefix,
+        metric: u32,
+        to: Told,
+        /// Who has made it (`rtm_protocol`).
+        protocol: u8,
+    },
+    NoRoute {
+        table: u32,
+        prefix: Prefix,
+        metric: u32,
+    },
+    Object {
+        id: u32,
+        to: Told,
+    },
+    NoObject {
+        id: u32,
+    },
+}
+
+/// Ways of a route and members of a group that are looked at. FRR has 514 at most, and a hop of ours 64.
+const WAYS: usize = 1024;
+
+/// Where a route or an object leads, by the speaker's numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    Blackhole,
+    Unreachable,
+    Prohibit,
+    /// The usual case.
+    Way(TellWay),
+    Ways(Vec<TellWay>),
+    Object(u32),
+    /// Objects and their shares.
+    Group(Vec<(u32, u16)>),
+    /// A network of a kernel interface, which the kernel has by itself.
+    Network(u32),
+    /// Where the kernel has it by itself: a network of its own, an address, a kind of route that only it knows.
+    Kernel,
+}
+
+impl Told {
+    /// Its own ways.
+    pub(super) fn ways(&self) -> &[TellWay] {
+        match self {
+            Self::Way(way) => std::slice::from_ref(way),
+            Self::Ways(ways) => ways,
+            _ => &[],
+        }
+    }
+}
+
+/// A gateway, and the number of a kernel interface (0: none).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TellWay {
+    pub gateway: Option<IpAddr>,
+    pub index: u32,
+    pub weight: u16,
+    /// Packets would have to get labels, or go into a tunnel.
+    pub encapsulated: bool,
+}
+
+impl From<rtnetlink::Via> for TellWay {
+    fn from(via: rtnetlink::Via) -> Self {
+        Self {
+            gateway: via.gateway,
+            index: via.interface,
+            weight: via.weight,
+            encapsulated: via.encapsulated,
+        }
+    }
+}
+
+impl Said {
+    /// What a message says about routes; `None` where that is nothing that we forward by: MPLS,
+    /// routes by source or type of service, next hops of bridges.
+    pub fn of(body: &Body<'_>) -> Option<Self> {
+        match body {
+            Body::NewRoute(route) => {
+                let (table, prefix, metric) = place(route)?;
+                Some(Self::Route {
+                    table,
+                    prefix,
+                    metric,
+                    to: told(route),
+                    protocol: route.protocol,
+                })
+            }
+            Body::DelRoute(route) => {
+                let (table, prefix, metric) = place(route)?;
+                Some(Self::NoRoute {
+                    table,
+                    prefix,
+                    metric,
+                })
+            }
+            Body::NewNexthop(nexthop) if !nexthop.fdb => {
+                let to = match nexthop.blackhole {
+                    true => Told::Blackhole,
+                    false if nexthop.is_group() => {
+                        Told::Group(nexthop.members().take(WAYS).collect())
+                    }
+                    false => Told::Way(nexthop.via.into()),
+                };
+                Some(Self::Object { id: nexthop.id, to })
+            }
+            Body::DelNexthop(nexthop) => Some(Self::NoObject { id: nexthop.id }),
+            _ => None,
+        }
+    }
+}
+
+fn place(route: &rtnetlink::Route<'_>) -> Option<(u32, Prefix, u32)> {
+    let plain = route.source_len == 0 && route.tos == 0 && !route.cloned;
+    let prefix = Prefix::of(route.destination, route.len).filter(|_| plain)?;
+    Some((route.table, prefix, route.metric))
+}
+
+/// The interface of a network that the kernel has made a route to, for an address there.
+fn network(route: &rtnetlink::Route<'_>) -> Option<u32> {
+    let is_link_local = match route.destination {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local() || v6.is_multicast(),
+    };
+    let is_one = route.kind == RouteKind::Unicast && !is_link_local;
+    let mut ways = route.vias().take(2).filter(|_| is_one);
+    match (ways.next(), ways.next()) {
+        (Some(only), None) if only.gateway.is_none() => Some(only.interface),
+        _ => None,
+    }
+}
+
+fn told(route: &rtnetlink::Route<'_>) -> Told {
+    if route.protocol == rtnetlink::PROTOCOL_KERNEL
+        && let Some(index) = network(route)
+    {
+        return Told::Network(index);
+    }
+    match route.kind {
+        _ if route.protocol == rtnetlink::PROTOCOL_KERNEL => Told::Kernel,
+        RouteKind::Blackhole => Told::Blackhole,
+        RouteKind::Unreachable => Told::Unreachable,
+        RouteKind::Prohibit => Told::Prohibit,
+        RouteKind::Other(_) => Told::Kernel,
+        RouteKind::Unicast => {
+            if let Some(id) = route.nexthop {
+                return Told::Object(id);
+            }
+            let mut ways = route.vias().take(WAYS).map(TellWay::from);
+            match (ways.next(), ways.next()) {
+                (None, _) => Told::Ways(Vec::new()),
+                (Some(one), None) => Told::Way(one),
+                (Some(one), Some(two)) => {
+                    let mut all = vec![one, two];
+                    all.extend(ways);
+                    Told::Ways(all)
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! The thread that listens, reads and decodes.
+//!
+//! One peer at a time: while it lives, whoever else connects is refused. It lives until it closes
+//! its end, or TCP finds that nobody is there any more. On this machine the kernel says whose a
+//! peer is ([`owner`]), and only users who were named are let in: who speaks here says where
+//! packets go.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use linerate_wire::fpm::Stream;
+use linerate_wire::rtnetlink::Messages;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+
+use super::owner::{self, Owner};
+use crate::feed::Said;
+use linerate_appliance::error::Error;
+
+/// Batches on the way to control: a batch is what one read gave, 256 KiB of stream at most.
+const UNDER_WAY: usize = 32;
+/// Between two refusals that are told.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
+
+/// What the thread has to say.
+#[derive(Debug)]
+pub enum Event {
+    Connected(SocketAddr),
+    /// Whole frames: what belongs together comes together.
+    Said {
+        said: Vec<Said>,
+        frames: u32,
+        ignored: u32,
+    },
+    /// Somebody was not let in, and why; of many, few are told.
+    Refused {
+        peer: SocketAddr,
+        why: String,
+    },
+    Disconnected {
+        peer: SocketAddr,
+        why: String,
+        /// It did not keep to the protocol.
+        lied: bool,
+    },
+}
+
+/// The thread, from control's side. It ends with this.
+pub struct Listener {
+    address: SocketAddr,
+    events: Receiver<Event>,
+    refused: Arc<AtomicU64>,
+    /// A byte has the thread hang up; the end is what it stops at.
+    orders: Option<io::PipeWriter>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Listener {
+    /// Listens for peers that are `users` of this machine, or another machine's. `wake` is called
+    /// for each event that is sent.
+    pub(super) fn start(
+        address: SocketAddr,
+        users: Vec<u32>,
+        wake: impl Fn() + Send + 'static,
+    ) -> Result<Self, Error> {
+        let failed = |error: io::Error| Error::Usage {
+            problem: format!("cannot listen for FRR on {address}: {error}"),
+            fix: "give `fpm` an address of this machine with a port that nobody has".into(),
+        };
+        let listener = TcpListener::bind(address).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        // A peer that is gone before it was accepted must not stop the others.
+        listener.set_nonblocking(true).map_err(failed)?;
+        let (heard, orders) = io::pipe()?;
+        let (sender, events) = sync_channel(UNDER_WAY);
+        let refused = Arc::new(AtomicU64::new(0));
+        let mut server = Server {
+            listener,
+            users,
+            refused: refused.clone(),
+            told: None,
+            orders: heard,
+            events: sender,
+            wake: Box::new(wake),
+            peer: None,
+        };
+        let thread = std::thread::Builder::new()
+            .name("fpm".into())
+            .spawn(move || server.run())?;
+        Ok(Self {
+            address,
+            events,
+            refused,
+            orders: Some(orders),
+            thread: Some(thread),
+        })
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Connections that were not let in.
+    pub(super) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Has the peer say all again, which it does only on another connection.
+    pub(super) fn hang_up(&mut self) {
+        if let Some(orders) = &mut self.orders {
+            // The thread reads it, or has ended, and there is nobody to ask.
+            let _ = orders.write(&[0]);
+        }
+    }
+
+    /// What has happened, if anything.
+    pub(super) fn next(&self) -> Option<Event> {
+        self.events.try_recv().ok()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // With the receiver gone the thread cannot wait for room, and with the pipe for events.
+        let (_, gone) = sync_channel(0);
+        self.events = gone;
+        drop(self.orders.take());
+        if let Some(thread) = self.thread.take() {
+            // If it panicked, there is nothing left to end.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Why the thread ends: nobody listens to it any more.
+struct Ended;
+
+struct Server {
+    listener: TcpListener,
+    /// Who may connect from this machine.
+    users: Vec<u32>,
+    refused: Arc<AtomicU64>,
+    /// When a refusal was last told.
+    told: Option<Instant>,
+    orders: io::PipeReader,
+    events: SyncSender<Event>,
+    wake: Box<dyn Fn() + Send>,
+    peer: Option<Peer>,
+}
+
+struct Peer {
+    address: SocketAddr,
+    socket: TcpStream,
+    stream: Stream,
+}
+
+impl Server {
+    fn run(&mut self) {
+        while self.turn().is_ok() {}
+    }
+
+    fn turn(&mut self) -> Result<(), Ended> {
+        let [ordered, newcomer, readable] = self.wait();
+        if ordered {
+            return match self.orders.read(&mut [0]) {
+                Ok(1..) => self.hang_up("asked to say all again".into(), false),
+                _ => Err(Ended),
+            };
+        }
+        if readable {
+            self.read()?;
+        }
+        if newcomer {
+            self.accept()?;
+        }
+        Ok(())
+    }
+
+    /// Whether there is an order, somebody wants to connect, and the peer has something to say.
+    fn wait(&self) -> [bool; 3] {
+        let mut fds = vec![
+            PollFd::new(&self.orders, PollFlags::IN),
+            PollFd::new(&self.listener, PollFlags::IN),
+        ];
+        if let Some(peer) = &self.peer {
+            fds.push(PollFd::new(&peer.socket, PollFlags::IN));
+        }
+        // Interrupted by a signal: nothing is ready, and the next turn waits again.
+        if poll(&mut fds, None).is_err() {
+            return [false; 3];
+        }
+        let ready = |index: usize| fds.get(index).is_some_and(|fd| !fd.revents().is_empty());
+        [ready(0), ready(1), ready(2)]
+    }
+
+    fn send(&self, event: Event) -> Result<(), Ended> {
+        self.events.send(event).map_err(|_| Ended)?;
+        (self.wake)();
+        Ok(())
+    }
+
+    fn accept(&mut self) -> Result<(), Ended> {
+        let Ok((socket, address)) = self.listener.accept() else {
+            return Ok(()); // it is gone again
+        };
+        if let Err(why) = self.admit(&socket, address) {
+            return self.refuse(address, why);
+        }
+        // One that is gone without a word is noticed, so that another can take its place.
+        if socket.set_nonblocking(true).is_err() || keep_alive(&socket).is_err() {
+            return Ok(());
+        }
+        self.peer = Some(Peer {
+            address,
+            socket,
+            stream: Stream::new(),
+        });
+        self.send(Event::Connected(address))
+    }
+
+    /// Whether one who connects may speak; or why not.
+    fn admit(&self, socket: &TcpStream, address: SocketAddr) -> Result<(), String> {
+        if let Some(peer) = &self.peer {
+            return Err(format!("{} is connected, and lives", peer.address));
+        }
+        let local = socket.local_addr().map_err(|error| error.to_string())?;
+        match owner::of(address, local).map_err(|error| error.to_string())? {
+            Owner::User(uid) if !self.users.contains(&uid) => Err(format!(
+                "it is of user {uid}, whom the file does not name (`fpm_user`)"
+            )),
+            Owner::User(_) | Owner::Remote => Ok(()),
+        }
+    }
+
+    /// Whoever is refused may try as often as it likes, and is not to fill the journal.
+    fn refuse(&mut self, peer: SocketAddr, why: String) -> Result<(), Ended> {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        if self.told.is_some_and(|told| told.elapsed() < TOLD_EVERY) {
+            return Ok(());
+        }
+        self.told = Some(Instant::now());
+        self.send(Event::Refused { peer, why })
+    }
+
+    fn hang_up(&mut self, why: String, lied: bool) -> Result<(), Ended> {
+        match self.peer.take() {
+            Some(peer) => self.send(Event::Disconnected {
+                peer: peer.address,
+                why,
+                lied,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn read(&mut self) -> Result<(), Ended> {
+        let Some(peer) = &mut self.peer else {
+            return Ok(());
+        };
+        match peer.socket.read(peer.stream.space()) {
+            Ok(0) => {
+                let why = match peer.stream.rest() {
+                    0 => "closed by the peer".to_string(),
+                    rest => format!("closed by the peer {rest} bytes into a message"),
+                };
+                self.hang_up(why, false)
+            }
+            Ok(bytes) => {
+                peer.stream.filled(bytes);
+                let (batch, flaw) = decode(&mut peer.stream);
+                // What came before a lie was true.
+                if let Some(batch) = batch {
+                    self.send(batch)?;
+                }
+                match flaw {
+                    Some(why) => self.hang_up(why, true),
+                    None => Ok(()),
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(error) => self.hang_up(error.to_string(), false),
+        }
+    }
+}
+
+/// Has TCP look whether a silent peer is still there: after 10 s, and every 10 s.
+fn keep_alive(socket: &TcpStream) -> Result<(), Errno> {
+    const SILENCE: Duration = Duration::from_secs(10);
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, SILENCE)?;
+    sockopt::set_tcp_keepintvl(socket, SILENCE)?;
+    sockopt::set_tcp_keepcnt(socket, 3)
+}
+
+/// All frames that are complete, and what is wrong behind them.
+pub(super) fn decode(stream: &mut Stream) -> (Option<Event>, Option<String>) {
+    let (mut all, mut frames, mut ignored) = (Vec::new(), 0, 0);
+    let flaw = loop {
+        match stream.frame() {
+            Ok(None) => break None,
+            Err(flaw) => break Some(flaw.to_string()),
+            Ok(Some(frame)) => {
+                let before = all.len();
+                match read_frame(frame, &mut all) {
+                    Ok(others) => ignored += others,
+                    Err(flaw) => {
+                        // Of a frame all counts or nothing.
+                        all.truncate(before);
+                        break Some(flaw.to_string());
+                    }
+                }
+                frames += 1;
+            }
+        }
+    };
+    let batch = (frames > 0).then_some(Event::Said {
+        said: all,
+        frames,
+        ignored,
+    });
+    (batch, flaw)
+}
+
+/// Adds what the messages of a frame say. Returns how many said nothing about routes.
+fn read_frame(frame: &[u8], all: &mut Vec<Said>) -> Result<u32, linerate_wire::rtnetlink::Flaw> {
+    let mut ignored = 0;
+    for message in Messages::new(frame) {
+        match Said::of(&message?.read()?) {
+            Some(said) => all.push(said),
+            None => ignored += 1,
+        }
+    }
+    Ok(ignored)
+}
+
+/// For tests and benchmarks: a peer that sends a stream.
+#[cfg(test)]
+pub(super) fn peer(address: SocketAddr, bytes: &[u8]) -> io::Result<TcpStream> {
+    use std::io::Write;
+    let mut socket = TcpStream::connect(address)?;
+    socket.write_all(bytes)?;
+    Ok(socket)
+}

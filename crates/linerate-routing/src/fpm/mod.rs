@@ -1,0 +1,210 @@
+//! Routes from FRR: zebra connects (`-M dplane_fpm_nl`) and sends its table, then every change.
+//!
+//! A thread of its own listens, cuts the stream into messages ([`linerate_wire::fpm`]) and decodes
+//! them; [`Fpm`], on the control thread, does what they say. The way between is bounded: while control
+//! is busy the thread does not read, and zebra waits.
+//!
+//! zebra's stream has no mark where the table ends. One that was started a moment ago sends the little
+//! it knows at once, and the rest as its protocols come up: silence proves nothing. So what a new
+//! connection does not repeat is in doubt for a time that the user sets (`graceful`), and used all the
+//! while ([`restart`]).
+
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
+mod listener;
+mod owner;
+mod restart;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+pub use listener::{Event, Listener};
+use restart::Restart;
+
+use super::feed::Feed;
+use super::model::{InterfaceId, Vrf};
+use super::rib::{Rib, Source};
+use linerate_appliance::error::Error;
+
+/// What an operator may want to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    Connected(SocketAddr),
+    /// Somebody was not let in, and why.
+    Refused(SocketAddr, String),
+    /// And why it ended. Routes stay until the time of grace is over.
+    Disconnected(SocketAddr, String),
+    /// None came again in time. Routes are used until the next [`Fpm::poll`]: before it the kernel may be asked
+    /// for those that it has.
+    Ended,
+    /// So many routes had not been repeated in time, and are gone.
+    Swept(usize),
+}
+
+/// What came over all connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FpmCounts {
+    pub connections: u64,
+    pub frames: u64,
+    /// Messages that are none of a router's business: labels, MAC addresses of VXLANs.
+    pub ignored: u64,
+    /// Connections ended because the peer did not keep to the protocol.
+    pub liars: u64,
+}
+
+/// The control thread's side.
+pub struct Fpm {
+    pub feed: Feed,
+    pub counts: FpmCounts,
+    restart: Restart,
+    is_connected: bool,
+    tells: bool,
+    /// Its routes go with the next look.
+    has_ended: bool,
+    listener: Listener,
+}
+
+impl Fpm {
+    /// Listens for zebras of these users, besides those of other machines. `wake` is called, on
+    /// another thread, whenever there is something to [poll](Self::poll).
+    ///
+    /// # Errors
+    /// If the address is taken, or not ours.
+    pub fn listen(
+        address: SocketAddr,
+        users: Vec<u32>,
+        graceful: Duration,
+        wake: impl Fn() + Send + 'static,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            feed: Feed::new(Source::Fpm),
+            counts: FpmCounts::default(),
+            restart: Restart::new(graceful),
+            is_connected: false,
+            tells: false,
+            has_ended: false,
+            listener: Listener::start(address, users, wake)?,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.listener.address()
+    }
+
+    /// Connections that were not let in.
+    pub fn refused(&self) -> u64 {
+        self.listener.refused()
+    }
+
+    /// Which table of FRR is which VRF. Routes of a VRF that is another table now are gone at once; where a
+    /// table is new, the connection is ended: FRR says everything again, and what it repeats goes on.
+    pub fn set_tables(&mut self, rib: &mut Rib, tables: &[(u32, Vrf)]) {
+        let before: BTreeSet<Vrf> = self.feed.vrfs().collect();
+        let had: Vec<(Vrf, Vec<u32>)> = before
+            .into_iter()
+            .map(|vrf| (vrf, self.feed.tables_of(vrf)))
+            .collect();
+        let known: Vec<Option<Vrf>> = tables
+            .iter()
+            .map(|&(table, _)| self.feed.vrf(table))
+            .collect();
+        if !self.feed.set_tables(tables.iter().copied()) {
+            return;
+        }
+        for (vrf, tables) in had {
+            if self.feed.tables_of(vrf) != tables {
+                rib.forget(Source::Fpm, vrf);
+            }
+        }
+        let is_new = tables
+            .iter()
+            .zip(known)
+            .any(|(&(_, vrf), known)| known != Some(vrf));
+        if is_new {
+            self.listener.hang_up();
+        }
+    }
+
+    /// Whether FRR has told of its routes, and may still or again: from the first connection to
+    /// [`News::Ended`].
+    pub fn tells(&self) -> bool {
+        self.tells
+    }
+
+    /// Which of our interfaces the kernel's interface of that number is the twin of. Where routes by it had been
+    /// left out, since FRR had heard of it before us, FRR is asked for all of them again.
+    pub fn set_interface(&mut self, rib: &mut Rib, index: u32, id: InterfaceId) {
+        if self.feed.set_interface(rib, index, Some(id)) {
+            self.listener.hang_up();
+        }
+    }
+
+    /// Whether the kernel forwards by its interface of that number itself, likewise. Routes by one
+    /// that is gone
+    /// are FRR's to take back.
+    pub fn set_host(&mut self, rib: &mut Rib, index: u32, is_host: bool) {
+        if self.feed.set_host(rib, index, is_host) == Some(true) && is_host {
+            self.listener.hang_up();
+        }
+    }
+
+    /// Puts what has come into the routing table, a bounded part of it: `true` if there may be more.
+    /// Nothing is committed.
+    pub fn poll(&mut self, rib: &mut Rib, now: Instant, news: &mut Vec<News>) -> bool {
+        const AT_ONCE: usize = 16;
+        if std::mem::take(&mut self.has_ended) {
+            news.push(News::Swept(self.feed.end(rib)));
+        }
+        for _ in 0..AT_ONCE {
+            let Some(event) = self.listener.next() else {
+                if self.restart.is_over(now) {
+                    match self.is_connected {
+                        true => news.push(News::Swept(self.feed.end(rib))),
+                        false => {
+                            (self.tells, self.has_ended) = (false, true);
+                            news.push(News::Ended);
+                        }
+                    }
+                }
+                return false;
+            };
+            self.apply(rib, event, now, news);
+        }
+        true
+    }
+
+    fn apply(&mut self, rib: &mut Rib, event: Event, now: Instant, news: &mut Vec<News>) {
+        match event {
+            Event::Connected(peer) => {
+                self.counts.connections += 1;
+                (self.is_connected, self.tells) = (true, true);
+                self.restart.connected(now);
+                news.push(News::Connected(peer));
+            }
+            Event::Refused { peer, why } => news.push(News::Refused(peer, why)),
+            Event::Said {
+                said,
+                frames,
+                ignored,
+            } => {
+                self.restart.heard(now);
+                self.counts.frames += u64::from(frames);
+                self.counts.ignored += u64::from(ignored);
+                for said in &said {
+                    self.feed.apply(rib, said);
+                }
+            }
+            Event::Disconnected { peer, why, lied } => {
+                self.counts.liars += u64::from(lied);
+                self.is_connected = false;
+                self.restart.disconnected(now);
+                self.feed.begin(rib);
+                news.push(News::Disconnected(peer, why));
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What workers know of the configuration: read-only, exchanged as a whole on reload.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use linerate_wire::MacAddr;
+
+use super::acl::AccessList;
+use crate::model::{Cidr, InterfaceId, Vrf};
+
+/// One generation of the configuration, as the data plane needs it. Two are equal that share their access
+/// lists.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// By [`InterfaceId`].
+    pub interfaces: Vec<Interface>,
+    /// By number of the receiving port: which interface a frame came in on.
+    pub ports: Vec<PortMap>,
+    /// The access lists that interfaces name by their place here.
+    pub acls: Vec<Arc<AccessList>>,
+}
+
+/// What a loopback has in place of the number of a port.
+pub const NO_PORT: u16 = u16::MAX;
+
+impl PartialEq for Settings {
+    fn eq(&self, other: &Self) -> bool {
+        let shared = |(a, b): (&Arc<AccessList>, &Arc<AccessList>)| Arc::ptr_eq(a, b);
+        self.interfaces == other.interfaces
+            && self.ports == other.ports
+            && self.acls.len() == other.acls.len()
+            && self.acls.iter().zip(&other.acls).all(shared)
+    }
+}
+
+/// The interfaces of one port.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortMap {
+    /// Of frames without a tag.
+    pub untagged: Option<InterfaceId>,
+    /// By VLAN number, sorted.
+    pub vlans: Vec<(u16, InterfaceId)>,
+}
+
+impl Interface {
+    /// Whether it has addresses, and no wire.
+    pub fn is_loopback(&self) -> bool {
+        self.port == NO_PORT
+    }
+}
+
+/// A layer-3 interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    pub name: String,
+    /// Number of the port, or [`NO_PORT`].
+    pub port: u16,
+    /// 802.1Q VLAN number, 1 to 4094; `None`: untagged.
+    pub vlan: Option<u16>,
+    pub vrf: Vrf,
+    pub mac: MacAddr,
+    /// Largest IP packet in bytes.
+    pub mtu: u16,
+    pub addresses: Vec<Cidr>,
+    /// Those of them that the kernel has, on the twin: its detection of duplicates has passed them.
+    pub verified: Vec<IpAddr>,
+    /// Number of the port of its TAP twin in the kernel.
+    pub twin: Option<u16>,
+    pub urpf: Urpf,
+    /// Whether ARP requests and neighbour solicitations for addresses that are routed elsewhere are
+    /// answered (RFC 1027, RFC 4861 7.2.8).
+    pub proxy: bool,
+    /// Whether ICMP redirects are sent (RFC 1812 5.2.7.2).
+    pub redirects: bool,
+    /// Whether fragments that come in are put together before anything is decided.
+    pub reassemble: bool,
+    /// Access list of what comes in, and of what goes out: its place among the configuration's.
+    pub acl_in: Option<u16>,
+    pub acl_out: Option<u16>,
+    /// Most that may come in.
+    pub policer: Option<Policer>,
+    /// Router advertisements (RFC 4861 6.2), if any are sent.
+    pub advertise: Option<Advertise>,
+}
+
+/// Unicast reverse path forwarding (RFC 3704): is the source reachable, and by this interface?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Urpf {
+    #[default]
+    Off,
+    /// Some route leads to the source, the default route aside.
+    Loose,
+    /// The best route to the source leaves by the interface it came in on.
+    Strict,
+}
+
+/// A token bucket on bytes (RFC 2697's committed part).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policer {
+    /// Bits a second, of IP packets.
+    pub rate_bps: u64,
+    /// Bytes that may come at once.
+    pub burst_bytes: u64,
+}
+
+/// What router advertisements say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Advertise {
+    /// Seconds between two unsolicited ones, at most.
+    pub interval_s: u16,
+    /// Seconds for which hosts may use this router by default; 0: they may not.
+    pub lifetime_s: u16,
+    /// Whether hosts ask DHCPv6 for addresses (M), or for the rest (O).
+    pub managed: bool,
+    pub other: bool,
+}

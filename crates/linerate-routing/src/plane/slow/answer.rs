@@ -1,0 +1,178 @@
+//! What is for the router itself: the kernel's, or, where there is no twin, answered here.
+
+use std::net::IpAddr;
+
+use linerate_core::packet::Packet;
+use linerate_core::run::Egress;
+use linerate_stack::icmp::{echo4, echo6};
+use linerate_wire::ethernet::{Ethernet, HEADER_LEN};
+use linerate_wire::{EtherType, MacAddr, protocol, set_macs};
+
+use super::Slow;
+use crate::model::InterfaceId;
+use crate::plane::counters::Sent;
+use crate::plane::headers::{destination4, destination6};
+use crate::plane::hops::{Action, Hop};
+use crate::plane::icmp_error::{IcmpError, Reply, refusal};
+use crate::plane::origin::{Way, route, vrf};
+use crate::plane::punt::{Punt, Reason};
+use crate::plane::view;
+
+impl Slow {
+    /// Hands a packet for the router to the kernel, or serves it where there is none.
+    pub(super) fn for_twin(
+        &mut self,
+        id: InterfaceId,
+        packet: Packet,
+        now_ns: u64,
+        out: &mut Egress,
+    ) {
+        let interface = self.settings.interfaces.get(usize::from(id.0));
+        match interface.and_then(|interface| interface.twin) {
+            Some(twin) => {
+                self.points.slow.see_one(twin, &packet);
+                let Punt { ticket, .. } = packet.user();
+                self.tracer.follow(ticket, || "to the kernel".into());
+                out.send_one(twin, packet);
+            }
+            // Not ours to answer: a reload has just taken the twin away.
+            None if packet.user::<Punt>().reason == Reason::Host => {
+                self.refuse(self.reasons.no_interface, packet, out);
+            }
+            None => self.serve(id, packet, now_ns, out),
+        }
+    }
+
+    /// Answers for the router: to ping, and to what nobody listens for.
+    fn serve(&mut self, id: InterfaceId, mut packet: Packet, now_ns: u64, out: &mut Egress) {
+        let Ok(frame) = Ethernet::new_checked(packet.data()) else {
+            return self.refuse(self.reasons.not_served, packet, out);
+        };
+        let (is_v4, is_group) = (
+            frame.ethertype() == EtherType::IPV4,
+            frame.dst().is_multicast(),
+        );
+        let is_ip = is_v4 || frame.ethertype() == EtherType::IPV6;
+        if !is_ip || is_group {
+            return self.refuse(self.reasons.not_served, packet, out);
+        }
+        let bytes = &mut packet.data_mut()[HEADER_LEN..];
+        if if is_v4 { echo4(bytes) } else { echo6(bytes) } {
+            let to = match is_v4 {
+                true => destination4(&packet).map(IpAddr::V4),
+                false => destination6(&packet).map(IpAddr::V6),
+            };
+            let view = view(&self.settings, &mut self.tables, now_ns);
+            let vrf = vrf(view.settings, id);
+            let way = match to {
+                Some(IpAddr::V6(v6)) if v6.is_unicast_link_local() => Way::Link(id),
+                Some(to) => {
+                    let (number, hop) = route(view, vrf, to);
+                    Way::Hop(number, hop)
+                }
+                None => return self.refuse(self.reasons.not_served, packet, out),
+            };
+            self.counters.sent(Sent::EchoReply);
+            let Punt { ticket, .. } = packet.user();
+            self.tracer.follow(ticket, || "answered".into());
+            packet.set_user(Punt {
+                came_by: id,
+                ..Punt::default()
+            });
+            let own = Own::of(way);
+            return self.send_own(own, packet, now_ns, out);
+        }
+        let at = HEADER_LEN + if is_v4 { 9 } else { 6 };
+        let error = match packet.data().get(at) {
+            Some(&protocol::UDP) => Some(IcmpError::NoPort),
+            // RFC 9293 3.5.2.
+            Some(&protocol::TCP) => Some(IcmpError::Refused(refusal(&packet))),
+            // RFC 1812 4.3.3.1: silence is the answer to what is not known of ICMP.
+            Some(&(protocol::ICMP | protocol::ICMPV6 | protocol::NO_NEXT)) => None,
+            // Not the fixed header names what is behind these.
+            Some(&(protocol::HOP_BY_HOP | protocol::ROUTING | protocol::FRAGMENT)) if !is_v4 => {
+                None
+            }
+            _ => Some(IcmpError::NoProtocol),
+        };
+        if let Some(error) = error {
+            self.icmp_error(id, &packet, error, now_ns, out);
+        }
+        self.refuse(self.reasons.not_served, packet, out);
+    }
+
+    /// Tells the sender of a packet.
+    pub(super) fn icmp_error(
+        &mut self,
+        id: InterfaceId,
+        offending: &Packet,
+        error: IcmpError,
+        now_ns: u64,
+        out: &mut Egress,
+    ) {
+        let view = view(&self.settings, &mut self.tables, now_ns);
+        let packet = offending.data().get(HEADER_LEN..).unwrap_or_default();
+        let (cache, pools, counters) = (&mut out.cache, &self.pools, &self.counters);
+        let reply = self
+            .errors
+            .reply(view, id, packet, error, cache, pools, counters);
+        if let Some(Reply { mut packet, way }) = reply {
+            let own = Own::of(way);
+            let point = &mut self.points.icmp_error;
+            point.see_one(offending.port(), &packet);
+            // Its slot may have been that of a packet that is traced.
+            packet.set_user(Punt {
+                came_by: id,
+                ..Punt::default()
+            });
+            self.send_own(own, packet, now_ns, out);
+        }
+    }
+
+    /// Sends a packet of ours.
+    fn send_own(&mut self, own: Own, mut packet: Packet, now_ns: u64, out: &mut Egress) {
+        match own {
+            Own::To { id, dst, src } => {
+                let _ = set_macs(packet.data_mut(), dst, src);
+                self.send(id, packet, out);
+            }
+            Own::Resolve { id, number } => self.resolve(id, number, packet, now_ns, out),
+            Own::Glean { id } => self.glean(id, packet, now_ns, out),
+            Own::Nowhere => out.drop_one(self.reasons.no_route, packet),
+        }
+    }
+}
+
+/// What is done with a packet of ours: a [`Way`] without its loans.
+#[derive(Clone, Copy)]
+enum Own {
+    To {
+        id: InterfaceId,
+        dst: MacAddr,
+        src: MacAddr,
+    },
+    Resolve {
+        id: InterfaceId,
+        number: u32,
+    },
+    Glean {
+        id: InterfaceId,
+    },
+    Nowhere,
+}
+
+impl Own {
+    fn of(way: Way<'_>) -> Self {
+        let (number, hop): (u32, &Hop) = match way {
+            Way::Link(id) => return Self::Glean { id },
+            Way::Hop(number, hop) => (number, hop),
+        };
+        let &Hop { dst, src, .. } = hop;
+        match (hop.action, hop.interface.get()) {
+            (Action::Forward, Some(id)) => Self::To { id, dst, src },
+            (Action::Resolve, Some(id)) => Self::Resolve { id, number },
+            (Action::Glean, Some(id)) => Self::Glean { id },
+            _ => Self::Nowhere,
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Traces: what became of a packet, told stage by stage.
+//!
+//! They cost nothing while nobody asks: one branch for each burst. A [`Trace`] takes the next packets that
+//! match a filter out of the loops over the burst, has every step noted by the name of its stage, and
+//! sends a [`Record`] of each; a trace that has all it wants is dropped, and with it the sending end of
+//! its channel.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
+
+use linerate_core::packet::Burst;
+use linerate_tables::parse::Mask;
+use linerate_wire::FlowKey;
+use linerate_wire::filter::Filter;
+
+use super::punt::Reason;
+use crate::model::InterfaceId;
+
+/// Which packets to tell of.
+pub struct Trace {
+    /// Only what matches; all, if there is none.
+    pub filter: Option<Filter>,
+    /// How many.
+    pub packets: u32,
+    /// Who is told. What does not fit is lost.
+    pub to: SyncSender<Record>,
+    /// The last ticket that was given to a packet, by any worker in any trace.
+    pub tickets: Arc<AtomicU64>,
+}
+
+/// What became of one packet: all of it, or the part of one worker. What a fast worker knows comes first,
+/// without an end, and what the slow one adds has the same ticket.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// 0 where this is all.
+    pub ticket: u64,
+    pub interface: InterfaceId,
+    /// Length of the frame in bytes, without tag.
+    pub bytes: usize,
+    /// Its addresses, ports and protocol in a few words, read from all of it: a parser takes a packet
+    /// that was cut for malformed.
+    pub summary: String,
+    /// What was noted at each stage, in order.
+    pub steps: Vec<(&'static str, String)>,
+    /// Where it went, or why it was dropped.
+    pub end: String,
+}
+
+/// Who traces packets of one worker.
+#[derive(Default)]
+pub struct Tracer {
+    trace: Option<Trace>,
+    /// Of the slow worker: who is told what becomes of packets that were traced up to here.
+    follower: Option<SyncSender<Record>>,
+    /// Which packets of the burst are traced, and what was noted of each.
+    traced: Mask,
+    records: Vec<(usize, Record)>,
+}
+
+impl Tracer {
+    /// Begins a trace, or ends the one that runs.
+    pub fn set_trace(&mut self, trace: Option<Trace>) {
+        self.trace = trace.filter(|trace| trace.packets > 0);
+    }
+
+    /// Tells what becomes of packets whose traces are handed over, or no more.
+    pub fn set_follower(&mut self, follower: Option<SyncSender<Record>>) {
+        self.follower = follower;
+    }
+
+    /// Ends the trace of a packet that goes by a ticket.
+    #[inline(always)]
+    pub(super) fn follow(&self, ticket: u64, end: impl FnOnce() -> String) {
+        if let Some(to) = self.follower.as_ref().filter(|_| ticket != 0) {
+            // What does not fit is lost.
+            let _ = to.try_send(Record {
+                ticket,
+                end: end(),
+                ..Record::default()
+            });
+        }
+    }
+
+    /// Begins to trace what matches in a burst; returns which packets.
+    #[inline(always)]
+    pub(super) fn begin(&mut self, interface: InterfaceId, burst: &Burst) -> Mask {
+        match self.trace {
+            None => 0,
+            Some(_) => self.match_all(interface, burst),
+        }
+    }
+
+    #[cold]
+    fn match_all(&mut self, interface: InterfaceId, burst: &Burst) -> Mask {
+        // What was not ended stays somewhere: a fragment that waits for the rest of its datagram.
+        while let Some(&(index, _)) = self.records.first() {
+            self.tell(index, "held for reassembly".into());
+        }
+        let Some(trace) = &mut self.trace else {
+            return 0;
+        };
+        for (index, packet) in burst.iter().enumerate() {
+            let frame = packet.data();
+            let matches = |filter: &Filter| filter.matches(frame);
+            if trace.packets == 0 || !trace.filter.as_ref().is_none_or(matches) {
+                continue;
+            }
+            trace.packets -= 1;
+            self.traced |= 1 << index;
+            let record = Record {
+                interface,
+                bytes: frame.len(),
+                summary: summary(frame),
+                ..Record::default()
+            };
+            self.records.push((index, record));
+        }
+        self.traced
+    }
+
+    /// Whether the packet at `index` of the burst is traced.
+    #[inline(always)]
+    pub(super) fn is_traced(&self, index: usize) -> bool {
+        self.traced != 0 && index < Burst::CAPACITY && self.traced >> index & 1 != 0
+    }
+
+    /// Notes a step.
+    #[cold]
+    pub(super) fn note(&mut self, index: usize, stage: &'static str, text: String) {
+        if let Some((_, record)) = self.records.iter_mut().find(|(at, _)| *at == index) {
+            record.steps.push((stage, text));
+        }
+    }
+
+    /// Leaves the rest of a packet's trace to the slow worker; returns what the packet goes by there.
+    #[inline(always)]
+    pub(super) fn hand_over(&mut self, index: usize, reason: Reason) -> u64 {
+        match self.is_traced(index) {
+            true => self.hand(index, reason),
+            false => 0,
+        }
+    }
+
+    #[cold]
+    fn hand(&mut self, index: usize, reason: Reason) -> u64 {
+        let Some(trace) = &self.trace else { return 0 };
+        let ticket = trace.tickets.fetch_add(1, Ordering::Relaxed) + 1;
+        self.note(index, "punt", reason.name().into());
+        if let Some((_, record)) = self.records.iter_mut().find(|(at, _)| *at == index) {
+            record.ticket = ticket;
+        }
+        self.tell(index, String::new());
+        ticket
+    }
+
+    /// Ends the trace of a packet, and tells who asked for it.
+    #[inline(always)]
+    pub(super) fn end(&mut self, index: usize, text: impl FnOnce() -> String) {
+        if self.is_traced(index) {
+            self.tell(index, text());
+        }
+    }
+
+    #[cold]
+    fn tell(&mut self, index: usize, end: String) {
+        self.traced &= !(1 << index);
+        let Some(at) = self.records.iter().position(|(at, _)| *at == index) else {
+            return;
+        };
+        let (_, record) = self.records.swap_remove(at);
+        let Some(trace) = &self.trace else { return };
+        let is_heard = trace.to.try_send(Record { end, ..record });
+        let is_gone = matches!(
+            is_heard,
+            Err(std::sync::mpsc::TrySendError::Disconnected(_))
+        );
+        if is_gone || trace.packets == 0 && self.traced == 0 {
+            self.trace = None;
+            self.traced = 0;
+        }
+    }
+}
+
+/// A packet in a few words: `192.0.2.9:4000 > 10.1.2.3:53 udp`.
+fn summary(frame: &[u8]) -> String {
+    let headers = linerate_wire::parse(frame);
+    let key = headers
+        .as_ref()
+        .ok()
+        .and_then(|headers| headers.flow_key(frame));
+    let (src, dst, protocol, ports) = match &key {
+        Some(FlowKey::V4(key)) => (
+            key.src().to_string(),
+            key.dst().to_string(),
+            key.protocol(),
+            (key.src_port(), key.dst_port()),
+        ),
+        Some(FlowKey::V6(key)) => (
+            format!("[{}]", key.src()),
+            format!("[{}]", key.dst()),
+            key.protocol(),
+            (key.src_port(), key.dst_port()),
+        ),
+        None => {
+            return match headers {
+                Ok(headers) => format!("{:?}", headers.ethertype),
+                Err(malformed) => format!("malformed: {malformed}"),
+            };
+        }
+    };
+    let name = match protocol {
+        linerate_wire::protocol::TCP => "tcp".into(),
+        linerate_wire::protocol::UDP => "udp".into(),
+        linerate_wire::protocol::ICMP => "icmp".into(),
+        linerate_wire::protocol::ICMPV6 => "icmp6".into(),
+        other => format!("protocol {other}"),
+    };
+    match ports {
+        (0, 0) => format!("{src} > {dst} {name}"),
+        (from, to) => format!("{src}:{from} > {dst}:{to} {name}"),
+    }
+}

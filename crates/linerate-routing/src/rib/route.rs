@@ -1,0 +1,165 @@
+//! Routes as sources give them.
+
+use std::net::IpAddr;
+
+use linerate_wire::rtnetlink;
+
+use crate::model::InterfaceId;
+
+/// Where a route comes from. Of two that are equally distant the earlier one here is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Source {
+    /// Prefixes that are no destinations: loopback, class E, multicast.
+    Reserved,
+    /// Addresses and broadcast addresses of an interface.
+    Own,
+    /// Networks of an interface.
+    Connected,
+    /// The configuration.
+    Static,
+    /// FRR.
+    Fpm,
+    /// The kernel's routing tables.
+    Kernel,
+    /// A neighbour whose MAC address is known.
+    Neighbour,
+}
+
+impl Source {
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reserved => "reserved",
+            Self::Own => "own",
+            Self::Connected => "connected",
+            Self::Static => "static",
+            Self::Fpm => "fpm",
+            Self::Kernel => "kernel",
+            Self::Neighbour => "neighbour",
+        }
+    }
+
+    /// How far its routes are unless they say so themselves. FRR puts its routes into the kernel
+    /// too: those that it tells are taken from FRR ([`Key::is_copy`]).
+    pub fn distance(self) -> u8 {
+        match self {
+            Self::Reserved | Self::Own | Self::Connected => 0,
+            Self::Static => 1,
+            Self::Fpm => 20,
+            Self::Kernel => 30,
+            Self::Neighbour => 254,
+        }
+    }
+
+    /// Whether its routes are from outside, and so count against the limit.
+    pub(super) fn is_fed(self) -> bool {
+        matches!(self, Self::Static | Self::Fpm | Self::Kernel)
+    }
+}
+
+/// Which one of the routes with the same prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    pub source: Source,
+    /// The least distant route is used.
+    pub distance: u8,
+    /// Of several of the same source and distance the one with the lowest.
+    pub metric: u32,
+    /// Who has made it, by the kernel's number (`rtm_protocol`); 0: the source itself.
+    pub protocol: u8,
+}
+
+impl Key {
+    /// With the source's own distance.
+    pub fn of(source: Source, metric: u32) -> Self {
+        Self {
+            source,
+            distance: source.distance(),
+            metric,
+            protocol: 0,
+        }
+    }
+
+    /// Of the kernel's: FRR has put it there, and tells of it itself where it has a connection.
+    pub fn is_copy(self) -> bool {
+        self.source == Source::Kernel && rtnetlink::by_zebra(self.protocol)
+    }
+
+    /// Whether a route of one key takes the place of one with the other. FRR has one route for a
+    /// prefix, whatever its metric; the kernel has one of a metric, whoever has made it.
+    pub(super) fn replaces(self, other: Self) -> bool {
+        let same = match self.source {
+            Source::Fpm => true,
+            _ => (self.distance, self.metric) == (other.distance, other.metric),
+        };
+        self.source == other.source && same
+    }
+}
+
+/// Where a route leads.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum To {
+    Blackhole,
+    Unreachable,
+    Prohibit,
+    /// Into a tunnel, or with labels, which nobody makes here: it is refused.
+    Encapsulated,
+    /// To the kernel, which forwards it by a device of its own.
+    Host,
+    /// By all of these ways, in shares.
+    Ways(Vec<Way>),
+    /// Where the object of that number leads ([`Rib::object`](super::Rib::object)).
+    Object(ObjectId),
+}
+
+/// One way: a gateway, an interface, or both. With both the gateway is on that link whatever the
+/// connected networks are; alone, it is looked up in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Way {
+    pub gateway: Option<IpAddr>,
+    pub interface: Option<InterfaceId>,
+    /// Share among several, from 1.
+    pub weight: u16,
+}
+
+/// A next-hop object: routes that lead to it follow it when it changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ObjectId(pub(super) u32);
+
+/// Why a route is not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unused {
+    /// Nothing leads to the gateway.
+    NoRoute,
+    /// The interface is down, or gone.
+    Down,
+    /// The gateway is this router, or no router's address.
+    NoGateway,
+    /// The next-hop object is not known.
+    NoObject,
+    /// The gateway is in the route's own prefix, and nothing longer leads there.
+    Circle,
+    /// The prefix is no destination.
+    Martian,
+    /// The neighbour is not in a connected network of its interface, or a better route leads there.
+    OffLink,
+    /// The forwarding table has no room for it.
+    NoRoom,
+}
+
+impl Unused {
+    /// In a few words.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::NoRoute => "gateway unreachable",
+            Self::Down => "interface down",
+            Self::NoGateway => "gateway is no router",
+            Self::NoObject => "unknown next-hop object",
+            Self::Circle => "gateway within the route",
+            Self::Martian => "martian",
+            Self::OffLink => "neighbour off link",
+            Self::NoRoom => "table full",
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! What routes lead to, each thing once: the hops of the data plane and how they depend on each other.
+//!
+//! A target is a hop: its number is the value that forwarding tables hold and the place in the
+//! [`HopTable`]. Routes with the same ways share one. A neighbour on a link is a target, and so is a
+//! connected network; what has one way is a copy of that way's hop, what has several is a group of
+//! them. So a neighbour whose MAC address becomes known is one change of its hop, and one for each
+//! target that is nothing but a way through it: no route is touched.
+//!
+//! Targets are counted: by the routes that lead to them, by the targets that go through them, and by
+//! what the published tables still say. One that nobody needs is kept until no reader can see it any
+//! more ([`Targets::reap`]), and only then its number is used again.
+
+mod hops;
+mod links;
+mod resolve;
+mod target;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::IpAddr;
+
+use linerate_core::MemError;
+use linerate_core::publish::{Publisher, Reader};
+use linerate_wire::MacAddr;
+
+use self::links::Facts;
+use super::route::To;
+use crate::model::{InterfaceId, Vrf};
+use crate::plane::hops::{Group, Hop, HopChange, HopTable};
+
+pub(super) use target::{Def, Leg, State, Target};
+
+/// A target, and the number of its hop.
+pub(super) type Id = u32;
+
+/// All targets.
+pub(super) struct Targets {
+    targets: Vec<Option<Target>>,
+    free: Vec<Id>,
+    index: HashMap<(Vrf, Def), Id>,
+    free_groups: Vec<u32>,
+    groups: u32,
+    objects: u32,
+    interfaces: BTreeMap<InterfaceId, Facts>,
+    macs: HashMap<(InterfaceId, IpAddr), MacAddr>,
+    /// To be resolved.
+    dirty: VecDeque<Id>,
+    /// Became usable or ceased to be so: their routes have to be looked at.
+    flipped: Vec<Id>,
+    /// Nobody needs them.
+    limbo: Vec<Id>,
+    publisher: Publisher<HopTable, HopChange>,
+}
+
+impl Targets {
+    /// None. `seed` is [`HopTable::new`]'s.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub(super) fn new(seed: u64) -> Result<Self, MemError> {
+        Ok(Self {
+            targets: Vec::new(),
+            free: Vec::new(),
+            index: HashMap::new(),
+            free_groups: Vec::new(),
+            groups: 0,
+            objects: 0,
+            interfaces: BTreeMap::new(),
+            macs: HashMap::new(),
+            dirty: VecDeque::new(),
+            flipped: Vec::new(),
+            limbo: Vec::new(),
+            publisher: Publisher::new(HopTable::new(seed))?,
+        })
+    }
+
+    pub(super) fn reader(&self) -> Reader<HopTable> {
+        self.publisher.reader()
+    }
+
+    pub(super) fn publish(&mut self) -> bool {
+        self.publisher.publish()
+    }
+
+    pub(super) fn at(&self, id: Id) -> &Target {
+        self.targets[id as usize]
+            .as_ref()
+            .expect("counted targets stay")
+    }
+
+    fn at_mut(&mut self, id: Id) -> &mut Target {
+        self.targets[id as usize]
+            .as_mut()
+            .expect("counted targets stay")
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.targets.len() - self.free.len()
+    }
+
+    pub(super) fn exists(&self, id: Id) -> bool {
+        matches!(self.targets.get(id as usize), Some(Some(_)))
+    }
+
+    /// The target of that definition; it is not counted yet.
+    pub(super) fn intern(&mut self, vrf: Vrf, def: Def) -> Id {
+        // Only ways without an interface depend on the table that they are looked up in.
+        let looked_up = match &def {
+            Def::Ways(ways) => ways.iter().any(|way| way.interface.is_none()),
+            _ => false,
+        };
+        let key = (if looked_up { vrf } else { 0 }, def);
+        if let Some(&id) = self.index.get(&key) {
+            return id;
+        }
+        let id = self.add(key.0, key.1.clone());
+        self.index.insert(key, id);
+        id
+    }
+
+    /// A new object, which leads nowhere yet; held by whoever asked for it.
+    pub(super) fn object(&mut self) -> Id {
+        self.objects += 1;
+        let id = self.add(0, Def::Object(self.objects));
+        self.hold(id);
+        id
+    }
+
+    /// Makes an object lead elsewhere.
+    pub(super) fn redefine(&mut self, id: Id, to: Option<To>) {
+        if self.at(id).object != to {
+            self.at_mut(id).object = to;
+            self.touch(id);
+        }
+    }
+
+    fn add(&mut self, vrf: Vrf, def: Def) -> Id {
+        let target = Target {
+            def,
+            vrf,
+            object: None,
+            state: State::Fresh,
+            members: Vec::new(),
+            guards: Vec::new(),
+            through: Vec::new(),
+            links: Vec::new(),
+            users: Vec::new(),
+            group: None,
+            routes: 0,
+            refs: 0,
+            installed: [0; 2],
+            left: [0; 2],
+            dirty: false,
+            in_limbo: false,
+            watched: Vec::new(),
+        };
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.targets[id as usize] = Some(target);
+                id
+            }
+            None => {
+                self.targets.push(Some(target));
+                (self.targets.len() - 1) as Id
+            }
+        };
+        // Until it is counted it is nobody's.
+        self.forget_if_idle(id);
+        if let Def::Default(of) = self.at(id).def {
+            // Which may be nobody else's.
+            self.link(id, &[of]);
+            self.at_mut(id).links = vec![of];
+        }
+        match self.at(id).def {
+            Def::Ways(_) | Def::Object(_) | Def::Default(_) => self.touch(id),
+            _ => drop(self.refresh(id)),
+        }
+        id
+    }
+
+    pub(super) fn hold(&mut self, id: Id) {
+        self.at_mut(id).refs += 1;
+    }
+
+    pub(super) fn release(&mut self, id: Id) {
+        self.at_mut(id).refs -= 1;
+        self.forget_if_idle(id);
+    }
+
+    pub(super) fn add_route(&mut self, id: Id) {
+        self.at_mut(id).routes += 1;
+        self.hold(id);
+    }
+
+    pub(super) fn drop_route(&mut self, id: Id) {
+        self.at_mut(id).routes -= 1;
+        self.release(id);
+    }
+
+    /// The tables of a family (0: IPv4, 1: IPv6) lead here once more.
+    pub(super) fn install(&mut self, id: Id, family: usize) {
+        self.at_mut(id).installed[family] += 1;
+    }
+
+    /// Once less, with the publication of that number.
+    pub(super) fn uninstall(&mut self, id: Id, family: usize, publication: u64) {
+        let target = self.at_mut(id);
+        target.installed[family] -= 1;
+        target.left[family] = publication;
+        self.forget_if_idle(id);
+    }
+
+    fn forget_if_idle(&mut self, id: Id) {
+        let target = self.at_mut(id);
+        if target.refs == 0 && target.installed == [0; 2] && !target.in_limbo {
+            target.in_limbo = true;
+            self.limbo.push(id);
+        }
+    }
+
+    /// Frees the targets that nobody needs and no reader can see, now that so many publications of
+    /// each family were made. `forget` is told of each before it goes.
+    pub(super) fn reap(&mut self, published: [u64; 2], mut forget: impl FnMut(Id, &Target)) {
+        for id in std::mem::take(&mut self.limbo) {
+            let target = self.at_mut(id);
+            let needed = target.refs > 0 || target.installed != [0; 2];
+            // With publication n readers may still hold the table before; with n + 1 no more.
+            let seen = (0..2).any(|f| target.left[f] > 0 && published[f] <= target.left[f]);
+            if needed {
+                target.in_limbo = false;
+            } else if seen {
+                self.limbo.push(id);
+            } else if let Some(target) = self.targets[id as usize].take() {
+                forget(id, &target);
+                self.free.push(id);
+                self.index.remove(&(target.vrf, target.def));
+                self.unlink(id, target.links);
+                self.free_groups
+                    .extend(target.group.map(|(group, _)| group));
+            }
+        }
+    }
+
+    /// To be resolved anew.
+    pub(super) fn touch(&mut self, id: Id) {
+        let target = self.at_mut(id);
+        if !target.dirty {
+            target.dirty = true;
+            self.dirty.push_back(id);
+        }
+    }
+
+    pub(super) fn next_dirty(&mut self) -> Option<Id> {
+        loop {
+            let id = self.dirty.pop_front()?;
+            // It may be gone by now, and another in its place: then that has its own turn.
+            if let Some(Some(target)) = self.targets.get_mut(id as usize)
+                && std::mem::take(&mut target.dirty)
+            {
+                return Some(id);
+            }
+        }
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
+        self.dirty.is_empty() && self.flipped.is_empty()
+    }
+
+    /// Notes which gateways of a target are watched; returns those that were.
+    pub(super) fn watch(&mut self, id: Id, gateways: Vec<IpAddr>) -> Vec<IpAddr> {
+        std::mem::replace(&mut self.at_mut(id).watched, gateways)
+    }
+
+    /// The targets that became usable, or unusable, with routes that lead there.
+    pub(super) fn take_flipped(&mut self) -> Vec<Id> {
+        let mut flipped = std::mem::take(&mut self.flipped);
+        flipped.retain(|&id| self.exists(id) && self.at(id).routes > 0);
+        flipped.sort_unstable();
+        flipped.dedup();
+        flipped
+    }
+
+    /// About what it takes, the hops' two copies included.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let each = size_of::<Option<Target>>() + 2 * size_of::<Hop>() + size_of::<(Vrf, Def, Id)>();
+        self.targets.capacity() * each + self.groups as usize * 3 * size_of::<Group>()
+    }
+}

@@ -335,5 +335,59 @@ pub(crate) unsafe fn stamped(from: *const AtomicU8, len: usize, stamp: u8) -> us
     unsafe { blocks::stamped(from, len, stamp) }
 }
 
+/// [`stamped`] of fewer than 16, read in the pieces into which [`stamp`] cuts a run of that length,
+/// and none beyond the last.
+///
+/// # Safety
+/// `from` points at `len` live atomics.
+#[inline(always)]
+pub(crate) unsafe fn stamped_short(from: *const AtomicU8, len: usize, stamp: u8) -> usize {
+    let mut done = 0;
+    if len & 8 != 0 {
+        // SAFETY: the run has 8 or more.
+        let found = unsafe { read_stamps::<8>(from.wrapping_add(done), stamp) };
+        done += found;
+        if found < 8 {
+            return done;
+        }
+    }
+    if len & 4 != 0 {
+        // SAFETY: what is left has 4 or more.
+        let found = unsafe { read_stamps::<4>(from.wrapping_add(done), stamp) };
+        done += found;
+        if found < 4 {
+            return done;
+        }
+    }
+    if len & 2 != 0 {
+        // SAFETY: what is left has 2 or more.
+        let found = unsafe { read_stamps::<2>(from.wrapping_add(done), stamp) };
+        done += found;
+        if found < 2 {
+            return done;
+        }
+    }
+    if len & 1 != 0 {
+        // SAFETY: one is left.
+        done += unsafe { read_stamps::<1>(from.wrapping_add(done), stamp) };
+    }
+    done
+}
+
+/// As [`stamped`], for `N` atomics.
+///
+/// # Safety
+/// `from` points at `N` live atomics.
+#[inline(always)]
+unsafe fn read_stamps<const N: usize>(from: *const AtomicU8, stamp: u8) -> usize {
+    #[cfg(all(test, target_arch = "x86_64", not(loom), not(tsan), not(miri)))]
+    if crate::sync::hooks::portable() {
+        // SAFETY: the caller's promise.
+        return unsafe { portable::stamped(from, N, stamp) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe { blocks::read_stamps::<N>(from, stamp) }
+}
+
 /// How many atomics beyond the last one in question [`stamped`] may read, without judging them.
 pub(crate) const STAMPS_READ_ALONG: usize = 32;

@@ -49,3 +49,12 @@ pub(super) unsafe fn stamped(from: *const AtomicU8, len: usize, stamp: u8) -> us
     }
     len
 }
+
+#[allow(
+    dead_code,
+    reason = "in tests beside a processor's own copies, theirs counts"
+)]
+pub(super) unsafe fn read_stamps<const N: usize>(from: *const AtomicU8, stamp: u8) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { stamped(from, N, stamp) }
+}

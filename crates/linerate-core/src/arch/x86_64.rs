@@ -184,6 +184,44 @@ pub(super) unsafe fn stamped(from: *const AtomicU8, len: usize, stamp: u8) -> us
     done.min(len)
 }
 
+/// How many of `N` stamps equal `stamp` before the first that does not, by one load.
+///
+/// # Safety
+/// `from` points at `N` live atomics.
+#[inline(always)]
+pub(super) unsafe fn read_stamps<const N: usize>(from: *const AtomicU8, stamp: u8) -> usize {
+    const { assert!(N <= 8 && N.is_power_of_two(), "one move") };
+    let read: u64;
+    match N {
+        // SAFETY: the caller vouches for 8 atomics.
+        8 => unsafe {
+            asm!("mov {read}, [{from}]", from = in(reg) from, read = lateout(reg) read,
+                options(nostack, readonly, preserves_flags));
+        },
+        // SAFETY: the caller vouches for 4 atomics.
+        4 => unsafe {
+            asm!("mov {read:e}, [{from}]", from = in(reg) from, read = lateout(reg) read,
+                options(nostack, readonly, preserves_flags));
+        },
+        // SAFETY: the caller vouches for 2 atomics.
+        2 => unsafe {
+            asm!("movzx {read:e}, word ptr [{from}]", from = in(reg) from,
+                read = lateout(reg) read, options(nostack, readonly, preserves_flags));
+        },
+        // SAFETY: the caller vouches for one.
+        _ => read = unsafe { &*from }.load(Ordering::Relaxed).into(),
+    }
+    // What the caller loads after stays after: no instruction here, see the module's head.
+    fence(Ordering::Acquire);
+    let mask = u64::MAX >> (64 - 8 * N);
+    let differ = read ^ (u64::from(stamp) * (0x0101_0101_0101_0101 & mask));
+    if differ == 0 {
+        return N;
+    }
+    // The first stamp is the lowest byte.
+    differ.trailing_zeros() as usize / 8
+}
+
 /// # Safety
 /// `to` points at 16 live atomics.
 #[inline(always)]

@@ -33,7 +33,11 @@ pub struct RxTemplate {
 /// One lcore's stock of free slots. Every receive and transmit of that lcore passes through it.
 #[derive(Debug)]
 pub struct PoolCache {
-    bins: Vec<Bin>,
+    /// Nearly always the only one, and so in place: what was just written to it is read again by
+    /// the same address, for which the processor does not wait.
+    first: Option<Bin>,
+    /// The others, if there is a first one.
+    others: Vec<Bin>,
     /// How many of the bins are of the pools that it was made for.
     own: usize,
 }
@@ -61,35 +65,53 @@ struct Bin {
 impl PoolCache {
     /// An empty stock for these pools; others are added when first met.
     pub fn new(pools: &[Pool]) -> Self {
+        let mut bins = pools.iter().map(|pool| Bin::new(pool.clone()));
         Self {
-            bins: pools.iter().map(|pool| Bin::new(pool.clone())).collect(),
+            first: bins.next(),
+            others: bins.collect(),
             own: pools.len(),
         }
     }
 
+    fn bins(&self) -> impl Iterator<Item = &Bin> {
+        self.first.iter().chain(&self.others)
+    }
+
+    fn bins_mut(&mut self) -> impl Iterator<Item = &mut Bin> {
+        self.first.iter_mut().chain(&mut self.others)
+    }
+
+    /// Keeps a stack more.
+    fn add(&mut self, bin: Bin) -> &mut Bin {
+        if self.first.is_none() {
+            return self.first.insert(bin);
+        }
+        self.others.push_mut(bin)
+    }
+
     /// The pools that it has stocks of, those that it was made for first.
     pub fn pools(&self) -> impl Iterator<Item = &Pool> {
-        self.bins.iter().map(|bin| &bin.pool)
+        self.bins().map(|bin| &bin.pool)
     }
 
     /// Of the pools that it was made for, the one whose slots are the smallest that take a frame of
     /// `bytes`.
     pub fn pool_for(&self, bytes: usize) -> Option<&Pool> {
-        self.bin_for(bytes).map(|at| &self.bins[at].pool)
-    }
-
-    fn bin_for(&self, bytes: usize) -> Option<usize> {
-        let room = |at: &usize| self.bins[*at].pool.room_bytes();
-        let fit = (0..self.own).filter(|at| room(at) >= bytes);
-        fit.min_by_key(room)
+        let fit = self
+            .pools()
+            .take(self.own)
+            .filter(|pool| pool.room_bytes() >= bytes);
+        fit.min_by_key(|pool| pool.room_bytes())
     }
 
     /// One packet of length 0 from [`pool_for`](Self::pool_for), or `None` (and a counted refusal
     /// where that pool has no free slot).
     #[inline]
     pub fn get_for(&mut self, bytes: usize) -> Option<Packet> {
-        let at = self.bin_for(bytes)?;
-        self.bins[at].get()
+        let own = self.own;
+        let bins = self.bins_mut().take(own);
+        let fit = bins.filter(|bin| bin.pool.room_bytes() >= bytes);
+        fit.min_by_key(|bin| bin.pool.room_bytes())?.get()
     }
 
     /// A packet that holds this frame, from [`pool_for`](Self::pool_for): for tools and tests, that
@@ -118,7 +140,18 @@ impl PoolCache {
     /// One packet of length 0, or `None` and a counted refusal.
     #[inline]
     pub fn get(&mut self, pool: &Pool) -> Option<Packet> {
-        self.bin(pool).get()
+        let handle = self.pop(pool)?;
+        // SAFETY: the handle left the stack, so the slot is in this call's hands alone.
+        Some(unsafe { fresh(handle) })
+    }
+
+    /// As [`PoolCache::get`], but leaves the packet's metadata as the slot's last owner left it:
+    /// for those who set all of it.
+    #[inline]
+    pub fn take_one(&mut self, pool: &Pool) -> Option<Packet> {
+        let handle = self.pop(pool)?;
+        // SAFETY: the handle left the stack, and a free slot's metadata is that of a packet.
+        Some(unsafe { Packet::from_handle(handle) })
     }
 
     /// Adds up to `count` packets of length 0 to the burst; fewer, and a counted refusal, where the
@@ -231,7 +264,7 @@ impl PoolCache {
     #[inline(always)]
     pub fn free_front(&mut self, burst: &mut Burst, count: usize) {
         let handles = &burst.handles()[..count];
-        if !self.bins.first_mut().is_some_and(|bin| bin.put(handles)) {
+        if !self.first.as_mut().is_some_and(|bin| bin.put(handles)) {
             self.free_mixed(handles);
         }
         // SAFETY: the cache owns the first `count` now.
@@ -242,7 +275,7 @@ impl PoolCache {
     #[inline]
     pub fn free_one(&mut self, packet: Packet) {
         let handle = packet.into_handle().get();
-        match self.bins.first_mut() {
+        match &mut self.first {
             Some(bin) if bin.owns(handle) => bin.put_one(handle),
             _ => self.free_mixed(&[handle]),
         }
@@ -250,8 +283,7 @@ impl PoolCache {
 
     /// Free slots of a pool that the cache holds.
     pub fn held(&self, pool: &Pool) -> usize {
-        self.bins
-            .iter()
+        self.bins()
             .filter(|bin| bin.pool == *pool)
             .map(|bin| bin.len)
             .sum()
@@ -259,19 +291,20 @@ impl PoolCache {
 
     /// Free slots of all pools that the cache holds.
     pub fn held_total(&self) -> usize {
-        self.bins.iter().map(|bin| bin.len).sum()
+        self.bins().map(|bin| bin.len).sum()
     }
 
     /// Slots taken from all pools' shared parts less those given back to them: for the ledger.
     pub fn from_shared(&self) -> i64 {
-        self.bins.iter().map(|bin| bin.from_shared).sum()
+        self.bins().map(|bin| bin.from_shared).sum()
     }
 
     /// Handles whose packets were consumed by the caller, of any pool.
     #[cold]
     fn free_mixed(&mut self, handles: &[u32]) {
         for &handle in handles {
-            match self.bins.iter_mut().find(|bin| bin.owns(handle)) {
+            let bin = self.bins_mut().find(|bin| bin.owns(handle));
+            match bin {
                 Some(bin) => bin.put_one(handle),
                 None => self.free_stranger(handle),
             }
@@ -287,7 +320,7 @@ impl PoolCache {
             Some(pool) => {
                 let mut bin = Bin::new(pool);
                 bin.put_one(handle.get());
-                self.bins.push(bin);
+                self.add(bin);
             }
             // An orphan counts its slots on the return list only.
             // SAFETY: likewise.
@@ -295,24 +328,38 @@ impl PoolCache {
         }
     }
 
+    /// A handle, or `None` and a counted refusal.
     #[inline(always)]
-    fn bin(&mut self, pool: &Pool) -> &mut Bin {
-        let first = pool.shared().first();
-        let index = match self.bins.first() {
-            // Nearly always the only one.
-            Some(bin) if bin.first == first => 0,
-            _ => self.find(pool),
+    fn pop(&mut self, pool: &Pool) -> Option<NonZeroU32> {
+        let Some(bin) = &mut self.first else {
+            return self.pop_late(pool);
         };
-        &mut self.bins[index]
+        if bin.len == 0 || bin.pool != *pool {
+            return self.pop_late(pool);
+        }
+        // SAFETY: its length was just looked at.
+        Some(unsafe { bin.pop_top() })
     }
 
     #[cold]
-    fn find(&mut self, pool: &Pool) -> usize {
-        let known = self.bins.iter().position(|bin| bin.pool == *pool);
-        known.unwrap_or_else(|| {
-            self.bins.push(Bin::new(pool.clone()));
-            self.bins.len() - 1
-        })
+    fn pop_late(&mut self, pool: &Pool) -> Option<NonZeroU32> {
+        self.bin(pool).pop()
+    }
+
+    #[inline(always)]
+    fn bin(&mut self, pool: &Pool) -> &mut Bin {
+        if self.first.as_ref().is_none_or(|bin| bin.pool != *pool) {
+            return self.find(pool);
+        }
+        self.first.as_mut().expect("it was just compared")
+    }
+
+    #[cold]
+    fn find(&mut self, pool: &Pool) -> &mut Bin {
+        match self.others.iter().position(|bin| bin.pool == *pool) {
+            Some(at) => &mut self.others[at],
+            None => self.add(Bin::new(pool.clone())),
+        }
     }
 }
 
@@ -367,19 +414,44 @@ unsafe fn reset(line: *mut Line, word: u128) {
     unsafe { at.write(word) };
 }
 
+/// A packet of length 0 in a slot.
+///
+/// # Safety
+/// The caller alone has the slot, and gives it up.
+#[inline(always)]
+unsafe fn fresh(handle: NonZeroU32) -> Packet {
+    // SAFETY: the caller's promise.
+    unsafe { reset(line_of(handle), Fresh::word(RxTemplate::default())) };
+    // SAFETY: likewise, and its line was just set up.
+    unsafe { Packet::from_handle(handle) }
+}
+
 impl Bin {
-    /// One packet of length 0.
-    #[inline]
+    /// One packet of length 0, or `None` and a counted refusal.
     fn get(&mut self) -> Option<Packet> {
-        if self.len == 0 && !self.refill(1) {
-            return None;
-        }
+        let handle = self.pop()?;
+        // SAFETY: the handle left the stack, so the slot is in this call's hands alone.
+        Some(unsafe { fresh(handle) })
+    }
+
+    /// A handle, or `None` and a counted refusal.
+    fn pop(&mut self) -> Option<NonZeroU32> {
+        // SAFETY: it has one, or `refill` brought one.
+        (self.len > 0 || self.refill(1)).then(|| unsafe { self.pop_top() })
+    }
+
+    /// The handle on top of the stack.
+    ///
+    /// # Safety
+    /// There is one.
+    #[inline(always)]
+    unsafe fn pop_top(&mut self) -> NonZeroU32 {
+        debug_assert!(self.len > 0, "an empty stack");
         self.len -= 1;
-        let handle = NonZeroU32::new(self.stack.0[self.len]).expect("handles are never 0");
-        // SAFETY: the slot was free and in this cache's hands alone.
-        unsafe { reset(line_of(handle), Fresh::word(RxTemplate::default())) };
-        // SAFETY: likewise, and its line was just set up.
-        Some(unsafe { Packet::from_handle(handle) })
+        // SAFETY: the caller's promise, and so there was room for it.
+        let handle = unsafe { *self.stack.0.get_unchecked(self.len) };
+        // SAFETY: handles are never 0.
+        unsafe { NonZeroU32::new_unchecked(handle) }
     }
 
     fn new(pool: Pool) -> Self {
@@ -427,7 +499,8 @@ impl Bin {
     /// Puts one of the pool's own handles on the stack, whose packet was consumed.
     #[inline(always)]
     fn put_one(&mut self, handle: u32) {
-        self.stack.0[self.len] = handle;
+        // SAFETY: between two calls it has at most `MOST` handles, and room for a burst more.
+        unsafe { *self.stack.0.get_unchecked_mut(self.len) = handle };
         self.len += 1;
         if self.len > self.limit {
             self.spill(self.limit / 2);

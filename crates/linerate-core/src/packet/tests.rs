@@ -53,6 +53,26 @@ fn a_short_pool_fills_a_burst_partly() {
     assert_eq!(cache.held(&pool) + pool.stats().free_shared as usize, 10);
 }
 
+/// A packet that is taken alone is like one of `take`: as its last owner left it, and counted.
+#[test]
+fn one_packet_is_taken_as_it_was_left() {
+    let pool = pool(2);
+    let mut cache = PoolCache::new(std::slice::from_ref(&pool));
+    for _ in 0..2 {
+        let mut packet = cache.get(&pool).unwrap();
+        assert!(packet.len() == 0 && packet.set_data(b"left behind"));
+        cache.free_one(packet);
+    }
+    let packet = cache.take_one(&pool).unwrap();
+    assert_eq!(packet.data(), b"left behind");
+    let other = cache.take_one(&pool);
+    assert!(cache.take_one(&pool).is_none(), "the pool has two slots");
+    assert_eq!(pool.stats().refused, 1);
+    drop((packet, other));
+    let mut empty = PoolCache::new(&[]);
+    assert!(empty.take_one(&pool).is_some(), "a pool not met before");
+}
+
 #[test]
 fn data_grows_and_shrinks_within_the_slot() {
     let pool = pool(4);

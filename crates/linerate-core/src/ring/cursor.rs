@@ -61,12 +61,6 @@ impl Ends {
         self.mask + 1
     }
 
-    /// What of a position says the slot.
-    #[inline(always)]
-    pub(crate) fn mask(&self) -> usize {
-        self.mask
-    }
-
     /// Elements between head and tail. Exact on a quiet ring, a good guess on a busy one.
     pub(crate) fn occupancy(&self) -> usize {
         // Head first: it cannot have passed a tail that is read later.
@@ -96,6 +90,16 @@ impl Span {
         let start = at & (capacity - 1);
         let first = len.min(capacity - start);
         Self { start, first, len }
+    }
+
+    /// One position; it is never cut.
+    #[inline(always)]
+    pub(crate) fn one(at: usize, mask: usize) -> Self {
+        Self {
+            start: at & mask,
+            first: 1,
+            len: 1,
+        }
     }
 
     /// The same where the positions are one at least and lie in one piece: code of its own for the
@@ -148,6 +152,18 @@ impl Cursor {
             .load(sync::at("cursor.peer", Ordering::Acquire))
             .wrapping_add(self.lead);
         self.known(at).min(want)
+    }
+
+    /// Whether the position `at` may be used; reads `peer` as [`Self::reach`] does.
+    #[inline(always)]
+    pub(crate) fn reaches(&mut self, at: usize, peer: &AtomicUsize) -> bool {
+        if self.knows(at, 1) {
+            return true;
+        }
+        self.limit = peer
+            .load(sync::at("cursor.peer", Ordering::Acquire))
+            .wrapping_add(self.lead);
+        self.knows(at, 1)
     }
 
     /// Whether `want` positions from `at` on may be used, by what is known of the peer.

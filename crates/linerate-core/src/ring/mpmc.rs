@@ -31,10 +31,10 @@ use super::cursor::{Cursor, Ends};
 use super::stats::Ledger;
 use super::{Pop, Push, RingMeter};
 use crate::arch::{self, AlignedSlice};
-use crate::sync::{Arc, AtomicU8, AtomicU32, Ordering, at, window};
+use crate::sync::{self, Arc, AtomicU8, AtomicU32, Ordering, window};
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 
 /// What an MPMC ring carries: an owned value of 32 bits, such as a packet handle.
 ///
@@ -46,6 +46,23 @@ pub unsafe trait Word: Send + Sized {}
 unsafe impl Word for u32 {}
 // SAFETY: laid out as `u32`.
 unsafe impl Word for std::num::NonZeroU32 {}
+
+/// The word of an element, which is the ring's from then on.
+#[inline(always)]
+fn into_word<T: Word>(element: T) -> u32 {
+    // SAFETY: a `Word` has a `u32`'s size and no uninitialised bytes.
+    unsafe { std::mem::transmute_copy(&ManuallyDrop::new(element)) }
+}
+
+/// The element of a word.
+///
+/// # Safety
+/// [`into_word`] made the word, and this is the only time that it is taken for an element.
+#[inline(always)]
+unsafe fn from_word<T: Word>(word: u32) -> T {
+    // SAFETY: the caller's promise.
+    unsafe { std::mem::transmute_copy(&word) }
+}
 
 /// Makes a ring of at least `capacity` elements (rounded up to a power of two). Clone either end
 /// for each thread that uses it.
@@ -72,8 +89,9 @@ pub fn ring<T: Word>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     (sender, receiver)
 }
 
-/// Runs below this many slots have their stamps read one by one. A wide load over stamps that this
-/// core stored a moment ago in narrower pieces waits until they have left its store buffer.
+/// Runs below this many slots have their stamps read in the pieces in which a sender's run of that
+/// length stores them. A wide load over stamps that this core stored a moment ago in narrower
+/// pieces waits until they have left its store buffer.
 const SHORT: usize = 16;
 
 /// A run of positions whose slots follow each other.
@@ -175,16 +193,8 @@ impl<T: Word> Shared<T> {
             // SAFETY: the caller's promise, and there are spare stamps behind the last slot.
             return unsafe { arch::stamped(stamps, piece.len, stamp) };
         }
-        let mut count = 0;
-        while count < piece.len {
-            // SAFETY: the caller's promise.
-            let byte = unsafe { &*stamps.wrapping_add(count) };
-            if byte.load(Ordering::Acquire) != stamp {
-                break;
-            }
-            count += 1;
-        }
-        count
+        // SAFETY: the caller's promise.
+        unsafe { arch::stamped_short(stamps, piece.len, stamp) }
     }
 
     /// Stores values into claimed positions and publishes them.
@@ -247,6 +257,39 @@ impl<T: Word> Shared<T> {
         count
     }
 
+    /// [`Self::fill`] of one position.
+    ///
+    /// # Safety
+    /// The caller has claimed it.
+    #[inline(always)]
+    unsafe fn fill_one(&self, at: usize, word: u32) {
+        let slot = at & self.mask;
+        // SAFETY: the mask keeps it inside the storage.
+        let value = unsafe { self.values.get_unchecked(slot) };
+        value.store(word, Ordering::Relaxed);
+        window("sender: values stored");
+        // SAFETY: likewise.
+        let stamp = unsafe { self.stamps.get_unchecked(slot) };
+        stamp.store(self.stamp(at), sync::at("mpmc.publish", Ordering::Release));
+        window("sender: stamps stored");
+    }
+
+    /// [`Self::copy`] of one position.
+    #[inline(always)]
+    fn copy_one(&self, at: usize) -> Option<u32> {
+        let slot = at & self.mask;
+        // SAFETY: the mask keeps it inside the storage.
+        let stamp = unsafe { self.stamps.get_unchecked(slot) };
+        let published = stamp.load(Ordering::Acquire) == self.stamp(at);
+        window("receiver: stamps read");
+        if !published {
+            return None;
+        }
+        // SAFETY: likewise.
+        let value = unsafe { self.values.get_unchecked(slot) };
+        Some(value.load(Ordering::Relaxed))
+    }
+
     /// Takes between `least` and `most` elements, or none. Returns how many.
     ///
     /// # Safety
@@ -286,6 +329,12 @@ impl<T: Word> Shared<T> {
         let ahead = (head + 2 * count) & self.mask;
         arch::prefetch_read(self.values.as_ptr().wrapping_add(ahead));
         arch::prefetch_read(self.stamps.as_ptr().wrapping_add(ahead));
+        self.swap_head(head, count)
+    }
+
+    /// The compare-and-swap of [`Self::try_claim`].
+    #[inline(always)]
+    fn swap_head(&self, head: usize, count: usize) -> Result<usize, usize> {
         // Release: point 1. Acquire on failure: as for the load of the head.
         let swap = self.ends.head.compare_exchange(
             head,
@@ -376,6 +425,20 @@ impl<T: Word> Sender<T> {
     }
 }
 
+impl<T: Word> Sender<T> {
+    /// Puts in one element if there is room, however long that takes to find out.
+    #[inline(never)]
+    fn push_late(&mut self, element: T) -> Result<(), T> {
+        let word = into_word(element);
+        // SAFETY: one word, an element given away.
+        if unsafe { self.put(&raw const word, 1, 1) } == 1 {
+            return Ok(());
+        }
+        // SAFETY: made a few lines above; the ring did not take it.
+        Err(unsafe { from_word(word) })
+    }
+}
+
 impl<T: Word> Push<T> for Sender<T> {
     #[inline(always)]
     unsafe fn push_from_ptr(&mut self, from: *const T, most: usize, least: usize) -> usize {
@@ -392,6 +455,21 @@ impl<T: Word> Push<T> for Sender<T> {
         }
         // SAFETY: the caller's promise.
         unsafe { self.put(from.cast(), most, least) }
+    }
+
+    #[inline(always)]
+    fn push(&mut self, element: T) -> Result<(), T> {
+        let tail = self.ends.tail.load(Ordering::Relaxed);
+        if self.cursor.knows(tail, 1) {
+            window("sender: head read");
+            if self.try_claim(tail, 1).is_ok() {
+                window("sender: claimed");
+                // SAFETY: the position was just claimed.
+                unsafe { self.shared.fill_one(tail, into_word(element)) };
+                return Ok(());
+            }
+        }
+        self.push_late(element)
     }
 
     fn is_closed(&self) -> bool {
@@ -422,7 +500,7 @@ impl<T: Word> Drop for Sender<T> {
         // Release: whoever sees the ring closed sees the last put too.
         self.ends
             .putters
-            .fetch_sub(1, at("mpmc.close", Ordering::Release));
+            .fetch_sub(1, sync::at("mpmc.close", Ordering::Release));
     }
 }
 
@@ -451,6 +529,18 @@ impl<T: Word> Receiver<T> {
     }
 }
 
+impl<T: Word> Receiver<T> {
+    /// Takes one element if there is any, however long that takes to find out.
+    #[inline(never)]
+    fn pop_late(&mut self) -> Option<T> {
+        let mut word = 0;
+        // SAFETY: room for one word.
+        let count = unsafe { self.take(&raw mut word, 1, 1) };
+        // SAFETY: a `Word` came out as it went in.
+        (count == 1).then(|| unsafe { from_word(word) })
+    }
+}
+
 impl<T: Word> Pop<T> for Receiver<T> {
     #[inline(always)]
     unsafe fn pop_to_ptr(&mut self, to: *mut T, most: usize, least: usize) -> usize {
@@ -467,6 +557,21 @@ impl<T: Word> Pop<T> for Receiver<T> {
         }
         // SAFETY: the caller's room for `most` words.
         unsafe { self.take(to.cast(), most, least) }
+    }
+
+    #[inline(always)]
+    fn pop(&mut self) -> Option<T> {
+        // Acquire: point 2 of the module's head.
+        let head = self.ends.head.load(Ordering::Acquire);
+        window("receiver: head read");
+        if let Some(word) = self.shared.copy_one(head) {
+            window("receiver: values copied");
+            if self.shared.swap_head(head, 1).is_ok() {
+                // SAFETY: a `Word` came out as it went in, and the position is ours.
+                return Some(unsafe { from_word(word) });
+            }
+        }
+        self.pop_late()
     }
 
     fn is_closed(&self) -> bool {

@@ -2,7 +2,7 @@
 //!
 //! Each end stores its own position once per burst and remembers how far the peer was
 //! (`cursor.rs`): on a ring that is neither full nor empty a burst touches the peer's position
-//! about once per capacity.
+//! about once per capacity. One element has code of its own, in which it stays in a register.
 //!
 //! **Ownership.** Slots from `head` to `tail` belong to the consumer, the others to the producer.
 //! A side gives slots away by storing its position with release; the other acquires it.
@@ -18,13 +18,12 @@
 use super::cursor::{Cursor, Ends, Span};
 #[cfg(not(loom))]
 pub use super::slices::{ReadGuard, WriteGuard};
-use super::slots::Slots;
+use super::slots::{Place, Slots};
 use super::stats::Ledger;
 use super::{Pop, Push, RingMeter};
-use crate::sync::{Arc, AtomicUsize, Ordering, at};
+use crate::sync::{Arc, Ordering, at};
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
 
 /// Makes a ring of at least `capacity` elements (rounded up to a power of two).
 ///
@@ -37,18 +36,22 @@ pub fn ring<T>(capacity: usize) -> (Producer<T>, Consumer<T>) {
         ends: ends.clone(),
     });
     let producer = Producer {
+        tail: 0,
         cursor: Cursor::putter(&ends),
+        place: shared.slots.place(),
         ledger: ends.ledgers().open(),
         ends: ends.clone(),
-        shared: shared.clone(),
+        _shared: shared.clone(),
         _not_sync: PhantomData,
     };
     let ledger = ends.ledgers().open();
     let consumer = Consumer {
+        head: 0,
         cursor: Cursor::taker(&ends),
+        place: shared.slots.place(),
         ledger,
         ends,
-        shared,
+        _shared: shared,
         _not_sync: PhantomData,
     };
     (producer, consumer)
@@ -66,35 +69,38 @@ impl<T> Drop for Shared<T> {
         let tail = self.ends.tail.load(Ordering::Acquire);
         let mut head = self.ends.head.load(Ordering::Acquire);
         while head != tail {
-            let mut element = MaybeUninit::<T>::uninit();
-            let span = Span::new(head, 1, self.ends.capacity());
             // SAFETY: slots from head to tail are filled, and nobody else is left.
-            unsafe { self.slots.read(span, element.as_mut_ptr()) };
+            let element = unsafe { self.slots.place().take(head) };
             head = head.wrapping_add(1);
             self.ends.head.store(head, Ordering::Release);
-            // SAFETY: just moved out of the slot.
-            drop(unsafe { element.assume_init() });
+            drop(element);
         }
     }
 }
 
-/// A position of this side, which this side alone moves. No copy of it is kept in the handle: it
-/// would be one store more for each burst, and the processor does one a cycle.
+/// Gives the slots below `tail` to the consumer.
 #[inline(always)]
-fn own(position: &AtomicUsize) -> usize {
-    // To loom this is no step, as the load of a plain copy would be none.
-    #[cfg(loom)]
-    // SAFETY: the only thread that stores there is this one.
-    return unsafe { position.unsync_load() };
-    #[cfg(not(loom))]
-    position.load(Ordering::Relaxed)
+fn publish(ends: &Ends, tail: usize) {
+    ends.tail.store(tail, at("spsc.publish", Ordering::Release));
+}
+
+/// Gives the slots below `head` back to the producer.
+#[inline(always)]
+fn release(ends: &Ends, head: usize) {
+    ends.head.store(head, at("spsc.release", Ordering::Release));
 }
 
 /// The putting end; `Send`, used through `&mut`, not `Clone`.
 pub struct Producer<T> {
+    /// Own position; `ends.tail` follows it. Kept here, where it is both stored and read by the
+    /// handle's address: the processor then need not wait for what it stored a moment ago. The
+    /// address of `ends` it reads anew each time.
+    tail: usize,
     cursor: Cursor,
+    place: Place<T>,
     ends: Arc<Ends>,
-    shared: Arc<Shared<T>>,
+    /// Its share in the slots, which `place` is of.
+    _shared: Arc<Shared<T>>,
     ledger: std::sync::Arc<Ledger>,
     _not_sync: PhantomData<Cell<()>>,
 }
@@ -104,20 +110,20 @@ impl<T> Producer<T> {
     #[cfg(not(loom))]
     pub fn reserve(&mut self, most: usize) -> WriteGuard<'_, T> {
         let count = self.claim(most, 0);
-        let span = Span::new(self.tail(), count, self.ends.capacity());
+        let span = Span::new(self.tail, count, self.ends.capacity());
         WriteGuard::new(self, span)
     }
 
     /// The first slot of the storage.
     #[cfg(not(loom))]
     pub(super) fn base(&self) -> *mut T {
-        self.shared.slots.base()
+        self.place.base()
     }
 
     /// How many of at most `most` elements fit, or 0 if fewer than `least`; counts the others.
     #[inline(always)]
     fn claim(&mut self, most: usize, least: usize) -> usize {
-        let fit = self.cursor.reach(self.tail(), most, &self.ends.head);
+        let fit = self.cursor.reach(self.tail, most, &self.ends.head);
         if fit == most {
             return fit;
         }
@@ -134,9 +140,9 @@ impl<T> Producer<T> {
     unsafe fn put(&mut self, from: *const T, most: usize, least: usize) -> usize {
         let count = self.claim(most, least);
         if count > 0 {
-            let span = Span::new(self.tail(), count, self.ends.capacity());
+            let span = Span::new(self.tail, count, self.ends.capacity());
             // SAFETY: `claim` found the slots vacant, and this is the only producer.
-            unsafe { self.shared.slots.write(span, from) };
+            unsafe { self.place.write(span, from) };
             self.publish(count);
         }
         count
@@ -145,33 +151,40 @@ impl<T> Producer<T> {
     /// Gives the next `count` slots to the consumer.
     #[inline(always)]
     pub(super) fn publish(&mut self, count: usize) {
-        let tail = self.tail() + count;
-        self.ends
-            .tail
-            .store(tail, at("spsc.publish", Ordering::Release));
-    }
-
-    /// The own position: nobody else moves it.
-    #[inline(always)]
-    fn tail(&self) -> usize {
-        own(&self.ends.tail)
+        self.tail += count;
+        publish(&self.ends, self.tail);
     }
 }
 
 impl<T> Push<T> for Producer<T> {
     #[inline(always)]
     unsafe fn push_from_ptr(&mut self, from: *const T, most: usize, least: usize) -> usize {
-        let tail = self.tail();
-        match Span::uncut(tail, most, self.ends.mask()) {
+        let tail = self.tail;
+        match Span::uncut(tail, most, self.place.mask()) {
             Some(span) if self.cursor.knows(tail, most) => {
                 // SAFETY: the slots are known to be vacant, and this is the only producer.
-                unsafe { self.shared.slots.write(span, from) };
+                unsafe { self.place.write(span, from) };
                 self.publish(most);
                 most
             }
             // SAFETY: the caller's promise.
             _ => unsafe { self.put(from, most, least) },
         }
+    }
+
+    #[inline(always)]
+    fn push(&mut self, element: T) -> Result<(), T> {
+        // Held here, since the compiler reads the handle again after each acquiring load.
+        let (ends, tail) = (&*self.ends, self.tail);
+        if !self.cursor.reaches(tail, &ends.head) {
+            self.ledger.refuse(1);
+            return Err(element);
+        }
+        // SAFETY: the slot is known to be vacant, and this is the only producer.
+        unsafe { self.place.put(tail, element) };
+        self.tail = tail + 1;
+        publish(ends, self.tail);
+        Ok(())
     }
 
     fn is_closed(&self) -> bool {
@@ -195,9 +208,13 @@ impl<T> Drop for Producer<T> {
 
 /// The taking end; `Send`, used through `&mut`, not `Clone`.
 pub struct Consumer<T> {
+    /// Own position; `ends.head` follows it. Why it is here: see [`Producer`].
+    head: usize,
     cursor: Cursor,
+    place: Place<T>,
     ends: Arc<Ends>,
-    shared: Arc<Shared<T>>,
+    /// Its share in the slots, which `place` is of.
+    _shared: Arc<Shared<T>>,
     ledger: std::sync::Arc<Ledger>,
     _not_sync: PhantomData<Cell<()>>,
 }
@@ -207,20 +224,20 @@ impl<T> Consumer<T> {
     #[cfg(not(loom))]
     pub fn peek(&mut self, most: usize) -> ReadGuard<'_, T> {
         let count = self.claim(most, 0);
-        let span = Span::new(self.head(), count, self.ends.capacity());
+        let span = Span::new(self.head, count, self.ends.capacity());
         ReadGuard::new(self, span)
     }
 
     /// The first slot of the storage.
     #[cfg(not(loom))]
     pub(super) fn base(&self) -> *mut T {
-        self.shared.slots.base()
+        self.place.base()
     }
 
     /// How many of at most `most` elements are there, or 0 if fewer than `least`.
     #[inline(always)]
     fn claim(&mut self, most: usize, least: usize) -> usize {
-        let there = self.cursor.reach(self.head(), most, &self.ends.tail);
+        let there = self.cursor.reach(self.head, most, &self.ends.tail);
         if there == most {
             return there;
         }
@@ -236,9 +253,9 @@ impl<T> Consumer<T> {
     unsafe fn take(&mut self, to: *mut T, most: usize, least: usize) -> usize {
         let count = self.claim(most, least);
         if count > 0 {
-            let span = Span::new(self.head(), count, self.ends.capacity());
+            let span = Span::new(self.head, count, self.ends.capacity());
             // SAFETY: `claim` found the slots filled, and this is the only consumer.
-            unsafe { self.shared.slots.read(span, to) };
+            unsafe { self.place.read(span, to) };
             self.release(count);
         }
         count
@@ -247,33 +264,40 @@ impl<T> Consumer<T> {
     /// Gives the next `count` slots back to the producer.
     #[inline(always)]
     pub(super) fn release(&mut self, count: usize) {
-        let head = self.head() + count;
-        self.ends
-            .head
-            .store(head, at("spsc.release", Ordering::Release));
-    }
-
-    /// The own position: nobody else moves it.
-    #[inline(always)]
-    fn head(&self) -> usize {
-        own(&self.ends.head)
+        self.head += count;
+        release(&self.ends, self.head);
     }
 }
 
 impl<T> Pop<T> for Consumer<T> {
     #[inline(always)]
     unsafe fn pop_to_ptr(&mut self, to: *mut T, most: usize, least: usize) -> usize {
-        let head = self.head();
-        match Span::uncut(head, most, self.ends.mask()) {
+        let head = self.head;
+        match Span::uncut(head, most, self.place.mask()) {
             Some(span) if self.cursor.reach(head, most, &self.ends.tail) == most => {
                 // SAFETY: the slots are known to be filled, and this is the only consumer.
-                unsafe { self.shared.slots.read(span, to) };
+                unsafe { self.place.read(span, to) };
                 self.release(most);
                 most
             }
             // SAFETY: the caller's promise.
             _ => unsafe { self.take(to, most, least) },
         }
+    }
+
+    #[inline(always)]
+    fn pop(&mut self) -> Option<T> {
+        // As in `push`.
+        let (ends, head) = (&*self.ends, self.head);
+        if !self.cursor.reaches(head, &ends.tail) {
+            self.ledger.fall_short();
+            return None;
+        }
+        // SAFETY: the slot is known to be filled, and this is the only consumer.
+        let element = unsafe { self.place.take(head) };
+        self.head = head + 1;
+        release(ends, self.head);
+        Some(element)
     }
 
     fn is_closed(&self) -> bool {

@@ -264,6 +264,80 @@ fn mpmc_receiver_stopped_in_every_window() {
     }
 }
 
+/// The same for a single element, which has code of its own, on either side.
+#[test]
+fn mpmc_single_stopped_in_every_window() {
+    for window in [
+        "sender: head read",
+        "sender: claimed",
+        "sender: values stored",
+        "sender: stamps stored",
+    ] {
+        let (mut tx, mut rx) = mpmc::ring::<u32>(4);
+        assert!(tx.push(1).is_ok());
+        let mut stopped = tx.clone();
+        let (resume, handle) = stop_at(window, move || stopped.push(10));
+        let room = if window == "sender: head read" { 3 } else { 2 };
+        assert_eq!(tx.push_slice(&[20; 3]), room, "{window}");
+        let mut got = Vec::new();
+        rx.pop_burst(&mut got, 8);
+        match window {
+            "sender: head read" => assert_eq!(got, [1, 20, 20, 20], "{window}"),
+            "sender: stamps stored" => assert_eq!(got, [1, 10, 20, 20], "{window}"),
+            _ => assert_eq!(got, [1], "{window}"),
+        }
+        assert_eq!(rx.pop(), None, "{window}");
+        resume.send(()).unwrap();
+        assert_eq!(handle.join().unwrap(), Ok(()), "{window}");
+        rx.pop_burst(&mut got, 8);
+        got.sort_unstable();
+        assert_eq!(got[..2], [1, 10], "{window}: lost or doubled");
+        assert_eq!(got[2..], [20; 3][..room], "{window}: lost or doubled");
+    }
+    for window in RECEIVER_WINDOWS {
+        let (mut tx, mut rx) = mpmc::ring::<u32>(4);
+        assert!(tx.push_slice_bulk(&[1, 2, 3, 4]));
+        let mut stopped = rx.clone();
+        let (resume, handle) = stop_at(window, move || stopped.pop());
+        let claimed = window == "receiver: claimed";
+        let mut got = Vec::new();
+        rx.pop_burst(&mut got, 8);
+        assert_eq!(got.len(), if claimed { 3 } else { 4 }, "{window}");
+        assert!(tx.push_slice_bulk(&[11, 12, 13, 14]), "{window}");
+        resume.send(()).unwrap();
+        let late = handle.join().unwrap().unwrap();
+        assert_eq!(late, if claimed { 1 } else { 11 }, "{window}");
+        rx.pop_burst(&mut got, 8);
+        let all = [1, 2, 3, 4, 11, 12, 13, 14];
+        assert_eq!(sorted(&[&got, &[late]]), all, "{window}: lost or doubled");
+    }
+}
+
+/// A short run is read in pieces of 8, 4, 2 and 1 stamps: it ends at the first that is not of this
+/// lap, wherever in a piece that is, in the first laps and when the stamp comes round.
+#[test]
+fn mpmc_short_runs_end_where_the_sender_did() {
+    for portable in [false, true] {
+        copy_portably(portable);
+        let (mut tx, mut rx) = mpmc::ring::<u32>(16);
+        for lap in 0..300 {
+            let (there, most) = (lap % 16, 1 + lap * 7 % 16);
+            let sent: Vec<u32> = (0..there).map(|number| lap * 100 + number).collect();
+            assert!(tx.push_slice_bulk(&sent));
+            let mut got = Vec::new();
+            rx.pop_burst(&mut got, most as usize);
+            assert_eq!(
+                got.len() as u32,
+                there.min(most),
+                "{there} there, {most} asked for"
+            );
+            rx.pop_burst(&mut got, 16);
+            assert_eq!(got, sent, "{there} there, {most} asked for");
+        }
+    }
+    copy_portably(false);
+}
+
 /// SPSC ends hold nothing that the other needs: each works on while its peer does not move at all,
 /// until the ring is full or empty, and says so.
 #[test]

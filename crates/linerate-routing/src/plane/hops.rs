@@ -137,19 +137,13 @@ impl HopTable {
     /// The hop of that number; a blackhole where there is none.
     #[inline(always)]
     pub fn get(&self, hop: u32) -> &Hop {
-        const NOWHERE: Hop = Hop {
-            dst: MacAddr([0; 6]),
-            src: MacAddr([0; 6]),
-            vlan: 0,
-            mtu: 0,
-            port: 0,
-            interface: InterfaceIdOrNone(u16::MAX),
-            action: Action::Blackhole,
-            is_default: false,
-            gateway: [0; 16],
-            group: 0,
-        };
-        self.hops.get(hop as usize).unwrap_or(&NOWHERE)
+        self.all().get(hop)
+    }
+
+    /// All hops, for a loop that looks many of them up.
+    #[inline(always)]
+    pub(super) fn all(&self) -> Hops<'_> {
+        Hops(&self.hops)
     }
 
     /// The hops of a group, by bucket; none where there is no such group.
@@ -167,6 +161,30 @@ impl HopTable {
         self.groups
             .get(group as usize)
             .map_or(u32::MAX, |group| group[bucket as usize])
+    }
+}
+
+/// The hops of a table: where they lie is known to a loop that holds this, whatever it writes.
+#[derive(Clone, Copy)]
+pub(super) struct Hops<'a>(&'a [Hop]);
+
+impl<'a> Hops<'a> {
+    /// As [`HopTable::get`].
+    #[inline(always)]
+    pub(super) fn get(self, hop: u32) -> &'a Hop {
+        const NOWHERE: Hop = Hop {
+            dst: MacAddr([0; 6]),
+            src: MacAddr([0; 6]),
+            vlan: 0,
+            mtu: 0,
+            port: 0,
+            interface: InterfaceIdOrNone(u16::MAX),
+            action: Action::Blackhole,
+            is_default: false,
+            gateway: [0; 16],
+            group: 0,
+        };
+        self.0.get(hop as usize).unwrap_or(&NOWHERE)
     }
 }
 

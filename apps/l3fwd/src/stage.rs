@@ -1,9 +1,9 @@
-//! The forwarding path, a burst at a time, run to completion: [`path`] lists its stages in the order in
-//! which packets pass.
+//! The forwarding path, a burst at a time, run to completion: [`path`] lists its stages in the
+//! order in which packets pass.
 //!
-//! The lookup gives each packet the number of a [`NextHop`]: addresses of the next frame, and an exit.
-//! An exit is a port, or beyond all ports a reason to drop, so that one division of the burst by exits
-//! does both.
+//! The lookup gives each packet the number of a [`NextHop`]: addresses of the next frame, and an
+//! exit. An exit is a port, or beyond all ports a reason to drop, so that one division of the burst
+//! by exits does both.
 
 use linerate_core::env::Isa;
 use linerate_core::packet::Burst;

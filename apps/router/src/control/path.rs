@@ -1,4 +1,5 @@
-//! The path as its workers tell it: packets at each stage, those that a stage lost, and on demand cycles.
+//! The path as its workers tell it: packets at each stage, those that a stage lost, and on demand
+//! cycles.
 
 use linerate_core::run::{Point, Stage as _};
 use serde::Serialize;

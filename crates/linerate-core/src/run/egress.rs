@@ -79,8 +79,9 @@ impl Egress {
         std::mem::replace(&mut self.outlets[usize::from(port)].way, way)
     }
 
-    /// Says what the way to a port is called: what it has no room for is counted as `tx_full.NAME`, and not
-    /// by a number that only the program knows. Another name is another counter. Set-up only.
+    /// Says what the way to a port is called: what it has no room for is counted as `tx_full.NAME`,
+    /// and not by a number that only the program knows. Another name is another counter. Set-up
+    /// only.
     pub fn name_outlet(&mut self, port: u16, name: &str) {
         let full = self.reason(&format!("tx_full.{name}"));
         if let Some(outlet) = self.outlets.get_mut(usize::from(port)) {
@@ -88,7 +89,8 @@ impl Egress {
         }
     }
 
-    /// A drop reason to use with [`Egress::drop_burst`]; the same name gives the same counter. Set-up only.
+    /// A drop reason to use with [`Egress::drop_burst`]; the same name gives the same counter.
+    /// Set-up only.
     pub fn reason(&mut self, name: &str) -> DropId {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(index) = names.iter().position(|(known, _)| known == name) {
@@ -200,15 +202,15 @@ impl Egress {
         self.taken = self.taken.wrapping_sub(packets);
     }
 
-    /// The same of packets whose slots a stage has freed itself, having done all that they came for,
-    /// such as fragments of a datagram that has become whole.
+    /// The same of packets whose slots a stage has freed itself, having done all that they came
+    /// for, such as fragments of a datagram that has become whole.
     #[inline]
     pub fn consumed(&mut self, packets: u64) {
         self.taken = self.taken.wrapping_add(packets);
     }
 
-    /// Counts packets as dropped whose slots a stage has freed itself, such as fragments of a datagram
-    /// that it gave up.
+    /// Counts packets as dropped whose slots a stage has freed itself, such as fragments of a
+    /// datagram that it gave up.
     #[inline]
     pub fn count_drops(&mut self, reason: DropId, packets: u64) {
         self.taken = self.taken.wrapping_add(packets);

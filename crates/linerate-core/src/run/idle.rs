@@ -93,8 +93,8 @@ impl Ladder {
 }
 
 /// Sleeps until a descriptor is readable, a doorbell rings, or the nap is over: after `blind` where
-/// a source can only be polled, else after `nap`. The doorbells are prepared, and work was looked for
-/// since. A descriptor that its queue has closed meanwhile ends the nap at once.
+/// a source can only be polled, else after `nap`. The doorbells are prepared, and work was looked
+/// for since. A descriptor that its queue has closed meanwhile ends the nap at once.
 pub fn nap_on(doorbell: &Doorbell, sources: &[SleepOn], mut nap: Duration, blind: Duration) {
     let mut fds = vec![PollFd::from_borrowed_fd(doorbell.fd(), PollFlags::IN)];
     for source in sources {

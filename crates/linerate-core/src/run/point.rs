@@ -102,7 +102,8 @@ impl Point {
         self.taps.iter_mut().for_each(|(_, tap)| tap(port, packet));
     }
 
-    /// The stage begins to work on the packets of `mask`: what the clock shows, if time is measured.
+    /// The stage begins to work on the packets of `mask`: what the clock shows, if time is
+    /// measured.
     #[cold]
     fn begin(&mut self, mask: u64, burst: &Burst) -> u64 {
         if !self.taps.is_empty() {

@@ -1,7 +1,8 @@
 //! Which addresses may stand in a packet that is forwarded.
 //!
-//! The vector path asks [`is_special4`] and [`is_special6`], which let through ordinary unicast alone; what they
-//! hold back the scalar path looks at again and names (`source4`, `destination4` ...).
+//! The vector path asks [`is_special4`] and [`is_special6`], which let through ordinary unicast
+//! alone; what they hold back the scalar path looks at again and names (`source4`, `destination4`
+//! ...).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -1,8 +1,9 @@
 //! What a worker takes over between two bursts when the configuration changes.
 //!
-//! Whoever changes it makes a [`Change`], with all the memory that it takes, and frees what comes back.
-//! The worker exchanges a few pointers, and carries over what it alone may write: counters, and how full
-//! policers' buckets are. It allocates only for the drop counters of lists whose names are new.
+//! Whoever changes it makes a [`Change`], with all the memory that it takes, and frees what comes
+//! back. The worker exchanges a few pointers, and carries over what it alone may write: counters,
+//! and how full policers' buckets are. It allocates only for the drop counters of lists whose names
+//! are new.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,8 +35,8 @@ pub struct Change {
 }
 
 impl Change {
-    /// From settings `old`, with those counters, to others. Interfaces and lists are the same where their
-    /// names are. `queues`: how many workers share each policer's rate.
+    /// From settings `old`, with those counters, to others. Interfaces and lists are the same where
+    /// their names are. `queues`: how many workers share each policer's rate.
     pub fn new(settings: Arc<Settings>, old: &Settings, counters: &Counters, queues: u16) -> Self {
         let queues = u64::from(queues.max(1));
         let interfaces = &settings.interfaces;

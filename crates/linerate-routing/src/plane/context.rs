@@ -1,7 +1,7 @@
 //! What the stages of the path tell each other of one burst, and what they share beside it.
 //!
-//! Nothing leaves its place in the burst between the parser and the last two stages, so what is known
-//! of a packet stands at its position: in arrays, and in masks with a bit for each.
+//! Nothing leaves its place in the burst between the parser and the last two stages, so what is
+//! known of a packet stands at its position: in arrays, and in masks with a bit for each.
 
 use linerate_core::packet::{Burst, Packet};
 use linerate_core::run::{BurstContext, DropId, Egress};

@@ -1,8 +1,8 @@
 //! Exceptions: packets that are not plain, one at a time, once their hop is known (RFC 1812 5.2 and
 //! 5.3, RFC 8200), and those that a stage has passed a verdict on.
 //!
-//! What stands beside the path is here too: [`Exceptions`] has the state behind punts, ICMP errors and
-//! drops, which any stage may have reason for.
+//! What stands beside the path is here too: [`Exceptions`] has the state behind punts, ICMP errors
+//! and drops, which any stage may have reason for.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -86,8 +86,8 @@ impl Stage<Context<'_>> for HandleExceptions {
         context.packets.here = Mask::MAX;
         let exceptional = burst.mask() & !ready;
         if exceptional & live != 0 && ready != 0 {
-            // A flow may have packets of both kinds: with options, longer than the next link takes, in
-            // fragments. None overtakes another.
+            // A flow may have packets of both kinds: with options, longer than the next link takes,
+            // in fragments. None overtakes another.
             for (index, packet) in burst.drain().enumerate() {
                 match ready >> index & 1 {
                     1 => context.queue(context.packets.exits[index] as usize, packet, out),
@@ -126,7 +126,8 @@ pub(super) struct PacketContext {
 }
 
 impl Context<'_> {
-    /// One exception: what a stage has passed a verdict on, or what is to be disposed of by its hop.
+    /// One exception: what a stage has passed a verdict on, or what is to be disposed of by its
+    /// hop.
     fn handle(&mut self, index: usize, packet: Packet, out: &mut Egress) {
         if self.packets.live >> index & 1 != 0 {
             return self.dispose(index, packet, out);
@@ -208,9 +209,9 @@ impl Context<'_> {
         }
     }
 
-    /// Why a packet is not believed: its source is a local address, though it comes from outside, or the
-    /// broadcast address of a local network. Who has taken one of ours says so by Neighbor Discovery,
-    /// which is heard (RFC 4862 5.4).
+    /// Why a packet is not believed: its source is a local address, though it comes from outside,
+    /// or the broadcast address of a local network. Who has taken one of ours says so by Neighbor
+    /// Discovery, which is heard (RFC 4862 5.4).
     fn has_local_source(&self, seen: PacketContext, packet: &Packet) -> Option<DropId> {
         let source = match seen.is_v4 {
             true => source4(packet).map(IpAddr::V4),
@@ -232,8 +233,8 @@ impl Context<'_> {
         })
     }
 
-    /// For a multicast group or broadcast: on this link it is for the router too; beyond, nothing here
-    /// takes it.
+    /// For a multicast group or broadcast: on this link it is for the router too; beyond, nothing
+    /// here takes it.
     fn for_group(&mut self, seen: PacketContext, packet: Packet, out: &mut Egress) {
         let is_near = match seen.is_v4 {
             // RFC 5771 4: 224.0.0.0/24 is never forwarded: OSPF, VRRP and the like.
@@ -263,8 +264,8 @@ impl Context<'_> {
         self.punt(seen.index, reason, seen.id, 0, packet, out);
     }
 
-    /// For the kernel to forward: it counts the time to live down, cuts and answers itself, so the packet
-    /// goes there as it came.
+    /// For the kernel to forward: it counts the time to live down, cuts and answers itself, so the
+    /// packet goes there as it came.
     fn for_host(&mut self, seen: PacketContext, packet: Packet, out: &mut Egress) {
         let PacketContext { index, id, .. } = seen;
         if self.packets.marks.link_local >> index & 1 != 0 {
@@ -350,8 +351,8 @@ impl Context<'_> {
         }
     }
 
-    /// What options and extension headers say against forwarding a packet: a reason to drop it, and an
-    /// error to send.
+    /// What options and extension headers say against forwarding a packet: a reason to drop it, and
+    /// an error to send.
     fn options(
         &self,
         seen: PacketContext,
@@ -374,8 +375,8 @@ impl Context<'_> {
         }
     }
 
-    /// RFC 1812 5.2.7.2, RFC 4861 8.2: a neighbour whose packet goes back to where it came from could
-    /// have sent it there itself.
+    /// RFC 1812 5.2.7.2, RFC 4861 8.2: a neighbour whose packet goes back to where it came from
+    /// could have sent it there itself.
     fn redirect(&mut self, seen: PacketContext, hop: &Hop, packet: &Packet, out: &mut Egress) {
         let Some(interface) = self.view.settings.interfaces.get(usize::from(seen.id.0)) else {
             return;
@@ -452,7 +453,8 @@ fn both<A: Into<IpAddr>>((from, to): (A, A)) -> (IpAddr, IpAddr) {
     (from.into(), to.into())
 }
 
-/// Whether an interface has this link-local address: as one of its own, or made from its MAC address.
+/// Whether an interface has this link-local address: as one of its own, or made from its MAC
+/// address.
 fn owns(interface: Option<&Interface>, address: Ipv6Addr) -> bool {
     let Some(interface) = interface else {
         return false;

@@ -13,8 +13,8 @@ use super::hops::Hop;
 
 impl Context<'_> {
     /// Whether a packet longer than the next link takes may become shorter ones: RFC 1812 5.2.6; of
-    /// IPv6 only what came as fragments and was put together here (RFC 8200 5). A frame of TCP segments
-    /// that are cut on the way out anyway gets smaller ones.
+    /// IPv6 only what came as fragments and was put together here (RFC 8200 5). A frame of TCP
+    /// segments that are cut on the way out anyway gets smaller ones.
     pub(super) fn may_be_cut(&self, seen: PacketContext, mtu: usize, packet: &mut Packet) -> bool {
         if !seen.is_v4 {
             return self.packets.marks.whole >> seen.index & 1 != 0;
@@ -88,8 +88,8 @@ impl Context<'_> {
     }
 }
 
-/// Length in bytes of the longest packet that a frame to be segmented on its way out becomes, from its
-/// IP header on.
+/// Length in bytes of the longest packet that a frame to be segmented on its way out becomes, from
+/// its IP header on.
 pub(super) fn segment_len(packet: &Packet, seen: PacketContext) -> usize {
     let meta = packet.meta();
     let l4 = usize::from(meta.l4_offset);

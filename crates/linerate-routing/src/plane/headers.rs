@@ -49,9 +49,9 @@ pub(super) fn is_discovery(packet: &Packet, is_v4: bool) -> bool {
     !is_v4 && kind().is_some_and(|kind| matches!(kind, 133..=137))
 }
 
-/// Whether this is of a routing protocol: OSPF (RFC 2328, RFC 5340), VRRP (RFC 9568), BGP (RFC 4271), LDP (RFC
-/// 5036) or BFD (RFC 5881, RFC 5883). What comes behind extension headers, or in a later fragment, is not
-/// looked into.
+/// Whether this is of a routing protocol: OSPF (RFC 2328, RFC 5340), VRRP (RFC 9568), BGP (RFC
+/// 4271), LDP (RFC 5036) or BFD (RFC 5881, RFC 5883). What comes behind extension headers, or in a
+/// later fragment, is not looked into.
 pub(super) fn is_routing(packet: &Packet, is_v4: bool) -> bool {
     const OSPF: u8 = 89;
     const VRRP: u8 = 112;

@@ -39,7 +39,8 @@ pub enum Action {
     Prohibit,
     /// One of the hops of a group.
     Multipath,
-    /// Not to be forwarded (RFC 1812 5.3.7): loopback, class E and the like. Dropped without a word.
+    /// Not to be forwarded (RFC 1812 5.3.7): loopback, class E and the like. Dropped without a
+    /// word.
     Martian,
     /// Multicast: for the router's own listeners if they are on the interface, never forwarded.
     Multicast,
@@ -67,8 +68,9 @@ pub struct Hop {
     /// Whether only default routes lead here: what loose reverse path filtering does not take for a
     /// route (RFC 3704 2.4).
     pub is_default: bool,
-    /// Of [`Action::Resolve`] and [`Action::Forward`]: the neighbour's address is `gateway`; an IPv4
-    /// address stands in the last four bytes, mapped (::ffff:a.b.c.d). Of [`Action::Glean`] unspecified.
+    /// Of [`Action::Resolve`] and [`Action::Forward`]: the neighbour's address is `gateway`; an
+    /// IPv4 address stands in the last four bytes, mapped (::ffff:a.b.c.d). Of [`Action::Glean`]
+    /// unspecified.
     pub gateway: [u8; 16],
     /// Of [`Action::Multipath`]: which group.
     pub group: u32,
@@ -124,8 +126,9 @@ pub enum HopChange {
 }
 
 impl HopTable {
-    /// An empty one. `seed` is another in every router: of two in a row that spread flows alike, the second
-    /// would be sent by the first only what both have for one and the same of their ways.
+    /// An empty one. `seed` is another in every router: of two in a row that spread flows alike,
+    /// the second would be sent by the first only what both have for one and the same of their
+    /// ways.
     pub fn new(seed: u64) -> Self {
         Self {
             hops: Vec::new(),
@@ -154,8 +157,8 @@ impl HopTable {
     /// The hop of a group that a flow's hash leads to.
     #[inline]
     pub fn member(&self, group: u32, hash: u32) -> u32 {
-        // From the highest bits, on which by then all others have a say. Adding or xoring a seed would only
-        // change the names of the same sets of flows.
+        // From the highest bits, on which by then all others have a say. Adding or xoring a seed
+        // would only change the names of the same sets of flows.
         const SHIFT: u32 = u32::BITS - BUCKETS.ilog2();
         let bucket = hash.wrapping_mul(self.spread) >> SHIFT;
         self.groups

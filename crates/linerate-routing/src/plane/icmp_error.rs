@@ -1,9 +1,9 @@
 //! ICMP error: what the router says to senders whose packets cannot go on, redirects and TCP resets
 //! among it.
 //!
-//! [`IcmpErrors::reply`] makes the packet and finds its way back; whoever asked sends it. What may be
-//! said about a packet is `stack::icmp`'s to know, how often the limiter's, which address it is from
-//! `origin.rs`'s.
+//! [`IcmpErrors::reply`] makes the packet and finds its way back; whoever asked sends it. What may
+//! be said about a packet is `stack::icmp`'s to know, how often the limiter's, which address it is
+//! from `origin.rs`'s.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
@@ -165,8 +165,8 @@ impl IcmpErrors {
         &mut self.point
     }
 
-    /// The error about `offending`, which is an IP packet and came in by the interface `id`. `None`,
-    /// counted, where none may or can be sent.
+    /// The error about `offending`, which is an IP packet and came in by the interface `id`.
+    /// `None`, counted, where none may or can be sent.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn reply<'a>(
         &mut self,
@@ -210,7 +210,8 @@ impl IcmpErrors {
         let ip = Ipv4::new_checked(offending).map_err(|_| Sent::Withheld)?;
         let (to, vrf) = (ip.src(), vrf(view.settings, id));
         let (number, hop) = route(view, vrf, to.into());
-        // RFC 1812 4.3.2.7: nor where the destination was everybody on a network, which routes know.
+        // RFC 1812 4.3.2.7: nor where the destination was everybody on a network, which routes
+        // know.
         let was_broadcast = || route(view, vrf, ip.dst().into()).1.action == Action::Broadcast;
         if !may_answer4(offending, error) || !leads(hop) || was_broadcast() {
             return Err(Sent::Withheld);

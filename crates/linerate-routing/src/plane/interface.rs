@@ -1,5 +1,5 @@
-//! An interface as the loops over bursts see it: the part of [`Interface`] that they look at, and what
-//! else control installs for them.
+//! An interface as the loops over bursts see it: the part of [`Interface`] that they look at, and
+//! what else control installs for them.
 
 use std::sync::Arc;
 

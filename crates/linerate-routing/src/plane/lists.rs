@@ -51,8 +51,8 @@ impl Judge {
         }
     }
 
-    /// Takes over the lists of another configuration: `room` for their drop reasons, by list, and the
-    /// place that each had before.
+    /// Takes over the lists of another configuration: `room` for their drop reasons, by list, and
+    /// the place that each had before.
     pub(super) fn install(
         &mut self,
         room: &mut Vec<DropId>,
@@ -141,8 +141,8 @@ impl Judge {
         }
     }
 
-    /// Fills in the keys that lists look at, each at its place. Returns the packets that no list can
-    /// judge: first fragments, and broken packets, without the header that rules ask for.
+    /// Fills in the keys that lists look at, each at its place. Returns the packets that no list
+    /// can judge: first fragments, and broken packets, without the header that rules ask for.
     fn fill_keys(
         &mut self,
         vlan: Option<u16>,

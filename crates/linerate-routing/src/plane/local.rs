@@ -1,13 +1,14 @@
-//! Addresses that nobody else sends from: the router's own in one VRF, and those of everybody on its
-//! networks (RFC 1812 5.3.7, 5.3.8 and 4.2.2.11, RFC 1122 3.2.1.3).
+//! Addresses that nobody else sends from: the router's own in one VRF, and those of everybody on
+//! its networks (RFC 1812 5.3.7, 5.3.8 and 4.2.2.11, RFC 1122 3.2.1.3).
 //!
-//! Routes know them too, but a lookup of each source would cost as much as forwarding. Up to [`FEW`] IPv4
-//! addresses are compared with all sources of a burst at once; more, and those of IPv6, are looked for in
-//! bits by their hashes. Both only say whether to look: what is found is asked for in full.
+//! Routes know them too, but a lookup of each source would cost as much as forwarding. Up to
+//! [`FEW`] IPv4 addresses are compared with all sources of a burst at once; more, and those of
+//! IPv6, are looked for in bits by their hashes. Both only say whether to look: what is found is
+//! asked for in full.
 //!
-//! What it costs a packet of a full burst, with AVX2, in instructions (callgrind) and TSC cycles: 1.4 and 0.3
-//! for each address to compare with, so 2.7 and 0.7 cycles for two interfaces with a network each, 6.4 and
-//! 1.1 for sixteen addresses; by the bits 6.7 and 1.4, in IPv6 12.6 and 2.9.
+//! What it costs a packet of a full burst, with AVX2, in instructions (callgrind) and TSC cycles:
+//! 1.4 and 0.3 for each address to compare with, so 2.7 and 0.7 cycles for two interfaces with a
+//! network each, 6.4 and 1.1 for sixteen addresses; by the bits 6.7 and 1.4, in IPv6 12.6 and 2.9.
 
 use std::net::IpAddr;
 
@@ -131,8 +132,8 @@ impl LocalAddresses {
     }
 }
 
-/// Whether any source is one of a few addresses. All places of a burst are looked at, the empty ones too:
-/// a length that is known needs no loop for its end.
+/// Whether any source is one of a few addresses. All places of a burst are looked at, the empty
+/// ones too: a length that is known needs no loop for its end.
 struct AnyOf<'a> {
     src: &'a [u32; Burst::CAPACITY],
     few: &'a [u32],
@@ -154,8 +155,8 @@ impl Work for AnyOf<'_> {
     }
 }
 
-/// Bits by hashes of addresses: where the bit is not set, the address is none of them. With a hundred
-/// addresses three in a thousand others are asked for in vain.
+/// Bits by hashes of addresses: where the bit is not set, the address is none of them. With a
+/// hundred addresses three in a thousand others are asked for in vain.
 #[derive(Debug)]
 struct Bits([u64; 512]);
 

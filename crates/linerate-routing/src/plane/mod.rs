@@ -17,15 +17,18 @@
 //!                                                     └─► drop
 //! ```
 //!
-//! `path.rs` is that list; each stage is in the file of its name, and `context.rs` is what they tell
-//! each other of a burst. Read these first. `docs/rfc/forwarding.md` lists the clauses and their tests.
+//! `path.rs` is that list; each stage is in the file of its name, and `context.rs` is what they
+//! tell each other of a burst. Read these first. `docs/rfc/forwarding.md` lists the clauses and
+//! their tests.
 //!
-//! - The time to live is counted down in `rewrite.rs`, [`rewrite::forward4`] and `forward6`.
+//! - The time to live is counted down in `rewrite.rs`, `forward4` and `forward6`.
 //! - A new drop reason is a field and a line in `reasons.rs`; a stage passes it as a
-//!   [`Verdict`](context::Verdict), and `exceptions.rs` drops and counts.
-//! - NAT would be two stages in `path.rs`: of destinations before `lookup`, of sources behind `acl_out`.
+//!   `Verdict`, and `exceptions.rs` drops and counts.
+//! - NAT would be two stages in `path.rs`: of destinations before `lookup`, of sources behind
+//!   `acl_out`.
 //!
-//! A burst has one input interface once it is split by VLAN, so one VRF, one access list and one policer.
+//! A burst has one input interface once it is split by VLAN, so one VRF, one access list and one
+//! policer.
 
 pub mod acl;
 mod acl_in;
@@ -200,8 +203,8 @@ impl Fast {
         change
     }
 
-    /// Takes other forwarding tables over, between two bursts; those that it had are the caller's to
-    /// free.
+    /// Takes other forwarding tables over, between two bursts; those that it had are the caller's
+    /// to free.
     pub fn exchange(&mut self, fib4: Reader<Fib4>, fib6: Reader<Fib6>) -> Old {
         self.tables.exchange(fib4, fib6)
     }
@@ -250,8 +253,8 @@ impl Fast {
         (&mut self.path, context)
     }
 
-    /// What is due ten times a second: the time of day, and fragments that are overdue. Returns when to
-    /// look again.
+    /// What is due ten times a second: the time of day, and fragments that are overdue. Returns
+    /// when to look again.
     #[cold]
     fn look_at_timers(&mut self, now: u64, out: &mut Egress) -> u64 {
         let now_ns = self.clock.ns(now);

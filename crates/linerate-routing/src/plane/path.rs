@@ -1,8 +1,8 @@
 //! The path of a packet through the router: its stages, in the order in which packets pass.
 //!
 //! Each stage is in the file of its name, has its own state, and reads and fills the
-//! [`Context`](super::context::Context). A new one is a field, a line in `new`, one in `all` and one in
-//! `run`; control reaches it by `install`.
+//! [`Context`](super::context::Context). A new one is a field, a line in `new`, one in `all` and
+//! one in `run`; control reaches it by `install`.
 
 use linerate_core::env::Isa;
 use linerate_core::packet::Burst;
@@ -156,8 +156,8 @@ impl Stage<Context<'_>> for Path {
         if burst.is_empty() {
             return;
         }
-        // A port without VLANs leaves the look for tags to the parser, which sees each frame anyway:
-        // the VLAN stage would read all of them first (ADR 33).
+        // A port without VLANs leaves the look for tags to the parser, which sees each frame
+        // anyway: the VLAN stage would read all of them first (ADR 33).
         if context.packets.tags == Tags::Unlikely {
             self.parse.run(burst, context, out);
         }

@@ -1,5 +1,5 @@
-//! Punt: packets that are not a matter of forwarding go to the slow worker, so many a second of each
-//! reason. What for stands in the packet's own 16 bytes.
+//! Punt: packets that are not a matter of forwarding go to the slow worker, so many a second of
+//! each reason. What for stands in the packet's own 16 bytes.
 
 use linerate_core::packet::{Packet, UserData};
 use linerate_core::run::{Egress, Point};
@@ -14,17 +14,19 @@ use crate::model::InterfaceId;
 pub enum Reason {
     /// ARP, requests and replies.
     Arp,
-    /// Neighbor Discovery (RFC 4861): router and neighbour solicitations and advertisements, redirects.
+    /// Neighbor Discovery (RFC 4861): router and neighbour solicitations and advertisements,
+    /// redirects.
     Nd,
     /// For an address of the router, or a group or broadcast address that it listens to.
     #[default]
     Local,
-    /// The same, and of a routing protocol: apart from the rest, so that no flood of that ends its sessions.
+    /// The same, and of a routing protocol: apart from the rest, so that no flood of that ends its
+    /// sessions.
     Routing,
     /// Neither IP nor ARP: what else speaks on this link (LLDP, IS-IS) is the twin's.
     Other,
-    /// To be sent to the gateway of the hop, whose MAC address is not known. Its link-layer header is
-    /// to be written; all else is done.
+    /// To be sent to the gateway of the hop, whose MAC address is not known. Its link-layer header
+    /// is to be written; all else is done.
     Resolve,
     /// The same for the destination itself, a neighbour on the interface.
     Glean,
@@ -66,9 +68,9 @@ impl Reason {
     }
 }
 
-/// How many packets a second one fast worker hands over for each reason at most: so that a flood of one
-/// kind leaves the ring, and the slow worker's time, to the others. A fifth of a second's worth may come at
-/// once.
+/// How many packets a second one fast worker hands over for each reason at most: so that a flood of
+/// one kind leaves the ring, and the slow worker's time, to the others. A fifth of a second's worth
+/// may come at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates([u32; Reason::ALL.len()]);
 
@@ -129,27 +131,6 @@ impl UserData for Punt {
             reason | interface << 16 | u64::from(self.hop) << 32,
             self.ticket & TICKET | u64::from(self.came_by.0) << 48,
         ]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_punt_survives_its_words_and_any_words_are_one() {
-        for (number, reason) in Reason::ALL.into_iter().enumerate() {
-            assert_eq!(reason as usize, number, "ALL is in the order of the enum");
-            let punt = Punt {
-                reason,
-                interface: InterfaceId(0xfffe),
-                hop: 0xdead_beef,
-                came_by: InterfaceId(0xfffd),
-                ticket: 1 << 40,
-            };
-            assert_eq!(Punt::from_words(punt.into_words()), punt);
-        }
-        assert_eq!(Punt::from_words([u64::MAX; 2]).reason, Reason::Local);
     }
 }
 
@@ -218,5 +199,26 @@ impl Context<'_> {
         let ticket = self.exceptions.tracer.hand_over(index, punt.reason);
         packet.set_user(Punt { ticket, ..punt });
         out.send_one(slow, packet);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_punt_survives_its_words_and_any_words_are_one() {
+        for (number, reason) in Reason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, number, "ALL is in the order of the enum");
+            let punt = Punt {
+                reason,
+                interface: InterfaceId(0xfffe),
+                hop: 0xdead_beef,
+                came_by: InterfaceId(0xfffd),
+                ticket: 1 << 40,
+            };
+            assert_eq!(Punt::from_words(punt.into_words()), punt);
+        }
+        assert_eq!(Punt::from_words([u64::MAX; 2]).reason, Reason::Local);
     }
 }

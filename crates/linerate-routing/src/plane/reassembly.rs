@@ -1,7 +1,8 @@
 //! Reassembly: fragments become datagrams before anything else judges them.
 //!
-//! Fragments are taken out of the burst and kept until their datagram is whole, which then goes to the
-//! end of the burst: the path parses and validates it like all else. Its timers run in the stage's turn.
+//! Fragments are taken out of the burst and kept until their datagram is whole, which then goes to
+//! the end of the burst: the path parses and validates it like all else. Its timers run in the
+//! stage's turn.
 
 use linerate_core::packet::{Burst, Packet};
 use linerate_core::run::{Egress, NEVER, Stage};
@@ -104,8 +105,8 @@ impl Reassembly {
         }
     }
 
-    /// Counts what the reassembler has put together since the last time, and among the drops what it has
-    /// dropped: fragments given back, and those whose slots it has freed itself.
+    /// Counts what the reassembler has put together since the last time, and among the drops what
+    /// it has dropped: fragments given back, and those whose slots it has freed itself.
     fn count(&mut self, context: &Context<'_>, out: &mut Egress) {
         let Some(reassembler) = &self.reassembler else {
             return;

@@ -32,8 +32,8 @@ fn believes(view: View<'_>, hop: &Hop, mode: Urpf, id: InterfaceId) -> bool {
                 member.action != Action::Multipath && believes(view, member, mode, id)
             })
         }
-        // Nobody else has our own addresses, and what a route discards is not to be heard from either
-        // (RFC 5635 4).
+        // Nobody else has our own addresses, and what a route discards is not to be heard from
+        // either (RFC 5635 4).
         _ => false,
     }
 }

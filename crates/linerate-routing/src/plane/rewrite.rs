@@ -1,8 +1,8 @@
 //! Rewrite: the headers of packets that are plain and whose hop is ready.
 //!
-//! [`forward4`] and [`forward6`] change all that forwarding changes in a frame: addresses of the link,
-//! time to live, header checksum. One packet at a time: the addresses come from its hop, which is at
-//! hand, and each store goes to a line of its own anyway.
+//! [`forward4`] and [`forward6`] change all that forwarding changes in a frame: addresses of the
+//! link, time to live, header checksum. One packet at a time: the addresses come from its hop,
+//! which is at hand, and each store goes to a line of its own anyway.
 
 use linerate_core::arch::{Vectors, Work, prefetch_read};
 use linerate_core::env::Isa;
@@ -52,7 +52,7 @@ impl Rewrite {
 
     /// Which packets of `plain` have a local address, or a broadcast address, as their source.
     #[inline(always)]
-    fn from_local(&self, plain: Mask, context: &Context<'_>) -> Mask {
+    fn with_local_source(&self, plain: Mask, context: &Context<'_>) -> Mask {
         let local = &context.installed.local[context.interface().vrf as usize];
         local.sources(self.vectors, &context.packets.parsed, plain)
     }
@@ -64,7 +64,7 @@ impl Stage<Context<'_>> for Rewrite {
         let packets = &*context.packets;
         let plain = packets.plain & packets.live & !packets.parsed.checks.expired;
         let near = self.near(plain, burst.len(), context);
-        let plain = plain & !self.from_local(plain, context);
+        let plain = plain & !self.with_local_source(plain, context);
         let ready = write_headers(context.view, plain, near, burst, context.packets);
         context.packets.ready = ready;
         // The next stage is that of the others, if there are any.
@@ -75,9 +75,9 @@ impl Stage<Context<'_>> for Rewrite {
     }
 }
 
-/// Writes the headers of the packets of `plain` that go on by a hop that is ready, and the interface
-/// that each leaves by. Returns which. A neighbour's packet, of `near`, that would go back to where it
-/// came from is left to be redirected.
+/// Writes the headers of the packets of `plain` that go on by a hop that is ready, and the
+/// interface that each leaves by. Returns which. A neighbour's packet, of `near`, that would go
+/// back to where it came from is left to be redirected.
 ///
 /// A function of its own, so that the loop has all registers: amid the path it has not.
 #[inline(never)]
@@ -158,8 +158,8 @@ impl Work for Within<'_> {
     }
 }
 
-/// Readies an untagged IPv4 frame for its hop. False, and nothing of use written, where the frame is
-/// shorter than its headers: the parser has let in none of those.
+/// Readies an untagged IPv4 frame for its hop. False, and nothing of use written, where the frame
+/// is shorter than its headers: the parser has let in none of those.
 #[inline(always)]
 pub(super) fn forward4(frame: &mut [u8], hop: &Hop) -> bool {
     let Some(front) = frame.first_chunk_mut::<34>() else {

@@ -1,9 +1,9 @@
 //! The one worker that has time: neighbours, the kernel's twins, and the router's own answers.
 //!
 //! What comes by the ring was punted by the fast workers ([`Punt`] says what for), without tags and
-//! valid. What comes by a twin's port is from the kernel, and goes out of the interface as it is. The
-//! stack's neighbour table decides about ARP and Neighbor Discovery; what it has to say to routing goes
-//! to control through `tell`.
+//! valid. What comes by a twin's port is from the kernel, and goes out of the interface as it is.
+//! The stack's neighbour table decides about ARP and Neighbor Discovery; what it has to say to
+//! routing goes to control through `tell`.
 
 mod answer;
 mod discovery;
@@ -129,7 +129,8 @@ impl Slow {
         Ok(slow)
     }
 
-    /// Exchanges the configuration, and returns the old one. Neighbours of interfaces that stay are kept.
+    /// Exchanges the configuration, and returns the old one. Neighbours of interfaces that stay are
+    /// kept.
     pub fn install(&mut self, mut change: Change, egress: &mut Egress) -> Change {
         let now_ns = self.clock.ns(self.clock.now());
         std::mem::swap(&mut self.settings, &mut change.settings);
@@ -199,8 +200,8 @@ impl Slow {
         is_done
     }
 
-    /// Says whether routes lead by way of a neighbour: its address is then looked for without a packet,
-    /// and never forgotten.
+    /// Says whether routes lead by way of a neighbour: its address is then looked for without a
+    /// packet, and never forgotten.
     pub fn hold(&mut self, id: InterfaceId, address: IpAddr, is_held: bool, out: &mut Egress) {
         let now_ns = self.clock.ns(self.clock.now());
         self.table
@@ -215,8 +216,8 @@ impl Slow {
         self.table.link_down(id.0, now_ns);
     }
 
-    /// The link of an interface has come back: hosts there learn of our addresses anew, and are asked whether
-    /// they are still who they were.
+    /// The link of an interface has come back: hosts there learn of our addresses anew, and are
+    /// asked whether they are still who they were.
     pub fn link_up(&mut self, id: InterfaceId, out: &mut Egress) {
         let now_ns = self.clock.ns(self.clock.now());
         self.table.link_up(id.0, now_ns, &mut self.todo);

@@ -1,9 +1,9 @@
 //! Traces: what became of a packet, told stage by stage.
 //!
-//! They cost nothing while nobody asks: one branch for each burst. A [`Trace`] takes the next packets that
-//! match a filter out of the loops over the burst, has every step noted by the name of its stage, and
-//! sends a [`Record`] of each; a trace that has all it wants is dropped, and with it the sending end of
-//! its channel.
+//! They cost nothing while nobody asks: one branch for each burst. A [`Trace`] takes the next
+//! packets that match a filter out of the loops over the burst, has every step noted by the name of
+//! its stage, and sends a [`Record`] of each; a trace that has all it wants is dropped, and with it
+//! the sending end of its channel.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,8 +29,8 @@ pub struct Trace {
     pub tickets: Arc<AtomicU64>,
 }
 
-/// What became of one packet: all of it, or the part of one worker. What a fast worker knows comes first,
-/// without an end, and what the slow one adds has the same ticket.
+/// What became of one packet: all of it, or the part of one worker. What a fast worker knows comes
+/// first, without an end, and what the slow one adds has the same ticket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// 0 where this is all.
@@ -38,8 +38,8 @@ pub struct Record {
     pub interface: InterfaceId,
     /// Length of the frame in bytes, without tag.
     pub bytes: usize,
-    /// Its addresses, ports and protocol in a few words, read from all of it: a parser takes a packet
-    /// that was cut for malformed.
+    /// Its addresses, ports and protocol in a few words, read from all of it: a parser takes a
+    /// packet that was cut for malformed.
     pub summary: String,
     /// What was noted at each stage, in order.
     pub steps: Vec<(&'static str, String)>,
@@ -133,7 +133,8 @@ impl Tracer {
         }
     }
 
-    /// Leaves the rest of a packet's trace to the slow worker; returns what the packet goes by there.
+    /// Leaves the rest of a packet's trace to the slow worker; returns what the packet goes by
+    /// there.
     #[inline(always)]
     pub(super) fn hand_over(&mut self, index: usize, reason: Reason) -> u64 {
         match self.is_traced(index) {

@@ -1,7 +1,7 @@
 //! Transmit: frames whose headers are written leave by their interfaces.
 //!
-//! Plain ones leave in groups, by interface; what was done one by one waits in [`Output`] and leaves
-//! behind them.
+//! Plain ones leave in groups, by interface; what was done one by one waits in [`Output`] and
+//! leaves behind them.
 
 use linerate_core::env::Isa;
 use linerate_core::packet::{Burst, Packet};

@@ -1,7 +1,7 @@
 //! Validate: is it a packet for this router to look at?
 //!
-//! Ordinary unicast without options passes in loops over the burst: [`AddressCheck`] finds the others.
-//! What it or the parser holds back is validated one by one, RFC 1812 5.2.2 and on.
+//! Ordinary unicast without options passes in loops over the burst: [`AddressCheck`] finds the
+//! others. What it or the parser holds back is validated one by one, RFC 1812 5.2.2 and on.
 
 use linerate_core::arch::{Vectors, Work};
 use linerate_core::env::Isa;
@@ -123,8 +123,8 @@ impl Stage<Context<'_>> for Validate {
 }
 
 impl Context<'_> {
-    /// Looks at the packet at `index`, which is not plain: whether it may go on to the lookup. If not,
-    /// a verdict is passed on it.
+    /// Looks at the packet at `index`, which is not plain: whether it may go on to the lookup. If
+    /// not, a verdict is passed on it.
     #[cold]
     fn validate(&mut self, index: usize, packet: &mut Packet) -> bool {
         match self.judge(index, packet) {

@@ -82,7 +82,7 @@ fn trace_tells_why_a_packet_was_dropped() {
             "{to}: {expected:#?} not in {said}"
         );
     };
-    let (valid, permits) = ("input: valid", "acl: list edge: no rule, permit");
+    let (valid, permits) = ("validate: valid", "acl_in: list edge: no rule, permit");
     goes(
         "10.2.0.2:9000",
         &[
@@ -93,7 +93,7 @@ fn trace_tells_why_a_packet_was_dropped() {
             "sent by b",
         ],
     );
-    let denies = "acl: list edge: rule 1, deny";
+    let denies = "acl_in: list edge: rule 1, deny";
     goes("10.2.0.2:9001", &[valid, denies, "dropped: acl_in.edge"]);
     let lookup = "lookup: 10.2.0.2: hop ";
     goes(
@@ -116,12 +116,12 @@ fn trace_tells_why_a_packet_was_dropped() {
     let goes_on = [valid, permits, lookup, "rewrite: time to live less one"];
     goes(
         "10.2.0.99:9000",
-        &[&goes_on[..], &["slow: glean", "dropped: neighbour_"]].concat(),
+        &[&goes_on[..], &["punt: glean", "dropped: neighbour_"]].concat(),
     );
     let lookup = "lookup: 10.2.0.1: hop ";
     goes(
         "10.2.0.1:9004",
-        &[valid, permits, lookup, "slow: local", "to the kernel"],
+        &[valid, permits, lookup, "punt: local", "to the kernel"],
     );
     assert!(!said.contains(":9002"), "what does not match is not told");
     // Nothing of it stays behind, and another may follow; one that is asked for badly is refused.

@@ -18,7 +18,7 @@ use linerate_routing::model::{Cidr, Prefix};
 use linerate_routing::rib::{Shown, ShownWay, Use};
 
 /// What there is to show.
-const WHAT: [&str; 8] = [
+const WHAT: [&str; 9] = [
     "summary",
     "ports",
     "interfaces",
@@ -26,6 +26,7 @@ const WHAT: [&str; 8] = [
     "neighbours",
     "drops",
     "lcores",
+    "path",
     "acls",
 ];
 
@@ -35,7 +36,11 @@ const WHAT: [&str; 8] = [
 /// What is unknown, or a filter that fits nothing of the kind.
 pub(super) fn show(control: &mut Control, params: &Value) -> Result<Value, Problem> {
     let what = params.get("what").and_then(Value::as_str).unwrap_or("");
-    let filter = params.get("filter").and_then(Value::as_str).unwrap_or("");
+    let mut filter = params.get("filter").and_then(Value::as_str).unwrap_or("");
+    if (what, filter) == ("path", "cycles") {
+        control.measure_stages();
+        filter = "";
+    }
     let rows = Rows::asked(params);
     let rows = match what {
         "routes" => control.routes(rows, filter)?,
@@ -147,6 +152,14 @@ impl Control {
             "ports" => {
                 notes.extend(tables::warnings(&self.running));
             }
+            "path" => {
+                let lost = |row: &&Value| row["unaccounted"].as_i64().is_some_and(|lost| lost != 0);
+                notes.extend(all.iter().filter(lost).map(|row| {
+                    let (lost, stage) = (&row["unaccounted"], row["stage"].as_str());
+                    let stage = stage.unwrap_or_default();
+                    format!("warning: {lost} packets unaccounted for at `{stage}`")
+                }));
+            }
             "summary" => {
                 all.extend(self.now());
                 notes.push(self.state());
@@ -176,6 +189,7 @@ impl Control {
             "interfaces" => self.interfaces(),
             "drops" => self.drops(),
             "lcores" => self.lcores(),
+            "path" => self.stages().iter().map(value).collect(),
             _ => self.acl_rows(),
         }
     }

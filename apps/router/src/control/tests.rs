@@ -123,6 +123,40 @@ fn every_table_can_be_shown() {
     assert!(blue.iter().all(|row| row["vrf"] == "blue"), "{blue:?}");
     assert_eq!(rows("neighbours", "wan")[0]["mac"], "02:00:00:00:00:09");
     assert_eq!(rows("lcores", "bg0").len(), 1);
+    let path = rows("path", "");
+    let stages: Vec<&str> = path
+        .iter()
+        .filter_map(|row| row["stage"].as_str())
+        .collect();
+    assert_eq!(
+        stages,
+        [
+            "receive",
+            "vlan",
+            "parse",
+            "validate",
+            "reassembly",
+            "policer",
+            "acl_in",
+            "reverse_path",
+            "lookup",
+            "acl_out",
+            "rewrite",
+            "exceptions",
+            "transmit",
+            "sent",
+            "punt",
+            "icmp_error",
+            "drop",
+            "slow"
+        ]
+    );
+    assert!(
+        path.iter()
+            .all(|row| row["cycles"].is_null() && row["unaccounted"] == 0)
+    );
+    assert_eq!(rows("path", "lookup").len(), 1);
+    assert_eq!(rows("path", "cycles").len(), stages.len());
     let acls = rows("acls", "edge");
     let said = |row: &Value| format!("{} {} {}", row["rule"], row["action"], row["matches"]);
     let said: Vec<_> = acls.iter().map(|row| said(row).replace('"', "")).collect();

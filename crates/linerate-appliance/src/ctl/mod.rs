@@ -3,6 +3,7 @@
 mod show;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
 use serde_json::{Value, json};
@@ -78,6 +79,8 @@ pub(crate) enum What {
     Neighbours,
     Drops,
     Lcores,
+    /// Stages with their packets; `path cycles`: also how many cycles each takes for one
+    Path,
     Acls,
 }
 
@@ -91,6 +94,7 @@ impl What {
             Self::Neighbours => "neighbours",
             Self::Drops => "drops",
             Self::Lcores => "lcores",
+            Self::Path => "path",
             Self::Acls => "acls",
         }
     }
@@ -111,6 +115,11 @@ pub fn run(args: &Args) -> Result<(), Error> {
             limit,
         } => {
             let params = json!({ "what": what.name(), "filter": filter, "limit": limit });
+            if let (What::Path, Some("cycles")) = (what, filter.as_deref()) {
+                // The first call begins to measure.
+                router.call("show", params.clone(), nothing)?;
+                std::thread::sleep(Duration::from_secs(1));
+            }
             let rows = router.call("show", params, nothing)?;
             match args.json {
                 true => output::print_json(&rows),

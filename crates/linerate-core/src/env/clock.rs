@@ -149,6 +149,13 @@ fn monotonic_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// The time stamp counter, trustworthy or not: for what a stage takes, where a jump is one wrong
+/// sample among many. Where there is none, nanoseconds.
+#[inline(always)]
+pub(crate) fn ticks() -> u64 {
+    rdtsc()
+}
+
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn load_fence() {

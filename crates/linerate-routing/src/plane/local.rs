@@ -1,13 +1,14 @@
-//! Addresses that nobody else sends from: the router's own in one VRF, and those of everybody on its
-//! networks (RFC 1812 5.3.7, 5.3.8 and 4.2.2.11, RFC 1122 3.2.1.3).
+//! Addresses that nobody else sends from: the router's own in one VRF, and those of everybody on
+//! its networks (RFC 1812 5.3.7, 5.3.8 and 4.2.2.11, RFC 1122 3.2.1.3).
 //!
-//! Routes know them too, but a lookup of each source would cost as much as forwarding. Up to [`FEW`] IPv4
-//! addresses are compared with all sources of a burst at once; more, and those of IPv6, are looked for in
-//! bits by their hashes. Both only say whether to look: what is found is asked for in full.
+//! Routes know them too, but a lookup of each source would cost as much as forwarding. Up to
+//! [`FEW`] IPv4 addresses are compared with all sources of a burst at once; more, and those of
+//! IPv6, are looked for in bits by their hashes. Both only say whether to look: what is found is
+//! asked for in full.
 //!
-//! What it costs a packet of a full burst, with AVX2, in instructions (callgrind) and TSC cycles: 1.4 and 0.3
-//! for each address to compare with, so 2.7 and 0.7 cycles for two interfaces with a network each, 6.4 and
-//! 1.1 for sixteen addresses; by the bits 6.7 and 1.4, in IPv6 12.6 and 2.9.
+//! What it costs a packet of a full burst, with AVX2, in instructions (callgrind) and TSC cycles:
+//! 1.4 and 0.3 for each address to compare with, so 2.7 and 0.7 cycles for two interfaces with a
+//! network each, 6.4 and 1.1 for sixteen addresses; by the bits 6.7 and 1.4, in IPv6 12.6 and 2.9.
 
 use std::net::IpAddr;
 
@@ -16,7 +17,7 @@ use linerate_core::packet::Burst;
 use linerate_tables::parse::{Mask, Parsed};
 use linerate_wire::FlowKey6;
 
-use super::engine::ones;
+use super::context::ones;
 use super::settings::Settings;
 use crate::model::{Prefix, Vrf};
 
@@ -28,12 +29,12 @@ const FEW: usize = 16;
 pub(super) enum Whose {
     Router,
     /// The directed broadcast address of an attached network.
-    Everybody,
+    Broadcast,
 }
 
 /// The addresses of one VRF, those of the link (RFC 4291 2.5.6) aside: they are an interface's.
 #[derive(Debug, Default)]
-pub(super) struct Ours {
+pub(super) struct LocalAddresses {
     /// Sorted, each once: the router's before everybody's.
     v4: Vec<(u32, Whose)>,
     v6: Vec<u128>,
@@ -43,38 +44,39 @@ pub(super) struct Ours {
     bits6: Option<Box<Bits>>,
 }
 
-impl Ours {
+impl LocalAddresses {
     /// Those of a VRF.
     pub(super) fn of(settings: &Settings, vrf: Vrf) -> Self {
-        let mut ours = Self::default();
+        let mut local = Self::default();
         let interfaces = settings.interfaces.iter().filter(|own| own.vrf == vrf);
         for cidr in interfaces.flat_map(|interface| &interface.addresses) {
             match (cidr.address, cidr.network()) {
                 (IpAddr::V4(address), Prefix::V4(network)) => {
-                    ours.v4.push((address.into(), Whose::Router));
+                    local.v4.push((address.into(), Whose::Router));
                     // RFC 3021: two ends of a link have no broadcast address.
                     if network.len() < 31 {
-                        ours.v4.push((network.last(), Whose::Everybody));
+                        local.v4.push((network.last(), Whose::Broadcast));
                     }
                 }
                 (IpAddr::V6(address), _) if !address.is_unicast_link_local() => {
-                    ours.v6.push(address.to_bits());
+                    local.v6.push(address.to_bits());
                 }
                 _ => {}
             }
         }
-        ours.v4
+        local
+            .v4
             .sort_unstable_by_key(|&(address, whose)| (address, whose as u8));
-        ours.v4.dedup_by_key(|(address, _)| *address);
-        ours.v6.sort_unstable();
-        ours.v6.dedup();
-        let addresses = ours.v4.iter().map(|(address, _)| *address);
-        match ours.v4.len() <= FEW {
-            true => ours.few = addresses.collect(),
-            false => ours.bits4 = Bits::of(addresses.map(hash4)),
+        local.v4.dedup_by_key(|(address, _)| *address);
+        local.v6.sort_unstable();
+        local.v6.dedup();
+        let addresses = local.v4.iter().map(|(address, _)| *address);
+        match local.v4.len() <= FEW {
+            true => local.few = addresses.collect(),
+            false => local.bits4 = Bits::of(addresses.map(hash4)),
         }
-        ours.bits6 = Bits::of(ours.v6.iter().map(|bits| hash6(&bits.to_be_bytes())));
-        ours
+        local.bits6 = Bits::of(local.v6.iter().map(|bits| hash6(&bits.to_be_bytes())));
+        local
     }
 
     /// Whose address this is, if it is one of them.
@@ -130,8 +132,8 @@ impl Ours {
     }
 }
 
-/// Whether any source is one of a few addresses. All places of a burst are looked at, the empty ones too:
-/// a length that is known needs no loop for its end.
+/// Whether any source is one of a few addresses. All places of a burst are looked at, the empty
+/// ones too: a length that is known needs no loop for its end.
 struct AnyOf<'a> {
     src: &'a [u32; Burst::CAPACITY],
     few: &'a [u32],
@@ -153,8 +155,8 @@ impl Work for AnyOf<'_> {
     }
 }
 
-/// Bits by hashes of addresses: where the bit is not set, the address is none of them. With a hundred
-/// addresses three in a thousand others are asked for in vain.
+/// Bits by hashes of addresses: where the bit is not set, the address is none of them. With a
+/// hundred addresses three in a thousand others are asked for in vain.
 #[derive(Debug)]
 struct Bits([u64; 512]);
 
@@ -239,13 +241,13 @@ mod tests {
     use crate::plane::testing::{LAN_MAC, interface};
     use linerate_core::env::Isa;
 
-    fn ours(addresses: &[String]) -> Ours {
+    fn local(addresses: &[String]) -> LocalAddresses {
         let texts: Vec<&str> = addresses.iter().map(String::as_str).collect();
         let settings = Settings {
             interfaces: vec![interface("x", 0, LAN_MAC, &texts)],
             ..Settings::default()
         };
-        Ours::of(&settings, 0)
+        LocalAddresses::of(&settings, 0)
     }
 
     fn address(text: &str) -> IpAddr {
@@ -263,10 +265,10 @@ mod tests {
             "2001:db8::1/64",
             "fe80::1/64",
         ];
-        let ours = ours(&addresses.map(String::from));
+        let local = local(&addresses.map(String::from));
         for (text, whose) in [
             ("192.0.2.2", Some(Whose::Router)),
-            ("192.0.2.255", Some(Whose::Everybody)),
+            ("192.0.2.255", Some(Whose::Broadcast)),
             ("192.0.2.0", None),
             ("198.51.100.8", Some(Whose::Router)),
             ("198.51.100.9", None),
@@ -277,7 +279,7 @@ mod tests {
             ("2001:db8::2", None),
             ("fe80::1", None),
         ] {
-            assert_eq!(ours.whose(address(text)), whose, "{text}");
+            assert_eq!(local.whose(address(text)), whose, "{text}");
         }
     }
 
@@ -286,13 +288,13 @@ mod tests {
         for count in [0_u32, 1, 8, 9, 500] {
             let v4 = (0..count).map(|n| format!("10.{}.{}.1/24", n >> 8, n & 255));
             let v6 = (0..count).map(|n| format!("2001:db8:{n:x}::1/64"));
-            let ours = ours(&v4.chain(v6).collect::<Vec<_>>());
-            assert_eq!(ours.few.is_empty(), count == 0 || count > 8);
+            let local = local(&v4.chain(v6).collect::<Vec<_>>());
+            assert_eq!(local.few.is_empty(), count == 0 || count > 8);
             let mut parsed = Box::new(Parsed::new());
             let all = u64::from(u32::MAX);
             (parsed.class.v4, parsed.class.v6) = (all, !all);
             for isa in Isa::detect().levels() {
-                let find = |parsed: &Parsed, mask| ours.sources(Vectors::up_to(isa), parsed, mask);
+                let find = |parsed: &Parsed, mask| local.sources(Vectors::up_to(isa), parsed, mask);
                 for index in 0..64 {
                     parsed.src4[index] = 0x0b00_0001 + index as u32;
                     parsed.keys6[index].0[..16].fill(index as u8);

@@ -1,14 +1,15 @@
-//! What the router says to senders whose packets cannot go on: ICMP errors, redirects and TCP resets.
+//! ICMP error: what the router says to senders whose packets cannot go on, redirects and TCP resets
+//! among it.
 //!
-//! [`Errors::reply`] makes the packet and finds its way back; whoever asked sends it. What may be
-//! said about a packet is `stack::icmp`'s to know, how often the limiter's, which address it is from
-//! `origin.rs`'s.
+//! [`IcmpErrors::reply`] makes the packet and finds its way back; whoever asked sends it. What may
+//! be said about a packet is `stack::icmp`'s to know, how often the limiter's, which address it is
+//! from `origin.rs`'s.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
 
 use linerate_core::packet::{Offload, Packet, PoolCache, Pools};
-use linerate_core::run::Egress;
+use linerate_core::run::{Egress, Point};
 use linerate_stack::icmp::{
     Error4, Error6, Limiter, Limits, MAX_ERROR4_LEN, MAX_ERROR6_LEN, error4, error6, may_answer4,
     may_answer6, may_redirect6, redirect6,
@@ -21,17 +22,17 @@ use linerate_wire::{EtherType, MacAddr};
 
 use super::View;
 use super::acl::Answer;
+use super::context::Context;
 use super::counters::{Counters, Sent};
-use super::engine::Engine;
 use super::hops::Action;
-use super::lanes::SHORTEST;
 use super::origin::{Way, leads, link_local, route, source4, source6, vrf};
 use super::punt::Reason;
+use super::rewrite::SHORTEST;
 use crate::model::InterfaceId;
 
 /// Why a packet cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Complaint {
+pub(super) enum IcmpError {
     /// No route holds its destination.
     NoRoute,
     /// A route says so.
@@ -70,7 +71,7 @@ pub(super) enum Complaint {
     },
 }
 
-impl Complaint {
+impl IcmpError {
     fn sent(self) -> Sent {
         match self {
             Self::NoRoute
@@ -142,45 +143,51 @@ pub(super) struct Reply<'a> {
 }
 
 /// Makes errors, and sees to it that they are not too many.
-pub(super) struct Errors {
+pub(super) struct IcmpErrors {
     limiter: Limiter,
     /// As many resets, of their own account: neither they nor errors use up the other.
     resets: Limiter,
+    point: Point,
 }
 
-impl Errors {
+impl IcmpErrors {
     pub(super) fn new() -> Self {
         // Whoever knew the seed could choose whose errors to use up.
         let seed = || RandomState::new().build_hasher().finish();
         Self {
             limiter: Limiter::new(Limits::default(), seed()),
             resets: Limiter::new(Limits::default(), seed()),
+            point: Point::new("icmp_error"),
         }
     }
 
-    /// The error about `offending`, which is an IP packet and came in by the interface `id`. `None`,
-    /// counted, where none may or can be sent.
+    pub(super) fn point(&mut self) -> &mut Point {
+        &mut self.point
+    }
+
+    /// The error about `offending`, which is an IP packet and came in by the interface `id`.
+    /// `None`, counted, where none may or can be sent.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn reply<'a>(
         &mut self,
         view: View<'a>,
         id: InterfaceId,
         offending: &[u8],
-        complaint: Complaint,
+        error: IcmpError,
         cache: &mut PoolCache,
         pools: &Pools,
         counters: &Counters,
     ) -> Option<Reply<'a>> {
         let reply = match offending.first()? >> 4 {
-            _ if let Complaint::Refused(refusal) = complaint => {
+            _ if let IcmpError::Refused(refusal) = error => {
                 self.reset(view, id, refusal, cache, pools)
             }
-            4 => self.reply4(view, id, offending, complaint, cache, pools),
-            _ => self.reply6(view, id, offending, complaint, cache, pools),
+            4 => self.reply4(view, id, offending, error, cache, pools),
+            _ => self.reply6(view, id, offending, error, cache, pools),
         };
         match reply {
             Ok(reply) => {
-                counters.sent(complaint.sent());
+                counters.sent(error.sent());
                 Some(reply)
             }
             Err(why) => {
@@ -195,15 +202,16 @@ impl Errors {
         view: View<'a>,
         id: InterfaceId,
         offending: &[u8],
-        complaint: Complaint,
+        error: IcmpError,
         cache: &mut PoolCache,
         pools: &Pools,
     ) -> Result<Reply<'a>, Sent> {
-        let error = complaint.to4().ok_or(Sent::Withheld)?;
+        let error = error.to4().ok_or(Sent::Withheld)?;
         let ip = Ipv4::new_checked(offending).map_err(|_| Sent::Withheld)?;
         let (to, vrf) = (ip.src(), vrf(view.settings, id));
         let (number, hop) = route(view, vrf, to.into());
-        // RFC 1812 4.3.2.7: nor where the destination was everybody on a network, which routes know.
+        // RFC 1812 4.3.2.7: nor where the destination was everybody on a network, which routes
+        // know.
         let was_broadcast = || route(view, vrf, ip.dst().into()).1.action == Action::Broadcast;
         if !may_answer4(offending, error) || !leads(hop) || was_broadcast() {
             return Err(Sent::Withheld);
@@ -228,7 +236,7 @@ impl Errors {
         view: View<'a>,
         id: InterfaceId,
         offending: &[u8],
-        complaint: Complaint,
+        error: IcmpError,
         cache: &mut PoolCache,
         pools: &Pools,
     ) -> Result<Reply<'a>, Sent> {
@@ -245,14 +253,14 @@ impl Errors {
             return Err(Sent::Withheld);
         }
         // RFC 4861 4.5: from the link-local address of the interface.
-        let redirect = match complaint {
-            Complaint::Redirect {
+        let redirect = match error {
+            IcmpError::Redirect {
                 to: IpAddr::V6(target),
                 mac,
             } => Some((target, mac)),
             _ => None,
         };
-        let error = complaint.to6();
+        let error = error.to6();
         let may = match (redirect, error) {
             (Some((target, _)), _) => may_redirect6(offending, target),
             (None, error) => error.is_some_and(|error| may_answer6(offending, error)),
@@ -324,12 +332,12 @@ impl Errors {
 }
 
 /// What is told to who has sent an untagged frame that an access list rejects.
-pub(super) fn rejection(packet: &Packet, answer: Answer) -> Complaint {
+pub(super) fn rejection(packet: &Packet, answer: Answer) -> IcmpError {
     match answer {
-        Answer::Icmp => Complaint::Prohibited,
+        Answer::Icmp => IcmpError::Prohibited,
         Answer::Reset => match refusal(packet) {
-            Refusal::NotTcp => Complaint::Prohibited,
-            refusal => Complaint::Refused(refusal),
+            Refusal::NotTcp => IcmpError::Prohibited,
+            refusal => IcmpError::Refused(refusal),
         },
     }
 }
@@ -365,44 +373,41 @@ fn blank(
     Some(packet)
 }
 
-impl Engine {
+impl Context<'_> {
     /// Tells the sender of `offending`, an untagged frame that came in by `id`.
     #[cold]
-    pub(super) fn complain(
+    pub(super) fn icmp_error(
         &mut self,
-        view: View<'_>,
         id: InterfaceId,
         offending: &Packet,
-        complaint: Complaint,
+        error: IcmpError,
         out: &mut Egress,
     ) {
+        let counters = &self.installed.counters;
         let frame = offending.data();
         // RFC 1812 4.3.2.7, RFC 4443 2.4 (e.4): it was sent to everybody on the link.
         if frame.first().is_some_and(|byte| byte & 1 != 0) {
-            return self.counters.sent(Sent::Withheld);
+            return counters.sent(Sent::Withheld);
         }
         let packet = frame.get(HEADER_LEN..).unwrap_or_default();
-        let reply = self.errors.reply(
-            view,
-            id,
-            packet,
-            complaint,
-            &mut out.cache,
-            &self.pools,
-            &self.counters,
-        );
+        let pools = &self.exceptions.pools;
+        let errors = &mut self.exceptions.icmp_errors;
+        let cache = &mut out.cache;
+        let reply = errors.reply(self.view, id, packet, error, cache, pools, counters);
         if let Some(reply) = reply {
-            self.send_own(view, reply, out);
+            out.made(1);
+            errors.point.see_one(offending.port(), &reply.packet);
+            self.send_own(reply, out);
         }
     }
 
     /// Sends a packet of ours.
-    fn send_own(&mut self, view: View<'_>, reply: Reply<'_>, out: &mut Egress) {
+    fn send_own(&mut self, reply: Reply<'_>, out: &mut Egress) {
         // No packet of the burst: nobody traces it.
         const NONE: usize = usize::MAX;
         let Reply { mut packet, way } = reply;
         let (number, hop) = match way {
-            Way::Link(id) => return self.punt(NONE, view, Reason::Glean, id, 0, packet, out),
+            Way::Link(id) => return self.punt(NONE, Reason::Glean, id, 0, packet, out),
             Way::Hop(number, hop) => (number, hop),
         };
         match (hop.action, hop.interface.get()) {
@@ -415,10 +420,10 @@ impl Engine {
                 self.leave(hop, end, packet, out);
             }
             (Action::Resolve, Some(id)) => {
-                self.punt(NONE, view, Reason::Resolve, id, number, packet, out);
+                self.punt(NONE, Reason::Resolve, id, number, packet, out);
             }
             (Action::Glean, Some(id)) => {
-                self.punt(NONE, view, Reason::Glean, id, number, packet, out);
+                self.punt(NONE, Reason::Glean, id, number, packet, out);
             }
             // The way was there when the message was made; it is counted as sent.
             _ => out.drop_one(self.reasons.no_route, packet),

@@ -1,20 +1,65 @@
-//! An interface as the fast path sees it: the part of [`Interface`] that loops over bursts look at.
+//! An interface as the loops over bursts see it: the part of [`Interface`] that they look at, and
+//! what else control installs for them.
+
+use std::sync::Arc;
 
 use linerate_wire::MacAddr;
 
-use super::features::Features;
-use super::settings::Interface;
-use crate::model::{Cidr, Prefix, Vrf};
+use super::counters::Counters;
+use super::local::LocalAddresses;
+use super::settings::{Interface, Urpf};
+use crate::model::{Cidr, InterfaceId, Prefix, Vrf};
+
+/// What control installs for all stages, besides the settings themselves.
+#[derive(Default)]
+pub(super) struct Installed {
+    /// By number.
+    pub(super) interfaces: Vec<InterfaceState>,
+    /// By VRF.
+    pub(super) local: Vec<LocalAddresses>,
+    /// Whether an access list of any interface looks at what goes out.
+    pub(super) any_acl_out: bool,
+    pub(super) counters: Arc<Counters>,
+}
+
+impl Installed {
+    /// Whether there is an interface of that number.
+    #[inline(always)]
+    pub(super) fn has(&self, id: InterfaceId) -> bool {
+        usize::from(id.0) < self.interfaces.len()
+    }
+}
+
+/// Which of the stages an interface asks for that not all need.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Asked {
+    pub(super) reassembly: bool,
+    pub(super) policer: bool,
+    pub(super) acl_in: bool,
+    pub(super) reverse_path: bool,
+}
+
+impl Asked {
+    fn by(interface: &Interface) -> Self {
+        Self {
+            reassembly: interface.reassemble,
+            policer: interface.policer.is_some(),
+            acl_in: interface.acl_in.is_some(),
+            reverse_path: interface.urpf != Urpf::Off,
+        }
+    }
+}
 
 /// What the loops know of an interface.
 #[derive(Debug)]
-pub(super) struct Face {
+pub(super) struct InterfaceState {
     pub(super) mac: MacAddr,
     pub(super) port: u16,
     /// The tag of its frames; 0: none.
     pub(super) tci: u16,
     pub(super) vrf: Vrf,
-    /// Whether there is anything in `features.rs` to do for what comes in.
+    pub(super) asked: Asked,
+    /// Whether it asks for any of them.
     pub(super) asks: bool,
     /// Whether an access list looks at what goes out.
     pub(super) has_acl_out: bool,
@@ -25,7 +70,7 @@ pub(super) struct Face {
     pub(super) near6: Vec<(u128, u128)>,
 }
 
-impl Face {
+impl InterfaceState {
     pub(super) fn new(interface: &Interface) -> Self {
         let (mut near4, mut near6) = (Vec::new(), Vec::new());
         let networks = interface.addresses.iter().map(Cidr::network);
@@ -41,6 +86,7 @@ impl Face {
                 }
             }
         }
+        let asked = Asked::by(interface);
         Self {
             near4,
             near6,
@@ -48,7 +94,8 @@ impl Face {
             port: interface.port,
             tci: interface.vlan.unwrap_or(0),
             vrf: interface.vrf,
-            asks: Features::are_asked(interface),
+            asked,
+            asks: asked != Asked::default(),
             has_acl_out: interface.acl_out.is_some(),
             redirects: interface.redirects,
         }

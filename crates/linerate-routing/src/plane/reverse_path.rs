@@ -1,13 +1,12 @@
-//! Reverse path filtering (RFC 3704): would an answer to the source go back where the packet came
+//! Reverse path (RFC 3704): would an answer to the source go back where the packet came
 //! from?
 
 use linerate_core::packet::Burst;
-use linerate_core::run::DropId;
+use linerate_core::run::{Egress, Stage};
 use linerate_tables::lpm::NO_ROUTE;
-use linerate_tables::parse::Mask;
 
 use super::View;
-use super::engine::{Engine, Fate, ones};
+use super::context::{Context, Verdict, ones};
 use super::hops::{Action, Hop};
 use super::settings::Urpf;
 use crate::model::InterfaceId;
@@ -33,54 +32,57 @@ fn believes(view: View<'_>, hop: &Hop, mode: Urpf, id: InterfaceId) -> bool {
                 member.action != Action::Multipath && believes(view, member, mode, id)
             })
         }
-        // Nobody else has our own addresses, and what a route discards is not to be heard from either
-        // (RFC 5635 4).
+        // Nobody else has our own addresses, and what a route discards is not to be heard from
+        // either (RFC 5635 4).
         _ => false,
     }
 }
 
-impl Engine {
-    /// Which of `live` come from where their sources are.
-    pub(super) fn reverse_path(
-        &mut self,
-        view: View<'_>,
-        id: InterfaceId,
-        mode: Urpf,
-        mut live: Mask,
-    ) -> Mask {
-        let reason: DropId = self.reasons.urpf;
-        let vrf = self.faces[usize::from(id.0)].vrf;
+/// The stage.
+pub(super) struct ReversePath;
+
+impl Stage<Context<'_>> for ReversePath {
+    fn run(&mut self, _: &mut Burst, context: &mut Context<'_>, _: &mut Egress) {
+        let (view, vrf) = (context.view, context.interface().vrf);
+        let packets = &mut *context.packets;
+        let id = packets.interface;
+        let Some(interface) = view.settings.interfaces.get(usize::from(id.0)) else {
+            return;
+        };
+        let mode = interface.urpf;
+        let verdict = Verdict::Drop(context.reasons.urpf);
+        let mut live = packets.live;
         // Those that never leave their link say nothing about routes (RFC 3704 4.1 for DHCP).
-        let asked = live & !self.marks.link_local & !self.marks.to_group;
+        let asked = live & !packets.marks.link_local & !packets.marks.to_group;
         let mut found = [NO_ROUTE; Burst::CAPACITY];
-        let v4 = asked & self.parsed.class.v4;
+        let v4 = asked & packets.parsed.class.v4;
         let (mut packed, mut count) = ([0; Burst::CAPACITY], 0);
         for index in ones(v4) {
-            packed[count] = u32::from(self.parsed.keys4[index].src());
+            packed[count] = u32::from(packets.parsed.keys4[index].src());
             count += 1;
         }
         view.fib4
             .lookup_bulk(vrf, &packed[..count], &mut found[..count]);
         for (index, &number) in ones(v4).zip(&found[..count]) {
             if !believes(view, view.hops.get(number), mode, id) {
-                self.fates[index] = Fate::Drop(reason);
+                packets.judge(index, verdict);
                 live &= !(1 << index);
             }
         }
-        let v6 = asked & self.parsed.class.v6;
+        let v6 = asked & packets.parsed.class.v6;
         let (mut packed, mut count) = ([[0; 16]; Burst::CAPACITY], 0);
         for index in ones(v6) {
-            packed[count] = self.parsed.keys6[index].src().octets();
+            packed[count] = packets.parsed.keys6[index].src().octets();
             count += 1;
         }
         view.fib6
             .lookup_bulk(vrf, &packed[..count], &mut found[..count]);
         for (index, &number) in ones(v6).zip(&found[..count]) {
             if !believes(view, view.hops.get(number), mode, id) {
-                self.fates[index] = Fate::Drop(reason);
+                packets.judge(index, verdict);
                 live &= !(1 << index);
             }
         }
-        live
+        packets.keep(live);
     }
 }

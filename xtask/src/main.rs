@@ -20,7 +20,6 @@ mod pictures;
 #[allow(dead_code, unreachable_pub)]
 mod private_folder;
 mod process;
-mod rust_scan;
 mod test;
 mod undo;
 mod unsafe_report;
@@ -56,8 +55,8 @@ enum Task {
     Package(package::Options),
     /// Draw README's pictures from real runs, and write the tables of docs/results.md
     Pictures(pictures::Options),
-    /// Count `unsafe` per file; fail where it is not allowed or not explained
-    UnsafeReport(unsafe_report::Options),
+    /// List the files that may hold unsafe code; fail where one stands where there is to be none
+    UnsafeReport,
 }
 
 fn main() -> ExitCode {
@@ -68,7 +67,7 @@ fn main() -> ExitCode {
         Task::Man(options) => man::run(&options),
         Task::Package(options) => package::run(&options),
         Task::Pictures(options) => pictures::run(&options),
-        Task::UnsafeReport(options) => unsafe_report::run(&options),
+        Task::UnsafeReport => unsafe_report::run(),
     };
     outcome.unwrap_or_else(|error: TaskError| {
         eprintln!("xtask: {error}");

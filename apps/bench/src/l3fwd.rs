@@ -21,7 +21,7 @@ use super::random::{below, mixed};
 use super::{Input, Row, Run, Sample};
 use linerate_appliance::error::Error;
 use linerate_l3fwd::lookup::{ExactMatch, Longest, Lookup};
-use linerate_l3fwd::stage::{L3fwd, Way};
+use linerate_l3fwd::stage::{NextHop, path};
 
 const LPM_1K: &str = "l3fwd.lpm.1k";
 const LPM_1M: &str = "l3fwd.lpm.1m";
@@ -315,10 +315,10 @@ fn measure(
             MacAddr([2, 0, 0, 1, a, b]),
             MacAddr([2, 0, 0, 0, 1, port as u8]),
         );
-        Way::out(port, macs)
+        NextHop::out(port, macs)
     };
-    let ways: Vec<Way> = (0..ways).map(next_hop).collect();
-    let stage = L3fwd::new(lookup, &ways, &mut egress);
+    let ways: Vec<NextHop> = (0..ways).map(next_hop).collect();
+    let stage = path(lookup, &ways, &mut egress);
     let drops = egress.drop_counts();
     let specs = captures.specs();
     let mpps = run.pinned(move |run| between(run, &specs, pool, stage, egress))??;

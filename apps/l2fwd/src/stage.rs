@@ -1,4 +1,6 @@
-//! The forwarding step itself: whatever came from one port goes out of another.
+//! The forwarding path: whatever came from one port goes out of another. Route, rewrite and
+//! transmit are fused into this one stage: where no byte is touched a whole burst of 64 packets
+//! takes 190 cycles, and each boundary between named stages would add a tenth (ADR 33).
 //!
 //! The MAC update is a const generic, so that the loop without it has no branch for it.
 
@@ -47,7 +49,7 @@ impl<const MAC: bool> L2fwd<MAC> {
 
 impl<const MAC: bool> Stage for L2fwd<MAC> {
     #[inline(always)]
-    fn run(&mut self, burst: &mut Burst, out: &mut Egress) {
+    fn run(&mut self, burst: &mut Burst, (): &mut (), out: &mut Egress) {
         let Some(&route) = self.routes.get(usize::from(burst.port)) else {
             return out.drop_burst(self.no_route, burst);
         };
@@ -104,7 +106,7 @@ mod tests {
         for (packet, &len) in burst.iter_mut().zip(lengths) {
             packet.set_data(&vec![0xee; len]);
         }
-        stage.run(&mut burst, &mut egress);
+        stage.run(&mut burst, &mut (), &mut egress);
         egress.flush();
         assert!(burst.is_empty());
         queues.rx[0].rx_burst(&mut burst, &mut egress.cache);

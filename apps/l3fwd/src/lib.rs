@@ -32,7 +32,7 @@ use linerate_appliance::runtime::wiring::{self, PortShape};
 use linerate_appliance::runtime::{self, Interrupts, OpenPort, Rig, Run, RunArgs};
 use lookup::{ExactMatch, FirstMatch, Longest, Lookup};
 use rules::{Ports, Problems, Rules, WayTo, Ways};
-use stage::{L3fwd, Way};
+use stage::{NextHop, path};
 
 /// Ports have numbers of one byte in DPDK's rule files and addresses.
 const MOST_PORTS: usize = 256;
@@ -173,7 +173,7 @@ fn forward<L: Lookup + Clone>(
     // A table may lead anywhere.
     let shares = wiring::spread_all(&shapes, lcores.len());
     let running = rig.start_shares(shares, &lcores, &settings.run.options, |_, egress| {
-        L3fwd::new(lookup.clone(), &ways, egress)
+        path(lookup.clone(), &ways, egress)
     })?;
     runtime::watch(running, &settings.run.watch, way, &machine, &interrupts)
 }
@@ -214,7 +214,7 @@ impl Settings {
     }
 
     /// The ways with the addresses that the frames get.
-    fn ways(&self, ways: &Ways, ports: &[OpenPort]) -> Vec<Way> {
+    fn ways(&self, ways: &Ways, ports: &[OpenPort]) -> Vec<NextHop> {
         let src = |port: u16| {
             let at = usize::from(port);
             self.eth_src[at]
@@ -224,9 +224,9 @@ impl Settings {
         let dst =
             |port: u16| self.eth_dest[usize::from(port)].unwrap_or(MacAddr::local(port as u8));
         let way = |way: &WayTo| match *way {
-            WayTo::Port(port) => Way::out(port, Macs::new(dst(port), src(port))),
-            WayTo::Station(port, mac) => Way::out(port, Macs::new(mac, src(port))),
-            WayTo::Denied => Way::denied(),
+            WayTo::Port(port) => NextHop::out(port, Macs::new(dst(port), src(port))),
+            WayTo::Station(port, mac) => NextHop::out(port, Macs::new(mac, src(port))),
+            WayTo::Denied => NextHop::denied(),
         };
         ways.ways.iter().map(way).collect()
     }

@@ -1,12 +1,13 @@
-//! The forwarding step: parse, validate, look up, rewrite, send; a burst at a time, run to completion.
+//! The forwarding path, a burst at a time, run to completion: [`path`] lists its stages in the
+//! order in which packets pass.
 //!
-//! A lookup gives each packet the number of a [`Way`]: addresses of the next frame, and an exit. An
-//! exit is a port, or beyond all ports a reason to drop, so that one division of the burst by exits
-//! does both.
+//! The lookup gives each packet the number of a [`NextHop`]: addresses of the next frame, and an
+//! exit. An exit is a port, or beyond all ports a reason to drop, so that one division of the burst
+//! by exits does both.
 
 use linerate_core::env::Isa;
 use linerate_core::packet::Burst;
-use linerate_core::run::{DropId, Egress, Stage};
+use linerate_core::run::{BurstContext, DropId, Egress, Stage, StageExt, named};
 use linerate_tables::parse::{Mask, Parsed, Parser};
 use linerate_tables::rewrite::{self, Divider, Macs};
 
@@ -49,12 +50,12 @@ const NAMES: [&str; 7] = [
 /// Where a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(16))]
-pub struct Way {
+pub struct NextHop {
     macs: Macs,
     exit: u32,
 }
 
-impl Way {
+impl NextHop {
     /// Out of a port, with these addresses.
     pub const fn out(port: u16, macs: Macs) -> Self {
         Self {
@@ -80,38 +81,92 @@ impl Way {
 }
 
 /// What packets get that no entry leads anywhere.
-const NO_ROUTE: Way = Way::nowhere(Reason::NoRoute);
+const NO_ROUTE: NextHop = NextHop::nowhere(Reason::NoRoute);
 
-/// The stage of one worker.
-pub struct L3fwd<L> {
-    parser: Parser,
+/// What the stages tell each other of a burst, by position.
+pub struct Context {
     parsed: Parsed,
-    lookup: L,
-    /// By the numbers that lookups give.
-    ways: Box<[Way]>,
-    divider: Divider,
-    /// Of this burst, by position: ways, and exits.
+    /// Those to be forwarded, of either family.
+    v4: Mask,
+    v6: Mask,
+    /// The number of the next hop of each.
     numbers: [u32; Burst::CAPACITY],
     exits: [u32; Burst::CAPACITY],
-    drops: [DropId; NAMES.len()],
 }
 
-impl<L: Lookup> L3fwd<L> {
-    /// A stage that sends by `ways`, whose numbers `lookup` gives.
-    pub fn new(lookup: L, ways: &[Way], egress: &mut Egress) -> Self {
-        let isa = Isa::detect();
-        Self {
-            parser: Parser::new(isa),
+impl BurstContext for Context {}
+
+/// The path of one worker: it sends by `hops`, whose numbers `lookup` gives.
+pub fn path<L: Lookup>(lookup: L, hops: &[NextHop], egress: &mut Egress) -> impl Stage + use<L> {
+    let isa = Isa::detect();
+    named("parse", Parse(Parser::new(isa)))
+        .then("lookup", Find(lookup))
+        .then("rewrite", Rewrite { hops: hops.into() })
+        .then(
+            "transmit",
+            Transmit {
+                divider: Divider::new(isa),
+                drops: NAMES.map(|name| egress.reason(name)),
+            },
+        )
+        .with_context(Context {
             parsed: Parsed::new(),
-            lookup,
-            ways: ways.into(),
-            divider: Divider::new(isa),
+            v4: 0,
+            v6: 0,
             numbers: [0; _],
             exits: [0; _],
-            drops: NAMES.map(|name| egress.reason(name)),
+        })
+}
+
+/// Reads the headers, and tells which packets are fit to be forwarded.
+struct Parse(Parser);
+
+impl Stage<Context> for Parse {
+    #[inline(always)]
+    fn run(&mut self, burst: &mut Burst, context: &mut Context, _: &mut Egress) {
+        self.0.parse_network(burst, &mut context.parsed);
+        let (class, checks) = (&context.parsed.class, &context.parsed.checks);
+        let unfit = checks.ip_bad | checks.expired | class.group;
+        (context.v4, context.v6) = (class.v4 & !unfit, class.v6 & !unfit);
+    }
+}
+
+/// Finds the next hops.
+struct Find<L>(L);
+
+impl<L: Lookup> Stage<Context> for Find<L> {
+    #[inline(always)]
+    fn run(&mut self, burst: &mut Burst, context: &mut Context, _: &mut Egress) {
+        let (v4, v6) = (context.v4, context.v6);
+        let numbers = &mut context.numbers;
+        self.0.find(burst, &context.parsed, v4, v6, numbers);
+    }
+}
+
+/// Writes the headers of what is forwarded, and gives everything its exit.
+struct Rewrite {
+    /// By the numbers that lookups give.
+    hops: Box<[NextHop]>,
+}
+
+impl Stage<Context> for Rewrite {
+    #[inline(always)]
+    fn run(&mut self, burst: &mut Burst, context: &mut Context, _: &mut Egress) {
+        let (v4, v6) = (context.v4, context.v6);
+        let (hops, numbers, exits) = (&*self.hops, &context.numbers, &mut context.exits);
+        rewrite::forward(burst, v4, v6, |position| {
+            let hop = hops.get(numbers[position] as usize).unwrap_or(&NO_ROUTE);
+            exits[position] = hop.exit;
+            &hop.macs
+        });
+        let unfit = burst.mask() & !(v4 | v6);
+        if unfit != 0 {
+            context.refuse(unfit);
         }
     }
+}
 
+impl Context {
     /// Gives packets that are not to be forwarded their exits: the first reason in the order of
     /// RFC 1812 5.2.2.
     #[cold]
@@ -133,32 +188,21 @@ impl<L: Lookup> L3fwd<L> {
     }
 }
 
-impl<L: Lookup> Stage for L3fwd<L> {
-    #[inline(always)]
-    fn run(&mut self, burst: &mut Burst, out: &mut Egress) {
-        self.parser.parse_network(burst, &mut self.parsed);
-        let (class, checks) = (&self.parsed.class, &self.parsed.checks);
-        let unfit = checks.ip_bad | checks.expired | class.group;
-        let (v4, v6) = (class.v4 & !unfit, class.v6 & !unfit);
-        self.lookup
-            .find(burst, &self.parsed, v4, v6, &mut self.numbers);
+/// Sends or drops by the exits.
+struct Transmit {
+    divider: Divider,
+    drops: [DropId; NAMES.len()],
+}
 
-        let (ways, numbers, exits) = (&*self.ways, &self.numbers, &mut self.exits);
-        rewrite::forward(burst, v4, v6, |position| {
-            let way = ways.get(numbers[position] as usize).unwrap_or(&NO_ROUTE);
-            exits[position] = way.exit;
-            &way.macs
-        });
-        let unfit = burst.mask() & !(v4 | v6);
-        if unfit != 0 {
-            self.refuse(unfit);
-        }
+impl Stage<Context> for Transmit {
+    #[inline(always)]
+    fn run(&mut self, burst: &mut Burst, context: &mut Context, out: &mut Egress) {
         let (divider, drops) = (self.divider, &self.drops);
-        divider.divide(burst, Mask::MAX, &self.exits, |exit, packets| {
-            match exit.checked_sub(DROPS) {
-                None => out.send(exit as u16, packets),
-                Some(reason) => out.drop_burst(drops[reason as usize], packets),
-            }
+        divider.divide(burst, Mask::MAX, &context.exits, |exit, packets| match exit
+            .checked_sub(DROPS)
+        {
+            None => out.send(exit as u16, packets),
+            Some(reason) => out.drop_burst(drops[reason as usize], packets),
         });
     }
 }

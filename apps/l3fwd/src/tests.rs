@@ -10,7 +10,7 @@ use linerate_tables::acl::{Bits, Match, Range};
 use linerate_wire::ipv4::Ipv4;
 use linerate_wire::{FlowKey4, FlowKey6, set_macs};
 
-use super::stage::{L3fwd, Way};
+use super::stage::{NextHop, path};
 use super::*;
 
 const NEXT: [Macs; 2] = [
@@ -74,15 +74,19 @@ fn forward(lookup: impl Lookup, frames: &[Vec<u8>]) -> (Sent, BTreeMap<String, u
         rx.push(queues.rx.remove(0));
         ports.push(looped);
     }
-    let ways = [Way::out(0, NEXT[0]), Way::out(1, NEXT[1]), Way::denied()];
-    let mut stage = L3fwd::new(lookup, &ways, &mut egress);
+    let ways = [
+        NextHop::out(0, NEXT[0]),
+        NextHop::out(1, NEXT[1]),
+        NextHop::denied(),
+    ];
+    let mut stage = path(lookup, &ways, &mut egress);
     for frames in frames.chunks(64) {
         let mut burst = Burst::new();
         egress.cache.fill(&pool, &mut burst, frames.len());
         for (packet, frame) in burst.iter_mut().zip(frames) {
             packet.set_data(frame);
         }
-        stage.run(&mut burst, &mut egress);
+        stage.run(&mut burst, &mut (), &mut egress);
         assert!(burst.is_empty());
         egress.flush();
     }

@@ -536,12 +536,26 @@ fn a_live_capture_holds_what_its_filter_says() {
     for frame in &frames {
         assert_eq!(frame[36..38], [0, 53]);
     }
+    // What passes each stage, and what it takes there.
+    let path = router.rows(&["path", "cycles"]);
+    let stage = |name: &str| path.iter().find(|row| row["stage"] == name).unwrap();
+    for name in [
+        "receive", "parse", "validate", "lookup", "rewrite", "transmit",
+    ] {
+        let row = stage(name);
+        assert!(row["packets"].as_u64().unwrap() > 0, "{row}");
+        assert!(row["cycles"].as_f64().unwrap() > 0.0, "{row}");
+    }
+    assert_eq!(stage("policer")["packets"], 0);
+    assert!(path.iter().all(|row| row["unaccounted"] == 0), "{path:?}");
+    let text = router.say(&["show", "path"]);
+    assert!(text.starts_with("stage "), "{text}");
     // As it goes out, to a pipe, cut short.
     let output = linerate(
         &[
             &base[..],
             &[
-                "--port", "lan", "--stage", "output", "-w", "-", "--count", "5", "--snap", "40",
+                "--port", "lan", "--stage", "sent", "-w", "-", "--count", "5", "--snap", "40",
             ],
         ]
         .concat(),
@@ -557,7 +571,7 @@ fn a_live_capture_holds_what_its_filter_says() {
     assert_eq!(count, 5);
     for (args, wanted) in [
         (&["--port", "wam"][..], "perhaps wan"),
-        (&["--stage", "inptu"], "perhaps input"),
+        (&["--stage", "recieve"], "perhaps receive"),
         (&["--filter", "prot 53"], "prot"),
     ] {
         let file = scratch.path("refused.pcapng");

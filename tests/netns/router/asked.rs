@@ -2,17 +2,23 @@
 
 use super::instance::{Router, two_ports};
 use super::site::{FAR_GATE4, FAR_GATE6, LEFT4, RIGHT4, RIGHT6, Site, reaches};
-use crate::child::Running;
-use crate::linerate::binary;
-use crate::scratch::Scratch;
-use crate::wait;
+use linerate_testkit::Scratch;
+use linerate_testkit::cli::binary;
+use linerate_testkit::process::Running;
+use linerate_testkit::wait;
+use linerate_testkit::{harness::Test, tests};
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::process::Command;
 
+pub(crate) const TESTS: &[Test] = tests![
+    trace_tells_why_a_packet_was_dropped,
+    metrics_over_http,
+    drain_holds_links_down_forwards_and_ends,
+];
+
 /// Why was this dropped? What becomes of the next packets that match is told stage by stage, while
 /// traffic that does not match goes by.
-#[test]
 fn trace_tells_why_a_packet_was_dropped() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -76,7 +82,7 @@ fn trace_tells_why_a_packet_was_dropped() {
             "{to}: {expected:#?} not in {said}"
         );
     };
-    let (valid, permits) = ("input: valid", "acl: list edge: no rule, permit");
+    let (valid, permits) = ("validate: valid", "acl_in: list edge: no rule, permit");
     goes(
         "10.2.0.2:9000",
         &[
@@ -87,7 +93,7 @@ fn trace_tells_why_a_packet_was_dropped() {
             "sent by b",
         ],
     );
-    let denies = "acl: list edge: rule 1, deny";
+    let denies = "acl_in: list edge: rule 1, deny";
     goes("10.2.0.2:9001", &[valid, denies, "dropped: acl_in.edge"]);
     let lookup = "lookup: 10.2.0.2: hop ";
     goes(
@@ -110,12 +116,12 @@ fn trace_tells_why_a_packet_was_dropped() {
     let goes_on = [valid, permits, lookup, "rewrite: time to live less one"];
     goes(
         "10.2.0.99:9000",
-        &[&goes_on[..], &["slow: glean", "dropped: neighbour_"]].concat(),
+        &[&goes_on[..], &["punt: glean", "dropped: neighbour_"]].concat(),
     );
     let lookup = "lookup: 10.2.0.1: hop ";
     goes(
         "10.2.0.1:9004",
-        &[valid, permits, lookup, "slow: local", "to the kernel"],
+        &[valid, permits, lookup, "punt: local", "to the kernel"],
     );
     assert!(!said.contains(":9002"), "what does not match is not told");
     // Nothing of it stays behind, and another may follow; one that is asked for badly is refused.
@@ -127,7 +133,6 @@ fn trace_tells_why_a_packet_was_dropped() {
 }
 
 /// The page, and that the format's own reader takes it.
-#[test]
 fn metrics_over_http() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -182,7 +187,7 @@ fn prometheus_reads(page: &str, scratch: &Scratch) {
     };
     let installed = run("import prometheus_client.openmetrics.parser");
     if !installed.is_ok_and(|output| output.status.success()) {
-        eprintln!("SKIP needs the Python package prometheus_client");
+        linerate_testkit::skip("needs the Python package prometheus_client");
         return;
     }
     let output = run(READER).unwrap();
@@ -195,7 +200,6 @@ fn prometheus_reads(page: &str, scratch: &Scratch) {
 
 /// Drained, the twins lose their links, so that routing turns elsewhere; what still comes is forwarded
 /// until the time is over, and then the router ends by itself, with its totals.
-#[test]
 fn drain_holds_links_down_forwards_and_ends() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();

@@ -17,7 +17,7 @@ pub(super) struct Counted {
 }
 
 /// All such tables.
-pub(super) const COUNTED: [Counted; 6] = [
+pub(super) const COUNTED: [Counted; 7] = [
     Counted {
         what: "summary",
         names: &["what"],
@@ -61,6 +61,11 @@ pub(super) const COUNTED: [Counted; 6] = [
         what: "lcores",
         names: &["name"],
         counters: &["packets", "rounds", "sleeps", "drops"],
+    },
+    Counted {
+        what: "path",
+        names: &["stage"],
+        counters: &["packets"],
     },
     Counted {
         what: "acls",

@@ -13,13 +13,12 @@ mod cleared;
 mod desk;
 mod difference;
 mod embedded;
-mod exposition;
 mod generation;
-mod http;
 mod hush;
 mod kernel;
 mod metrics;
 mod notify;
+mod path;
 mod ports;
 mod reload;
 mod report;
@@ -42,7 +41,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use linerate_core::packet::{Pool, Pools};
-use linerate_core::run::WorkerHandle;
+use linerate_core::run::{Stage as _, WorkerHandle};
 use linerate_drivers::Opener;
 use linerate_wire::MacAddr;
 use serde_json::{Value, json};
@@ -286,22 +285,15 @@ impl Control {
         if !self.privileged.is_alive() {
             return Err(privilege::ended());
         }
-        let ticks = self.running.clock().now();
         let mut held = Held::default();
         let mut hits: Vec<Hits> = Vec::new();
         for worker in self.running.handles() {
-            let ticked = worker.call(move |worker| match &mut worker.stage {
-                RouterStage::Fast(fast) => {
-                    fast.tick(ticks, &mut worker.egress);
-                    Ok((fast.take_hits(), fast.held_fragments()))
-                }
-                RouterStage::Slow(slow) => {
-                    slow.tick(ticks, &mut worker.egress);
-                    Err(slow.held())
-                }
+            let asked = worker.call(|worker| match &mut worker.stage {
+                RouterStage::Fast(fast) => Ok((fast.take_hits(), fast.held_packets())),
+                RouterStage::Slow(slow) => Err(slow.held_packets()),
             });
             // One that has ended holds nothing that it would ever let go of.
-            match ticked {
+            match asked {
                 Ok(Ok((hit, fragments))) => {
                     hits.push(hit);
                     held.fragments += fragments;
@@ -452,12 +444,6 @@ impl Control {
             }
         }
     }
-}
-
-/// Any bytes to the page of metrics.
-#[cfg(any(test, feature = "fuzz"))]
-pub fn fuzz_http(input: &[u8]) {
-    http::fuzz(input);
 }
 
 /// The parameters of any request that starts a stream.

@@ -1,7 +1,7 @@
 //! The one type that all workers' stages have: the fast ones forward, the slow one does the rest.
 
 use linerate_core::packet::Burst;
-use linerate_core::run::{Egress, Stage, WorkerHandle};
+use linerate_core::run::{Egress, Point, Stage, WorkerHandle};
 
 use linerate_routing::plane::{Change, Fast, Slow};
 
@@ -23,10 +23,25 @@ impl RouterStage {
 
 impl Stage for RouterStage {
     #[inline]
-    fn run(&mut self, burst: &mut Burst, out: &mut Egress) {
+    fn run(&mut self, burst: &mut Burst, (): &mut (), out: &mut Egress) {
         match self {
-            Self::Fast(fast) => fast.run(burst, out),
-            Self::Slow(slow) => slow.run(burst, out),
+            Self::Fast(fast) => fast.run(burst, &mut (), out),
+            Self::Slow(slow) => slow.run(burst, &mut (), out),
+        }
+    }
+
+    #[inline]
+    fn turn(&mut self, now: u64, (): &mut (), out: &mut Egress) -> u64 {
+        match self {
+            Self::Fast(fast) => fast.turn(now, &mut (), out),
+            Self::Slow(slow) => slow.turn(now, &mut (), out),
+        }
+    }
+
+    fn points(&mut self, visit: &mut dyn FnMut(&mut Point)) {
+        match self {
+            Self::Fast(fast) => fast.points(visit),
+            Self::Slow(slow) => slow.points(visit),
         }
     }
 
@@ -34,6 +49,13 @@ impl Stage for RouterStage {
         match self {
             Self::Fast(fast) => fast.held(),
             Self::Slow(slow) => slow.held(),
+        }
+    }
+
+    fn held_packets(&self) -> u64 {
+        match self {
+            Self::Fast(fast) => fast.held_packets(),
+            Self::Slow(slow) => slow.held_packets(),
         }
     }
 }

@@ -13,17 +13,18 @@ use std::time::{Duration, Instant, SystemTime};
 
 use linerate_core::packet::Packet;
 use linerate_core::port::pcapng::{Direction, InterfaceId, PcapngWriter, Record as Entry};
+use linerate_core::run::{Stage as _, Tap};
 use linerate_wire::filter::Filter;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Control;
 use super::desk::Desk;
-use super::server::{say, write_line};
-use super::stage::{RouterStage, on_fast, on_slow};
+use super::stage::{on_fast, on_slow};
+use linerate_appliance::control::server::{say, write_line};
 use linerate_appliance::nearest::offer;
 use linerate_appliance::socket::Problem;
-use linerate_routing::plane::trace::{Record, Stage, Tap, Trace};
+use linerate_routing::plane::trace::{Record, Trace};
 
 /// Copies under way to a client at most.
 const QUEUED: usize = 8192;
@@ -50,7 +51,7 @@ struct CaptureAsked {
 /// A copy of a packet.
 struct Copy {
     port: u16,
-    stage: Stage,
+    stage: &'static str,
     at_ns: u64,
     bytes: usize,
     data: Vec<u8>,
@@ -139,12 +140,12 @@ fn pump(
                     interface: *interface,
                     timestamp_ns: copy.at_ns,
                     direction: match copy.stage {
-                        Stage::Output => Direction::Outbound,
+                        "sent" => Direction::Outbound,
                         _ => Direction::Inbound,
                     },
                     frame: &padded(&copy),
                     comment: match copy.stage {
-                        Stage::Drop => "dropped",
+                        "drop" => "dropped",
                         _ => "",
                     },
                 })?;
@@ -242,7 +243,7 @@ fn now_ns() -> u64 {
 
 /// What copies a worker's packets at one stage.
 fn tap(
-    stage: Stage,
+    stage: &'static str,
     ports: Vec<u16>,
     filter: Option<Filter>,
     snap: usize,
@@ -293,12 +294,12 @@ impl Control {
         let filter = filter(&asked.filter)?;
         let stages = match asked.stage.as_deref() {
             // The last for what passes to and from the twins.
-            None => vec![Stage::Input, Stage::Output, Stage::Slow],
+            None => vec!["receive", "sent", "slow"],
             Some(name) => {
-                let known = Stage::TAPS.into_iter().find(|stage| stage.name() == name);
-                let offered = || offer(name, Stage::TAPS.map(Stage::name));
-                vec![known.ok_or_else(|| {
-                    Problem::new(format!("there is no stage `{name}`"), offered())
+                let known: Vec<&str> = self.stages().iter().map(|row| row.stage).collect();
+                let found = known.iter().find(|known| **known == name).copied();
+                vec![found.ok_or_else(|| {
+                    Problem::new(format!("there is no stage `{name}`"), offer(name, known))
                 })?]
             }
         };
@@ -323,12 +324,14 @@ impl Control {
                     books.clone(),
                 );
                 let id = tap_id(id, number);
+                // A worker without that stage frees the tap.
                 let _ = worker.call(move |worker| {
-                    let watch = match &mut worker.stage {
-                        RouterStage::Fast(fast) => fast.watch(),
-                        RouterStage::Slow(slow) => slow.watch(),
-                    };
-                    watch.set_tap(id, stage, tap);
+                    let mut tap = Some(tap);
+                    worker.stage.points(&mut |point| {
+                        if let Some(tap) = tap.take_if(|_| point.name == stage) {
+                            point.set_tap(id, tap);
+                        }
+                    });
                 });
             }
         }
@@ -343,11 +346,15 @@ impl Control {
     fn end_capture(&mut self, id: u64) {
         for worker in self.running.handles() {
             let taken = worker.call(move |worker| {
-                let watch = match &mut worker.stage {
-                    RouterStage::Fast(fast) => fast.watch(),
-                    RouterStage::Slow(slow) => slow.watch(),
-                };
-                [0, 1, 2].map(|number| watch.remove_tap(tap_id(id, number)))
+                let mut taken: [Option<Tap>; 3] = Default::default();
+                worker.stage.points(&mut |point| {
+                    for (number, taken) in taken.iter_mut().enumerate() {
+                        if let Some(tap) = point.remove_tap(tap_id(id, number)) {
+                            *taken = Some(tap);
+                        }
+                    }
+                });
+                taken
             });
             // Freed here, not by the worker.
             drop(taken);
@@ -383,7 +390,7 @@ impl Control {
         let follower = to.clone();
         // Before anything is handed over to it.
         on_slow(self.slow(), move |slow, _| {
-            slow.watch().set_follower(Some(follower));
+            slow.tracer().set_follower(Some(follower));
         });
         for worker in self.running.handles() {
             let trace = Trace {
@@ -392,15 +399,15 @@ impl Control {
                 to: to.clone(),
                 tickets: self.tickets.clone(),
             };
-            on_fast(worker, move |fast, _| fast.watch().set_trace(Some(trace)));
+            on_fast(worker, move |fast, _| fast.tracer().set_trace(Some(trace)));
         }
         records
     }
 
     fn end_trace(&mut self) {
         for worker in self.running.handles() {
-            on_fast(worker, |fast, _| fast.watch().set_trace(None));
-            on_slow(worker, |slow, _| slow.watch().set_follower(None));
+            on_fast(worker, |fast, _| fast.tracer().set_trace(None));
+            on_slow(worker, |slow, _| slow.tracer().set_follower(None));
         }
     }
 }
@@ -555,7 +562,7 @@ mod tests {
         let (out, copies) = mpsc::sync_channel(2);
         let books = Arc::new(Books::default());
         let arp = filter("arp").unwrap();
-        let mut tap = tap(Stage::Input, vec![1], arp, 20, out, books.clone());
+        let mut tap = tap("receive", vec![1], arp, 20, out, books.clone());
         for port in [0, 1, 1, 1] {
             tap(port, &packet);
         }

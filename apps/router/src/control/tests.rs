@@ -7,7 +7,6 @@ use std::sync::mpsc;
 use linerate_drivers::{Drivers, Own};
 
 use super::desk::Desk;
-use super::exposition;
 use super::start::{Access, bring_up};
 use super::*;
 
@@ -73,7 +72,8 @@ fn the_metrics_page_keeps_to_its_format_and_has_what_the_dashboard_draws() {
          default = \"permit\"\nrules = [{ action = \"reject\", protocol = \"tcp\" }]\n",
     );
     let page = control.metrics();
-    let series = exposition::check(&page).unwrap_or_else(|wrong| panic!("{wrong}\n{page}"));
+    let series = linerate_appliance::control::exposition::check(&page)
+        .unwrap_or_else(|wrong| panic!("{wrong}\n{page}"));
     assert!(series > 40, "{page}");
     // However many rules, a list has three samples.
     for sample in [
@@ -123,6 +123,40 @@ fn every_table_can_be_shown() {
     assert!(blue.iter().all(|row| row["vrf"] == "blue"), "{blue:?}");
     assert_eq!(rows("neighbours", "wan")[0]["mac"], "02:00:00:00:00:09");
     assert_eq!(rows("lcores", "bg0").len(), 1);
+    let path = rows("path", "");
+    let stages: Vec<&str> = path
+        .iter()
+        .filter_map(|row| row["stage"].as_str())
+        .collect();
+    assert_eq!(
+        stages,
+        [
+            "receive",
+            "vlan",
+            "parse",
+            "validate",
+            "reassembly",
+            "policer",
+            "acl_in",
+            "reverse_path",
+            "lookup",
+            "acl_out",
+            "rewrite",
+            "exceptions",
+            "transmit",
+            "sent",
+            "punt",
+            "icmp_error",
+            "drop",
+            "slow"
+        ]
+    );
+    assert!(
+        path.iter()
+            .all(|row| row["cycles"].is_null() && row["unaccounted"] == 0)
+    );
+    assert_eq!(rows("path", "lookup").len(), 1);
+    assert_eq!(rows("path", "cycles").len(), stages.len());
     let acls = rows("acls", "edge");
     let said = |row: &Value| format!("{} {} {}", row["rule"], row["action"], row["matches"]);
     let said: Vec<_> = acls.iter().map(|row| said(row).replace('"', "")).collect();

@@ -3,6 +3,7 @@
 mod show;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
 use serde_json::{Value, json};
@@ -11,6 +12,7 @@ use crate::error::Error;
 use crate::output;
 use crate::socket::{Caller, START_ONE, found_socket};
 
+/// Arguments of `linerate ctl`.
 #[derive(clap::Args)]
 pub struct Args {
     /// Socket of the router; default: the usual one
@@ -63,13 +65,13 @@ enum Command {
 
 /// What can be cleared.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Clearable {
+pub(crate) enum Clearable {
     Counters,
 }
 
 /// What can be shown.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum What {
+pub(crate) enum What {
     Summary,
     Ports,
     Interfaces,
@@ -77,6 +79,8 @@ pub enum What {
     Neighbours,
     Drops,
     Lcores,
+    /// Stages with their packets; `path cycles`: also how many cycles each takes for one
+    Path,
     Acls,
 }
 
@@ -90,11 +94,16 @@ impl What {
             Self::Neighbours => "neighbours",
             Self::Drops => "drops",
             Self::Lcores => "lcores",
+            Self::Path => "path",
             Self::Acls => "acls",
         }
     }
 }
 
+/// Runs `linerate ctl`.
+///
+/// # Errors
+/// There is nobody to ask, it refuses, or the output cannot be written.
 pub fn run(args: &Args) -> Result<(), Error> {
     let path = args.socket.clone().unwrap_or_else(found_socket);
     let mut router = Caller::connect(&path, START_ONE)?;
@@ -106,6 +115,11 @@ pub fn run(args: &Args) -> Result<(), Error> {
             limit,
         } => {
             let params = json!({ "what": what.name(), "filter": filter, "limit": limit });
+            if let (What::Path, Some("cycles")) = (what, filter.as_deref()) {
+                // The first call begins to measure.
+                router.call("show", params.clone(), nothing)?;
+                std::thread::sleep(Duration::from_secs(1));
+            }
             let rows = router.call("show", params, nothing)?;
             match args.json {
                 true => output::print_json(&rows),

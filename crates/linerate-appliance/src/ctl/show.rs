@@ -75,6 +75,12 @@ const LCORES: &[Shown] = &[
     ("does", "does", false),
 ];
 
+const PATH: &[Shown] = &[
+    ("stage", "stage", false),
+    ("packets", "packets", true),
+    ("cycles", "cycles each", true),
+    ("unaccounted", "unaccounted", true),
+];
 const ACLS: &[Shown] = &[
     ("acl", "acl", false),
     ("rule", "rule", false),
@@ -93,6 +99,7 @@ pub(super) fn text(what: What, answer: &Value, colour: bool) -> String {
         What::Neighbours => NEIGHBOURS,
         What::Drops => DROPS,
         What::Lcores => LCORES,
+        What::Path => PATH,
         What::Acls => ACLS,
     };
     let mut table = Table::new(shown.iter().map(|&(_, heading, number)| match number {
@@ -150,6 +157,7 @@ fn cell(key: &str, value: &Value) -> String {
         Value::Number(number) => match (key, number.as_f64()) {
             ("busy_share", Some(share)) => format!("{:.1} %", share * 100.0),
             ("rx_gbps" | "tx_gbps", Some(rate)) => format!("{rate:.3}"),
+            ("cycles", Some(cycles)) => format!("{cycles:.1}"),
             ("rx_pps" | "tx_pps", Some(rate)) => format!("{rate:.0}"),
             _ => number.to_string(),
         },

@@ -22,6 +22,7 @@ mod topology;
 mod tree;
 
 pub use affinity::allowed as allowed_cpus;
+pub(crate) use clock::ticks;
 pub use clock::{Clock, ClockSource};
 pub use cpu::Isa;
 pub use cpulist::CpuList;

@@ -38,8 +38,10 @@ pub struct Egress {
     drops: Vec<Arc<Counter>>,
     names: Arc<Mutex<Vec<DropCount>>>,
     no_outlet: DropId,
-    /// Packets ever taken, for the books of the stages.
+    /// Packets ever taken less those made by stages, for the books of the stages; it wraps.
     taken: u64,
+    /// Whether anything was sent since the last flush.
+    dirty: bool,
     /// This lcore's free slots.
     pub cache: PoolCache,
 }
@@ -53,6 +55,7 @@ impl Egress {
             names: Arc::default(),
             no_outlet: DropId(0),
             taken: 0,
+            dirty: false,
             cache,
         };
         egress.no_outlet = egress.reason("no_outlet");
@@ -76,8 +79,9 @@ impl Egress {
         std::mem::replace(&mut self.outlets[usize::from(port)].way, way)
     }
 
-    /// Says what the way to a port is called: what it has no room for is counted as `tx_full.NAME`, and not
-    /// by a number that only the program knows. Another name is another counter. Set-up only.
+    /// Says what the way to a port is called: what it has no room for is counted as `tx_full.NAME`,
+    /// and not by a number that only the program knows. Another name is another counter. Set-up
+    /// only.
     pub fn name_outlet(&mut self, port: u16, name: &str) {
         let full = self.reason(&format!("tx_full.{name}"));
         if let Some(outlet) = self.outlets.get_mut(usize::from(port)) {
@@ -85,7 +89,8 @@ impl Egress {
         }
     }
 
-    /// A drop reason to use with [`Egress::drop_burst`]; the same name gives the same counter. Set-up only.
+    /// A drop reason to use with [`Egress::drop_burst`]; the same name gives the same counter.
+    /// Set-up only.
     pub fn reason(&mut self, name: &str) -> DropId {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(index) = names.iter().position(|(known, _)| known == name) {
@@ -121,12 +126,12 @@ impl Egress {
     /// the end of the round, and then dropped and counted.
     #[inline]
     pub fn send(&mut self, port: u16, burst: &mut Burst) {
-        self.taken += burst.len() as u64;
+        self.taken = self.taken.wrapping_add(burst.len() as u64);
         let Some(outlet) = self.outlets.get_mut(usize::from(port)) else {
-            self.taken -= burst.len() as u64;
+            self.taken = self.taken.wrapping_sub(burst.len() as u64);
             return self.drop_burst(self.no_outlet, burst);
         };
-        outlet.dirty = true;
+        (outlet.dirty, self.dirty) = (true, true);
         if outlet.pending.is_empty() {
             outlet.transmit_from(burst, &mut self.cache);
         }
@@ -152,12 +157,12 @@ impl Egress {
     /// Sends one packet to a port, together with its like at the end of the round.
     #[inline]
     pub fn send_one(&mut self, port: u16, packet: Packet) {
-        self.taken += 1;
+        self.taken = self.taken.wrapping_add(1);
         let Some(outlet) = self.outlets.get_mut(usize::from(port)) else {
             self.drops[self.no_outlet.0].add(1);
             return self.cache.free_one(packet);
         };
-        outlet.dirty = true;
+        (outlet.dirty, self.dirty) = (true, true);
         if outlet.pending.room() == 0 && outlet.transmit(&mut self.cache) == 0 {
             self.drops[outlet.full.0].add(1);
             return self.cache.free_one(packet);
@@ -170,7 +175,7 @@ impl Egress {
     /// Drops all packets of a burst for a reason.
     #[inline]
     pub fn drop_burst(&mut self, reason: DropId, burst: &mut Burst) {
-        self.taken += burst.len() as u64;
+        self.taken = self.taken.wrapping_add(burst.len() as u64);
         self.drops[reason.0].add(burst.len() as u64);
         self.cache.free(burst);
     }
@@ -178,7 +183,7 @@ impl Egress {
     /// Drops one packet for a reason.
     #[inline]
     pub fn drop_one(&mut self, reason: DropId, packet: Packet) {
-        self.taken += 1;
+        self.taken = self.taken.wrapping_add(1);
         self.drops[reason.0].add(1);
         self.cache.free_one(packet);
     }
@@ -186,21 +191,36 @@ impl Egress {
     /// Takes a packet that has done all that it came for: it is neither sent nor dropped.
     #[inline]
     pub fn consume_one(&mut self, packet: Packet) {
-        self.taken += 1;
+        self.taken = self.taken.wrapping_add(1);
         self.cache.free_one(packet);
     }
 
-    /// Counts packets as dropped whose slots a stage has freed itself, such as fragments of a datagram
-    /// that it gave up.
+    /// Takes note of packets that a stage has made, so that the books of its point do not show more
+    /// that went than came.
+    #[inline]
+    pub fn made(&mut self, packets: u64) {
+        self.taken = self.taken.wrapping_sub(packets);
+    }
+
+    /// The same of packets whose slots a stage has freed itself, having done all that they came
+    /// for, such as fragments of a datagram that has become whole.
+    #[inline]
+    pub fn consumed(&mut self, packets: u64) {
+        self.taken = self.taken.wrapping_add(packets);
+    }
+
+    /// Counts packets as dropped whose slots a stage has freed itself, such as fragments of a
+    /// datagram that it gave up.
     #[inline]
     pub fn count_drops(&mut self, reason: DropId, packets: u64) {
-        self.taken += packets;
+        self.taken = self.taken.wrapping_add(packets);
         self.drops[reason.0].add(packets);
     }
 
     /// Ends the round: what is pending goes or is dropped, devices are kicked, lcores woken.
     #[inline]
     pub fn flush(&mut self) {
+        self.dirty = false;
         for outlet in &mut self.outlets {
             if !outlet.dirty {
                 continue;
@@ -213,6 +233,14 @@ impl Egress {
                 }
             }
             outlet.finish(&mut self.cache);
+        }
+    }
+
+    /// Flushes if anything was sent since the last flush.
+    #[inline(always)]
+    pub(super) fn flush_sent(&mut self) {
+        if self.dirty {
+            self.flush();
         }
     }
 
@@ -237,7 +265,7 @@ impl Egress {
         })
     }
 
-    /// Packets ever taken from stages.
+    /// Packets ever taken from stages, less those that they made.
     #[inline(always)]
     pub(super) fn taken(&self) -> u64 {
         self.taken

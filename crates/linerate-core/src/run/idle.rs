@@ -1,4 +1,5 @@
 //! What a worker does when no packets come: poll, then pause, then sleep.
+#![allow(unsafe_code)]
 
 use super::doorbell::Doorbell;
 use crate::port::SleepOn;
@@ -81,15 +82,20 @@ impl Ladder {
         self.idle.sleep && self.empty_rounds > self.idle.polls.saturating_add(self.idle.pauses)
     }
 
-    /// As [`nap_on`], by the ladder's bounds.
-    pub(super) fn sleep(&self, doorbell: &Doorbell, sources: &[SleepOn]) {
-        nap_on(doorbell, sources, self.idle.nap, self.idle.blind_nap);
+    /// As [`nap_on`], by the ladder's bounds, and no longer than `left`.
+    pub(super) fn sleep(&self, doorbell: &Doorbell, sources: &[SleepOn], left: Duration) {
+        nap_on(
+            doorbell,
+            sources,
+            self.idle.nap.min(left),
+            self.idle.blind_nap,
+        );
     }
 }
 
 /// Sleeps until a descriptor is readable, a doorbell rings, or the nap is over: after `blind` where
-/// a source can only be polled, else after `nap`. The doorbells are prepared, and work was looked for
-/// since. A descriptor that its queue has closed meanwhile ends the nap at once.
+/// a source can only be polled, else after `nap`. The doorbells are prepared, and work was looked
+/// for since. A descriptor that its queue has closed meanwhile ends the nap at once.
 pub fn nap_on(doorbell: &Doorbell, sources: &[SleepOn], mut nap: Duration, blind: Duration) {
     let mut fds = vec![PollFd::from_borrowed_fd(doorbell.fd(), PollFlags::IN)];
     for source in sources {

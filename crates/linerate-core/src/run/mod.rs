@@ -1,13 +1,15 @@
 //! Workers: how an lcore runs, sleeps and wakes.
 //!
 //! A [`Worker`] owns [`Inlet`]s, a pipeline of [`Stage`]s and an [`Egress`]; a [`WorkerHandle`]
-//! talks to it between bursts. Read [`worker`](Worker) first, then [`stage`](Stage).
+//! talks to it between bursts. Read [`worker`](Worker) first, then [`stage`](Stage), then
+//! [`point`](Point): what is counted, shown and measured at each stage by its name.
 
 pub mod doorbell;
 mod egress;
 mod histogram;
 mod idle;
 pub mod ledger;
+mod point;
 mod stage;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -16,5 +18,6 @@ mod worker;
 pub use egress::{DropCount, DropId, Egress, Way};
 pub use histogram::{Histogram, HistogramSnapshot, bucket_count, bucket_of, bucket_upper};
 pub use idle::{Idle, nap_on};
-pub use stage::{Branch, Exits, Named, Point, Stage, StageExt, Tap, Then, named};
+pub use point::{Named, Point, Tap, named};
+pub use stage::{Branch, BurstContext, Exits, NEVER, Stage, StageExt, Then, WithContext};
 pub use worker::{Inlet, Source, Worker, WorkerGone, WorkerHandle, WorkerStats, move_inlet};

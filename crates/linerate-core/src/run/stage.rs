@@ -1,17 +1,43 @@
 //! Pipelines: stages joined by plain Rust, monomorphised, named for people and for the books.
 
 use super::egress::{DropId, Egress};
+use super::point::{Named, Point, named};
 use crate::packet::{Burst, Packet};
 
+/// What [`Stage::turn`] returns if nothing is due: no time is later.
+pub const NEVER: u64 = u64::MAX;
+
+/// What stages tell each other of a burst: parsed headers, verdicts, next hops. `()` is none.
+///
+/// A stage fills and reads it by position in the burst, so a stage that takes packets out of the
+/// burst sees to it that what stays true of the others is where the next stage looks for it.
+pub trait BurstContext {
+    /// Which packets of the burst are the next stage's to look at, a bit for each: those that a
+    /// verdict was passed on stay in their places, and are no longer counted.
+    #[inline(always)]
+    fn mask(&self, burst: &Burst) -> u64 {
+        burst.mask()
+    }
+
+    /// Packets that stages have put into the context, out of the burst, for a later one to send.
+    #[inline(always)]
+    fn kept(&self) -> u64 {
+        0
+    }
+}
+
+impl BurstContext for () {}
+
 /// One step of a pipeline. What is left in the burst goes on to the next step; a packet that a
-/// stage does not pass on it sends or drops through `out`.
+/// stage does not pass on it sends or drops through `out`. Stages of one pipeline share a context
+/// `C`; a closure over burst and egress is a stage without one.
 ///
 /// ```
 /// use linerate_core::packet::Burst;
 /// use linerate_core::run::{Egress, Stage, StageExt, named};
 /// struct Short { reason: linerate_core::run::DropId }
 /// impl Stage for Short {
-///     fn run(&mut self, burst: &mut Burst, out: &mut Egress) {
+///     fn run(&mut self, burst: &mut Burst, (): &mut (), out: &mut Egress) {
 ///         let mut short = Burst::new();
 ///         burst.sift(&mut short, |packet| packet.len() >= 60);
 ///         out.drop_burst(self.reason, &mut short);
@@ -21,99 +47,60 @@ use crate::packet::{Burst, Packet};
 /// let short = Short { reason: egress.reason("short") };
 /// let pipeline = named("short", short).then("out", |burst: &mut Burst, out: &mut Egress| out.send(0, burst));
 /// ```
-pub trait Stage: Send {
+pub trait Stage<C = ()>: Send {
     /// Works on the burst.
-    fn run(&mut self, burst: &mut Burst, out: &mut Egress);
+    fn run(&mut self, burst: &mut Burst, context: &mut C, out: &mut Egress);
+
+    /// Does what is due at `now`, in ticks of the worker's clock: called every round, with or
+    /// without packets. Returns when it wants to be called again at the latest, which bounds the
+    /// worker's nap; [`NEVER`] if packets alone give it work.
+    #[inline(always)]
+    fn turn(&mut self, now: u64, context: &mut C, out: &mut Egress) -> u64 {
+        let _ = (now, context, out);
+        NEVER
+    }
 
     /// Shows each named point below this stage.
     fn points(&mut self, visit: &mut dyn FnMut(&mut Point)) {
         let _ = visit;
     }
 
-    /// Packets that are kept here between two bursts, for the [ledger](super::ledger).
+    /// Slots that are kept here between two bursts, for the [ledger](super::ledger).
+    #[inline(always)]
     fn held(&self) -> u64 {
         0
+    }
+
+    /// The packets that came in them: more, where packets have been joined in a slot.
+    #[inline(always)]
+    fn held_packets(&self) -> u64 {
+        self.held()
     }
 }
 
 impl<F: FnMut(&mut Burst, &mut Egress) + Send> Stage for F {
     #[inline(always)]
-    fn run(&mut self, burst: &mut Burst, out: &mut Egress) {
+    fn run(&mut self, burst: &mut Burst, (): &mut (), out: &mut Egress) {
         self(burst, out);
     }
 }
 
-/// Sees the packets that come to a named point of a pipeline.
-pub type Tap = Box<dyn FnMut(&Burst) + Send>;
-
-/// A named point of a pipeline: where packets are counted, and where a tap can listen.
-pub struct Point {
-    /// The stage's name.
-    pub name: &'static str,
-    /// Packets that came to the stage.
-    pub packets: u64,
-    /// Packets that came and neither went on nor were sent or dropped through the egress.
-    pub unaccounted: i64,
-    /// Sees every burst that comes to the stage.
-    pub tap: Option<Tap>,
-}
-
-/// A stage with its point.
-pub struct Named<S> {
-    point: Point,
-    stage: S,
-}
-
-/// Gives a stage its name.
-pub fn named<S: Stage>(name: &'static str, stage: S) -> Named<S> {
-    Named {
-        point: Point {
-            name,
-            packets: 0,
-            unaccounted: 0,
-            tap: None,
-        },
-        stage,
-    }
-}
-
-impl<S> Named<S> {
-    /// The stage itself, to exchange its tables.
-    pub fn stage_mut(&mut self) -> &mut S {
-        &mut self.stage
-    }
-}
-
-impl<S: Stage> Stage for Named<S> {
-    #[inline(always)]
-    fn run(&mut self, burst: &mut Burst, out: &mut Egress) {
-        if let Some(tap) = &mut self.point.tap {
-            tap(burst);
-        }
-        let (came, taken) = (burst.len() as u64, out.taken());
-        self.stage.run(burst, out);
-        self.point.packets += came;
-        let gone = burst.len() as u64 + (out.taken() - taken);
-        self.point.unaccounted += came.wrapping_sub(gone) as i64;
-    }
-
-    fn points(&mut self, visit: &mut dyn FnMut(&mut Point)) {
-        visit(&mut self.point);
-        self.stage.points(visit);
-    }
-
-    fn held(&self) -> u64 {
-        self.stage.held()
-    }
-}
-
 /// Joins stages.
-pub trait StageExt: Stage + Sized {
+pub trait StageExt<C = ()>: Stage<C> + Sized {
     /// What this stage leaves in the burst goes on to `next`.
-    fn then<N: Stage>(self, name: &'static str, next: N) -> Then<Self, Named<N>> {
+    fn then<N: Stage<C>>(self, name: &'static str, next: N) -> Then<Self, Named<N>> {
         Then {
             first: self,
             second: named(name, next),
+        }
+    }
+
+    /// The pipeline as a worker runs it: with a context of its own, which every burst finds as the
+    /// last one left it.
+    fn with_context(self, context: C) -> WithContext<C, Self> {
+        WithContext {
+            context,
+            stage: self,
         }
     }
 
@@ -134,7 +121,7 @@ pub trait StageExt: Stage + Sized {
     }
 }
 
-impl<S: Stage> StageExt for S {}
+impl<C, S: Stage<C>> StageExt<C> for S {}
 
 /// One stage after another.
 pub struct Then<A, B> {
@@ -154,13 +141,19 @@ impl<A, B> Then<A, B> {
     }
 }
 
-impl<A: Stage, B: Stage> Stage for Then<A, B> {
+impl<C, A: Stage<C>, B: Stage<C>> Stage<C> for Then<A, B> {
     #[inline(always)]
-    fn run(&mut self, burst: &mut Burst, out: &mut Egress) {
-        self.first.run(burst, out);
+    fn run(&mut self, burst: &mut Burst, context: &mut C, out: &mut Egress) {
+        self.first.run(burst, context, out);
         if !burst.is_empty() {
-            self.second.run(burst, out);
+            self.second.run(burst, context, out);
         }
+    }
+
+    #[inline(always)]
+    fn turn(&mut self, now: u64, context: &mut C, out: &mut Egress) -> u64 {
+        let first = self.first.turn(now, context, out);
+        first.min(self.second.turn(now, context, out))
     }
 
     fn points(&mut self, visit: &mut dyn FnMut(&mut Point)) {
@@ -170,6 +163,47 @@ impl<A: Stage, B: Stage> Stage for Then<A, B> {
 
     fn held(&self) -> u64 {
         self.first.held() + self.second.held()
+    }
+
+    fn held_packets(&self) -> u64 {
+        self.first.held_packets() + self.second.held_packets()
+    }
+}
+
+/// A pipeline and the context that its stages share.
+pub struct WithContext<C, S> {
+    context: C,
+    stage: S,
+}
+
+impl<C, S> WithContext<C, S> {
+    /// The pipeline, to exchange its tables.
+    pub fn stage_mut(&mut self) -> &mut S {
+        &mut self.stage
+    }
+}
+
+impl<C: BurstContext + Send, S: Stage<C>> Stage for WithContext<C, S> {
+    #[inline(always)]
+    fn run(&mut self, burst: &mut Burst, (): &mut (), out: &mut Egress) {
+        self.stage.run(burst, &mut self.context, out);
+    }
+
+    #[inline(always)]
+    fn turn(&mut self, now: u64, (): &mut (), out: &mut Egress) -> u64 {
+        self.stage.turn(now, &mut self.context, out)
+    }
+
+    fn points(&mut self, visit: &mut dyn FnMut(&mut Point)) {
+        self.stage.points(visit);
+    }
+
+    fn held(&self) -> u64 {
+        self.stage.held()
+    }
+
+    fn held_packets(&self) -> u64 {
+        self.stage.held_packets()
     }
 }
 
@@ -186,6 +220,8 @@ pub trait Exits: Send {
     const COUNT: usize;
     /// Runs the exit of that index.
     fn run(&mut self, exit: usize, burst: &mut Burst, out: &mut Egress);
+    /// As [`Stage::turn`], of all exits.
+    fn turn(&mut self, now: u64, out: &mut Egress) -> u64;
     /// Shows the points of all exits.
     fn points(&mut self, visit: &mut dyn FnMut(&mut Point));
     /// Packets that all exits keep between two bursts.
@@ -198,9 +234,15 @@ impl<A: Stage, B: Stage> Exits for (A, B) {
     #[inline(always)]
     fn run(&mut self, exit: usize, burst: &mut Burst, out: &mut Egress) {
         match exit {
-            0 => self.0.run(burst, out),
-            _ => self.1.run(burst, out),
+            0 => self.0.run(burst, &mut (), out),
+            _ => self.1.run(burst, &mut (), out),
         }
+    }
+
+    #[inline(always)]
+    fn turn(&mut self, now: u64, out: &mut Egress) -> u64 {
+        let due = self.0.turn(now, &mut (), out);
+        due.min(self.1.turn(now, &mut (), out))
     }
 
     fn points(&mut self, visit: &mut dyn FnMut(&mut Point)) {
@@ -219,10 +261,17 @@ impl<A: Stage, B: Stage, C: Stage> Exits for (A, B, C) {
     #[inline(always)]
     fn run(&mut self, exit: usize, burst: &mut Burst, out: &mut Egress) {
         match exit {
-            0 => self.0.run(burst, out),
-            1 => self.1.run(burst, out),
-            _ => self.2.run(burst, out),
+            0 => self.0.run(burst, &mut (), out),
+            1 => self.1.run(burst, &mut (), out),
+            _ => self.2.run(burst, &mut (), out),
         }
+    }
+
+    #[inline(always)]
+    fn turn(&mut self, now: u64, out: &mut Egress) -> u64 {
+        let due = self.0.turn(now, &mut (), out);
+        let due = due.min(self.1.turn(now, &mut (), out));
+        due.min(self.2.turn(now, &mut (), out))
     }
 
     fn points(&mut self, visit: &mut dyn FnMut(&mut Point)) {
@@ -242,11 +291,19 @@ impl<A: Stage, B: Stage, C: Stage, D: Stage> Exits for (A, B, C, D) {
     #[inline(always)]
     fn run(&mut self, exit: usize, burst: &mut Burst, out: &mut Egress) {
         match exit {
-            0 => self.0.run(burst, out),
-            1 => self.1.run(burst, out),
-            2 => self.2.run(burst, out),
-            _ => self.3.run(burst, out),
+            0 => self.0.run(burst, &mut (), out),
+            1 => self.1.run(burst, &mut (), out),
+            2 => self.2.run(burst, &mut (), out),
+            _ => self.3.run(burst, &mut (), out),
         }
+    }
+
+    #[inline(always)]
+    fn turn(&mut self, now: u64, out: &mut Egress) -> u64 {
+        let due = self.0.turn(now, &mut (), out);
+        let due = due.min(self.1.turn(now, &mut (), out));
+        let due = due.min(self.2.turn(now, &mut (), out));
+        due.min(self.3.turn(now, &mut (), out))
     }
 
     fn points(&mut self, visit: &mut dyn FnMut(&mut Point)) {
@@ -262,7 +319,7 @@ impl<A: Stage, B: Stage, C: Stage, D: Stage> Exits for (A, B, C, D) {
 }
 
 impl<V: FnMut(&mut Packet) -> usize + Send, E: Exits> Stage for Branch<V, E> {
-    fn run(&mut self, burst: &mut Burst, out: &mut Egress) {
+    fn run(&mut self, burst: &mut Burst, (): &mut (), out: &mut Egress) {
         let mut verdicts = [0_usize; Burst::CAPACITY];
         for (verdict, packet) in verdicts.iter_mut().zip(burst.iter_mut()) {
             *verdict = (self.verdict)(packet);
@@ -293,6 +350,11 @@ impl<V: FnMut(&mut Packet) -> usize + Send, E: Exits> Stage for Branch<V, E> {
             }
         }
         self.take_rest(&mut left, out);
+    }
+
+    #[inline(always)]
+    fn turn(&mut self, now: u64, (): &mut (), out: &mut Egress) -> u64 {
+        self.exits.turn(now, out)
     }
 
     fn points(&mut self, visit: &mut dyn FnMut(&mut Point)) {

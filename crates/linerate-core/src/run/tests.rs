@@ -4,7 +4,7 @@
 use super::*;
 use crate::env::{Clock, Lcore};
 use crate::packet::{Burst, Packet, Pool, PoolCache, PoolConfig};
-use crate::port::{RxQueue, SleepOn, TxQueue};
+use crate::port::{Counter, RxQueue, SleepOn, TxQueue};
 use crate::ring::{Pop, Push, spsc};
 use crate::run::doorbell::Doorbell;
 use crate::run::ledger::Balance;
@@ -240,7 +240,7 @@ fn tables_are_swapped_between_bursts_and_the_old_one_comes_back() {
         port: Box<u16>,
     }
     impl Stage for Table {
-        fn run(&mut self, burst: &mut Burst, out: &mut Egress) {
+        fn run(&mut self, burst: &mut Burst, (): &mut (), out: &mut Egress) {
             out.send(*self.port, burst);
         }
     }
@@ -290,7 +290,7 @@ fn branches_split_in_order_and_ends_count_what_they_leave() {
         .iter_mut()
         .enumerate()
         .for_each(|(i, packet)| packet.set_user(i as u64));
-    stage.run(&mut burst, &mut egress);
+    stage.run(&mut burst, &mut (), &mut egress);
     assert!(burst.is_empty());
     let numbers = |ring: &mut spsc::Consumer<Packet>| -> Vec<u64> {
         std::iter::from_fn(|| ring.pop())
@@ -314,7 +314,7 @@ fn branches_split_in_order_and_ends_count_what_they_leave() {
     // A burst of one mind takes the short way.
     cache.fill(&pool, &mut burst, 3);
     burst.iter_mut().for_each(|packet| packet.set_user(1_u64));
-    stage.run(&mut burst, &mut egress);
+    stage.run(&mut burst, &mut (), &mut egress);
     assert_eq!(numbers(&mut odds), [1, 1, 1]);
     let mut seen = Vec::new();
     stage.points(&mut |point| seen.push((point.name, point.packets, point.unaccounted)));
@@ -322,21 +322,31 @@ fn branches_split_in_order_and_ends_count_what_they_leave() {
 }
 
 #[test]
-fn a_tap_sees_every_burst_of_its_stage() {
+fn a_tap_sees_every_packet_that_comes_to_its_stage() {
     let pool = pool(64);
     let mut egress = Egress::new(PoolCache::new(&[]));
     let mut stage = named("in", |_: &mut Burst, _: &mut Egress| {}).then("out", forward(0));
     let (sender, seen) = mpsc::channel();
-    let mut tap: Option<Tap> = Some(Box::new(move |burst| sender.send(burst.len()).unwrap()));
+    let mut tap: Option<Tap> = Some(Box::new(move |port, packet| {
+        sender.send((port, packet.user::<u64>())).unwrap();
+    }));
     stage.points(&mut |point| {
         if point.name == "out" {
-            point.tap = tap.take();
+            point.set_tap(7, tap.take().unwrap());
         }
     });
     let mut burst = Burst::new();
-    PoolCache::new(&[]).fill(&pool, &mut burst, 5);
-    stage.run(&mut burst, &mut egress);
-    assert_eq!(seen.try_recv(), Ok(5));
+    burst.port = 3;
+    PoolCache::new(&[]).fill(&pool, &mut burst, 2);
+    (0..)
+        .zip(burst.iter_mut())
+        .for_each(|(at, packet)| packet.set_user::<u64>(at));
+    stage.run(&mut burst, &mut (), &mut egress);
+    assert_eq!(seen.try_iter().collect::<Vec<_>>(), [(3, 0), (3, 1)]);
+    stage.points(&mut |point| assert_eq!(point.remove_tap(7).is_some(), point.name == "out"));
+    PoolCache::new(&[]).fill(&pool, &mut burst, 2);
+    stage.run(&mut burst, &mut (), &mut egress);
+    assert_eq!(seen.try_iter().count(), 0);
 }
 
 #[test]
@@ -516,4 +526,186 @@ fn what_a_message_sends_wakes_its_taker() {
     lcore.join().unwrap();
     assert!(is_rung, "nobody rang");
     assert!(taker.pop().is_some());
+}
+
+/// Stages that tell each other of a burst: the first passes a verdict, the second keeps what it is
+/// to look at out of the burst, and the last sends that.
+#[derive(Default)]
+struct Verdicts {
+    live: u64,
+    kept: Vec<Packet>,
+}
+
+impl BurstContext for Verdicts {
+    fn mask(&self, burst: &Burst) -> u64 {
+        self.live & burst.mask()
+    }
+
+    fn kept(&self) -> u64 {
+        self.kept.len() as u64
+    }
+}
+
+struct Judge;
+impl Stage<Verdicts> for Judge {
+    fn run(&mut self, burst: &mut Burst, context: &mut Verdicts, _: &mut Egress) {
+        context.live = burst.mask() & 0b0101;
+    }
+}
+
+struct Keep;
+impl Stage<Verdicts> for Keep {
+    fn run(&mut self, burst: &mut Burst, context: &mut Verdicts, out: &mut Egress) {
+        for (index, packet) in burst.drain().enumerate() {
+            match context.live >> index & 1 {
+                1 => context.kept.push(packet),
+                _ => out.consume_one(packet),
+            }
+        }
+        // One of its own besides.
+        out.made(1);
+        let pool = out.cache.pools().next().unwrap().clone();
+        context.kept.extend(out.cache.get(&pool));
+    }
+
+    fn turn(&mut self, now: u64, context: &mut Verdicts, out: &mut Egress) -> u64 {
+        let mut kept: Burst = context
+            .kept
+            .drain(..)
+            .fold(Burst::new(), |mut burst, packet| {
+                burst.push(packet).unwrap();
+                burst
+            });
+        out.send(0, &mut kept);
+        now + 5
+    }
+}
+
+#[test]
+fn the_books_of_a_point_know_what_stages_put_into_the_context_and_make() {
+    let pool = pool(64);
+    let mut egress = Egress::new(PoolCache::new(std::slice::from_ref(&pool)));
+    let (ring, mut sink) = spsc::ring(64);
+    egress.set_outlet(0, Some(Way::Queue(Box::new(RingTx { ring, given: 0 }))));
+    let mut stage = named("judge", Judge)
+        .then("keep", Keep)
+        .with_context(Verdicts {
+            live: u64::MAX,
+            ..Verdicts::default()
+        });
+    let mut burst = Burst::new();
+    egress.cache.fill(&pool, &mut burst, 4);
+    stage.run(&mut burst, &mut (), &mut egress);
+    assert_eq!(stage.turn(100, &mut (), &mut egress), 105);
+    egress.flush();
+    assert_eq!(std::iter::from_fn(|| sink.pop()).count(), 3);
+    let mut seen = Vec::new();
+    stage.points(&mut |point| seen.push((point.name, point.packets, point.unaccounted)));
+    assert_eq!(
+        seen,
+        [("judge", 4, 0), ("keep", 2, 0)],
+        "of keep those that are live"
+    );
+}
+
+#[test]
+fn cycles_are_measured_while_somebody_asks() {
+    let pool = pool(64);
+    let mut egress = Egress::new(PoolCache::new(&[]));
+    let spin = |_: &mut Burst, _: &mut Egress| (0..1000).for_each(|_| crate::arch::pause());
+    let mut stage = named("idle", |_: &mut Burst, _: &mut Egress| {}).then("spin", spin);
+    let mut burst = Burst::new();
+    PoolCache::new(&[]).fill(&pool, &mut burst, 5);
+    let measured = |stage: &mut dyn Stage| {
+        let mut all = Vec::new();
+        stage.points(&mut |point| all.push((point.measured_packets, point.measured_ticks)));
+        all
+    };
+    stage.run(&mut burst, &mut (), &mut egress);
+    assert_eq!(measured(&mut stage), [(0, 0); 2]);
+    stage.points(&mut |point| point.measure_for(u64::MAX));
+    stage.run(&mut burst, &mut (), &mut egress);
+    let [idle, spin] = measured(&mut stage)[..] else {
+        panic!("two points");
+    };
+    assert_eq!((idle.0, spin.0), (5, 5));
+    assert!(spin.1 > 1000 && spin.1 > idle.1, "{idle:?} {spin:?}");
+    // It ends by itself: with the burst that is being measured then.
+    stage.points(&mut |point| point.measure_for(0));
+    assert_eq!(measured(&mut stage), [idle, spin], "went on");
+    stage.run(&mut burst, &mut (), &mut egress);
+    let last = measured(&mut stage);
+    assert_eq!(last[1].0, 10);
+    stage.run(&mut burst, &mut (), &mut egress);
+    assert_eq!(measured(&mut stage), last);
+    stage.points(&mut |point| point.measure_for(u64::MAX));
+    assert_eq!(measured(&mut stage), [(0, 0); 2], "from the start");
+}
+
+#[test]
+fn a_stage_has_its_turn_without_packets_and_a_deadline_ends_the_nap() {
+    struct Timer {
+        period: u64,
+        turns: Arc<Counter>,
+        due: u64,
+    }
+    impl Stage for Timer {
+        fn run(&mut self, _: &mut Burst, (): &mut (), _: &mut Egress) {}
+
+        fn turn(&mut self, now: u64, (): &mut (), out: &mut Egress) -> u64 {
+            if now >= self.due {
+                self.due = now + self.period;
+                self.turns.add(1);
+                let pool = out.cache.pools().next().unwrap().clone();
+                if let Some(packet) = out.cache.get(&pool) {
+                    out.made(1);
+                    out.send_one(0, packet);
+                }
+            }
+            self.due
+        }
+    }
+    let pool = pool(64);
+    let turns = Arc::new(Counter::default());
+    let clock = Clock::monotonic("a test");
+    let timer = Timer {
+        period: clock.ticks(2_000_000),
+        turns: turns.clone(),
+        due: 0,
+    };
+    let egress = Egress::new(PoolCache::new(std::slice::from_ref(&pool)));
+    let (mut worker, handle) = Worker::new("timer", named("timer", timer), egress, clock).unwrap();
+    worker.set_idle(Idle {
+        polls: 1,
+        pauses: 1,
+        nap: Duration::from_secs(3600),
+        ..Idle::default()
+    });
+    let (ring, mut sink) = spsc::ring(64);
+    worker.set_outlet(0, Some(Way::Queue(Box::new(RingTx { ring, given: 0 }))));
+    let lcore = Lcore::spawn("timer", None, move || worker.run(false)).unwrap();
+    // Asleep for an hour but for its deadlines.
+    while turns.read() < 5 || handle.stats().sleeps.read() < 4 {
+        std::thread::yield_now();
+    }
+    handle.stop();
+    let mut worker = lcore.join().unwrap();
+    let sent = std::iter::from_fn(|| sink.pop()).count() as u64;
+    assert_eq!(sent, turns.read(), "each was flushed");
+    worker
+        .stage
+        .points(&mut |point| assert_eq!(point.unaccounted, 0));
+}
+
+#[test]
+fn rings_are_polled_before_queues() {
+    let (_, _, rx, _, _) = rings();
+    let (mut worker, _handle) = worker("order", forward(0));
+    let ring = || spsc::ring::<Packet>(64).1;
+    worker.add_inlet(Inlet::queue(0, 0, Box::new(rx)));
+    worker.add_inlet(Inlet::ring(9, 0, ring()));
+    let (_, _, rx, _, _) = rings();
+    worker.add_inlet(Inlet::queue(1, 0, Box::new(rx)));
+    worker.add_inlet(Inlet::hand_off(0, 1, ring()));
+    assert_eq!(worker.inlet_order(), [(9, 0), (0, 1), (0, 0), (1, 0)]);
 }

@@ -1,4 +1,4 @@
-//! The worker: one lcore's loop of receive, pipeline, flush.
+//! The worker: one lcore's loop of receive, pipeline, flush, and a turn for what is due.
 //!
 //! Between two bursts a worker takes control messages: any function over `&mut Worker`, so that
 //! tables are swapped, queues taken back and counters read while no packet is under way.
@@ -8,13 +8,15 @@ use super::egress::{DropCount, Egress, Way};
 use super::histogram::Histogram;
 use super::idle::{Idle, Ladder};
 use super::ledger::Account;
-use super::stage::{Point, Stage};
+use super::point::Point;
+use super::stage::{NEVER, Stage};
 use crate::env::Clock;
 use crate::packet::{Burst, Packet};
 use crate::port::{Counter, RxQueue, SleepOn};
 use crate::ring::{Pop, spsc};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 /// Where a worker's packets come from.
 pub enum Source {
@@ -167,6 +169,8 @@ pub struct Worker<S> {
     /// Largest burst polled.
     burst_room: usize,
     last: u64,
+    /// When the stage wants its next turn at the latest, in ticks.
+    due: u64,
     unclaimed: super::DropId,
 }
 
@@ -227,6 +231,7 @@ impl<S: Stage> Worker<S> {
             stopping: false,
             burst_room: Burst::CAPACITY,
             last: clock.now(),
+            due: NEVER,
             unclaimed,
         };
         Ok((worker, handle))
@@ -247,9 +252,24 @@ impl<S: Stage> Worker<S> {
         &self.name
     }
 
-    /// Adds a source of packets.
+    /// Adds a source of packets. Rings are polled before queues: what another lcore has worked on
+    /// already goes out before more comes in, and is not lost to a full ring when both are busy.
     pub fn add_inlet(&mut self, inlet: Inlet) {
-        self.inlets.push(inlet);
+        let is_queue = |inlet: &Inlet| matches!(inlet.source, Source::Queue(_));
+        let at = match is_queue(&inlet) {
+            true => self.inlets.len(),
+            false => self.inlets.partition_point(|known| !is_queue(known)),
+        };
+        self.inlets.insert(at, inlet);
+    }
+
+    /// The sources by port and queue, in the order in which they are polled.
+    #[cfg(test)]
+    pub(super) fn inlet_order(&self) -> Vec<(u16, u16)> {
+        self.inlets
+            .iter()
+            .map(|inlet| (inlet.port, inlet.queue))
+            .collect()
     }
 
     /// Takes a source back. All packets received from it so far have left this worker's pipeline.
@@ -307,7 +327,7 @@ impl<S: Stage> Worker<S> {
             if let Source::HandOff(_) = inlet.source {
                 self.egress.send(inlet.port, &mut burst);
             } else {
-                self.stage.run(&mut burst, &mut self.egress);
+                self.stage.run(&mut burst, &mut (), &mut self.egress);
                 if !burst.is_empty() {
                     self.egress.drop_burst(self.unclaimed, &mut burst);
                 }
@@ -320,6 +340,14 @@ impl<S: Stage> Worker<S> {
         came
     }
 
+    /// Gives the stage its turn.
+    #[inline(always)]
+    fn turn(&mut self, now: u64) {
+        self.due = self.stage.turn(now, &mut (), &mut self.egress);
+        // What it sent leaves now, not with the next packet.
+        self.egress.flush_sent();
+    }
+
     /// Runs rounds until [`Worker::stop`] or a message says so, or, with `until_ended`, until no
     /// packet will come any more. Returns itself for its queues to be taken back.
     pub fn run(mut self, until_ended: bool) -> Self {
@@ -329,6 +357,7 @@ impl<S: Stage> Worker<S> {
             let now = self.clock.now();
             let ticks = now.wrapping_sub(self.last);
             self.last = now;
+            self.turn(now);
             self.stats.rounds.add(1);
             if ticks > self.stats.gap_limit.read() {
                 self.stats.gaps.record(ticks, 1);
@@ -398,7 +427,12 @@ impl<S: Stage> Worker<S> {
         let mail = self.flagged.load(Ordering::SeqCst);
         let began = self.clock.now();
         if came == 0 && !mail {
-            self.ladder.sleep(&self.doorbell, &sources);
+            let left = self.due.saturating_sub(began);
+            let left = match self.due {
+                NEVER => Duration::MAX,
+                _ => Duration::from_nanos(self.clock.ns(left)),
+            };
+            self.ladder.sleep(&self.doorbell, &sources, left);
         }
         for bell in bells().chain([&self.doorbell]) {
             if bell.cancel() && came == 0 && !mail {

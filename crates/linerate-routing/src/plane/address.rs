@@ -1,7 +1,8 @@
 //! Which addresses may stand in a packet that is forwarded.
 //!
-//! The vector path asks [`odd4`] and [`odd6`], which let through ordinary unicast alone; what they
-//! hold back the scalar path looks at again and names (`source4`, `destination4` ...).
+//! The vector path asks [`is_special4`] and [`is_special6`], which let through ordinary unicast
+//! alone; what they hold back the scalar path looks at again and names (`source4`, `destination4`
+//! ...).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -23,7 +24,7 @@ pub(super) enum Kind {
 
 /// Whether an IPv4 address (host order) is anything but ordinary unicast.
 #[inline(always)]
-pub(super) fn odd4(address: u32) -> bool {
+pub(super) fn is_special4(address: u32) -> bool {
     let top = address >> 24;
     // Class D and E with the broadcast address, network 0, loopback, link-local.
     (top >= 224) | (top == 0) | (top == 127) | (address >> 16 == 0xa9fe)
@@ -31,7 +32,7 @@ pub(super) fn odd4(address: u32) -> bool {
 
 /// The same of the upper 64 bits of an IPv6 address: ordinary are 2000::/3 and fc00::/7.
 #[inline(always)]
-pub(super) fn odd6(upper: u64) -> bool {
+pub(super) fn is_special6(upper: u64) -> bool {
     (upper >> 61 != 1) & (upper >> 57 != 0x7e)
 }
 
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_odd_is_unicast() {
+    fn what_is_not_special_is_unicast() {
         for (text, kind) in [
             ("0.0.0.0", Kind::Unspecified),
             ("0.1.2.3", Kind::Martian),
@@ -96,13 +97,17 @@ mod tests {
         ] {
             let address: Ipv4Addr = text.parse().expect("written above");
             assert_eq!(kind4(address), kind, "{text}");
-            assert_eq!(odd4(u32::from(address)), kind != Kind::Unicast, "{text}");
+            assert_eq!(
+                is_special4(u32::from(address)),
+                kind != Kind::Unicast,
+                "{text}"
+            );
         }
     }
 
     #[test]
-    fn what_is_not_odd_is_unicast_in_ipv6_too() {
-        for (text, kind, odd) in [
+    fn what_is_not_special_is_unicast_in_ipv6_too() {
+        for (text, kind, special) in [
             ("::", Kind::Unspecified, true),
             ("::1", Kind::Martian, true),
             ("::7f00:1", Kind::Martian, true),
@@ -123,8 +128,8 @@ mod tests {
             let address: Ipv6Addr = text.parse().expect("written above");
             assert_eq!(kind6(address), kind, "{text}");
             let upper = (u128::from(address) >> 64) as u64;
-            assert_eq!(odd6(upper), odd, "{text}");
-            assert!(odd || kind == Kind::Unicast, "{text}");
+            assert_eq!(is_special6(upper), special, "{text}");
+            assert!(special || kind == Kind::Unicast, "{text}");
         }
     }
 }

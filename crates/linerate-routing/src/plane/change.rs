@@ -1,8 +1,9 @@
 //! What a worker takes over between two bursts when the configuration changes.
 //!
-//! Whoever changes it makes a [`Change`], with all the memory that it takes, and frees what comes back.
-//! The worker exchanges a few pointers, and carries over what it alone may write: counters, and how full
-//! policers' buckets are. It allocates only for the drop counters of lists whose names are new.
+//! Whoever changes it makes a [`Change`], with all the memory that it takes, and frees what comes
+//! back. The worker exchanges a few pointers, and carries over what it alone may write: counters,
+//! and how full policers' buckets are. It allocates only for the drop counters of lists whose names
+//! are new.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,32 +13,30 @@ use linerate_core::run::DropId;
 use linerate_stack::reassembly::{Config, Reassembler};
 
 use super::counters::Counters;
-use super::face::Face;
-use super::features::Meter;
-use super::ours::Ours;
+use super::interface::{Installed, InterfaceState};
+use super::local::LocalAddresses;
+use super::policer::Meter;
 use super::settings::{Interface, Policer, Settings};
 
 /// Another configuration for one worker, and afterwards the one that it had.
 pub struct Change {
     pub(super) settings: Arc<Settings>,
-    pub(super) counters: Arc<Counters>,
+    pub(super) installed: Installed,
     /// By interface, and by access list: its place before, if it had one.
     pub(super) interfaces: Vec<Option<usize>>,
     pub(super) lists: Vec<Option<usize>>,
     /// By interface.
-    pub(super) faces: Vec<Face>,
-    pub(super) lanes: Vec<Burst>,
+    pub(super) frames: Vec<Burst>,
     pub(super) policers: Vec<Option<(Policer, Meter)>>,
-    /// By VRF.
-    pub(super) ours: Vec<Ours>,
     /// Room for the reasons of access lists, coming in and going out.
-    pub(super) denied: Vec<[DropId; 2]>,
+    pub(super) denied_in: Vec<DropId>,
+    pub(super) denied_out: Vec<DropId>,
     pub(super) reassembler: Option<Box<Reassembler>>,
 }
 
 impl Change {
-    /// From settings `old`, with those counters, to others. Interfaces and lists are the same where their
-    /// names are. `queues`: how many workers share each policer's rate.
+    /// From settings `old`, with those counters, to others. Interfaces and lists are the same where
+    /// their names are. `queues`: how many workers share each policer's rate.
     pub fn new(settings: Arc<Settings>, old: &Settings, counters: &Counters, queues: u16) -> Self {
         let queues = u64::from(queues.max(1));
         let interfaces = &settings.interfaces;
@@ -58,19 +57,25 @@ impl Change {
         };
         let asks = |settings: &Settings| settings.interfaces.iter().any(|one| one.reassemble);
         let vrfs = interfaces.iter().map(|one| one.vrf + 1).max();
-        let ours = (0..vrfs.unwrap_or(0)).map(|vrf| Ours::of(&settings, vrf));
+        let local = (0..vrfs.unwrap_or(0)).map(|vrf| LocalAddresses::of(&settings, vrf));
+        let states = interfaces.iter().map(InterfaceState::new);
+        let installed = Installed {
+            interfaces: states.collect(),
+            local: local.collect(),
+            any_acl_out: interfaces.iter().any(|one| one.acl_out.is_some()),
+            counters: Arc::new(Counters::new(&settings, counters)),
+        };
         // Without memory for it, fragments go on one by one, and lists judge them as such.
         let reassembler = (asks(&settings) && !asks(old))
             .then(|| Reassembler::new(&Config::default()).ok().map(Box::new));
         Self {
-            counters: Arc::new(Counters::new(&settings, counters)),
+            installed,
             interfaces: places(counters.names(), &names),
             lists: places(&lists(old), &lists(&settings)),
-            faces: interfaces.iter().map(Face::new).collect(),
-            ours: ours.collect(),
-            lanes: interfaces.iter().map(|_| Burst::new()).collect(),
+            frames: interfaces.iter().map(|_| Burst::new()).collect(),
             policers: interfaces.iter().map(policer).collect(),
-            denied: Vec::with_capacity(settings.acls.len()),
+            denied_in: Vec::with_capacity(settings.acls.len()),
+            denied_out: Vec::with_capacity(settings.acls.len()),
             reassembler: reassembler.flatten(),
             settings,
         }
@@ -78,6 +83,6 @@ impl Change {
 
     /// The counters that the worker will write.
     pub fn counters(&self) -> Arc<Counters> {
-        self.counters.clone()
+        self.installed.counters.clone()
     }
 }

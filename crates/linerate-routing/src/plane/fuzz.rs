@@ -24,7 +24,7 @@ use linerate_tables::acl::{Bits, Match4, Match6, Range};
 
 use super::acl::{AccessList, AclRule, Verdict};
 use super::settings::{Interface, Policer, PortMap, Settings, Urpf};
-use super::testing::{LAN, LAN_MAC, Lab, SLOW, WAN, interface};
+use super::testing::{LAN, LAN_MAC, Lab, SLOW, WAN, accounted, interface};
 use super::{Fast, Slow};
 use crate::model::InterfaceId;
 
@@ -88,7 +88,8 @@ fn run(lab: &mut Lab, mut records: &[u8]) {
 fn pass(lab: &mut Lab, fast: &mut Fast, slow: &mut Slow, bursts: &mut [Burst; 2]) {
     for (port, burst) in (0..).zip(bursts) {
         (burst.port, burst.now) = (port, lab.now);
-        fast.run(burst, &mut lab.egress);
+        fast.run(burst, &mut (), &mut lab.egress);
+        accounted(fast);
         assert!(burst.is_empty(), "a stage leaves nothing");
         lab.now += 1000;
     }
@@ -99,7 +100,7 @@ fn pass(lab: &mut Lab, fast: &mut Fast, slow: &mut Slow, bursts: &mut [Burst; 2]
             break;
         }
         (punts.port, punts.now) = (SLOW, lab.now);
-        slow.run(&mut punts, &mut lab.egress);
+        slow.run(&mut punts, &mut (), &mut lab.egress);
         assert!(punts.is_empty(), "a stage leaves nothing");
     }
     lab.left();

@@ -39,7 +39,8 @@ pub enum Action {
     Prohibit,
     /// One of the hops of a group.
     Multipath,
-    /// Not to be forwarded (RFC 1812 5.3.7): loopback, class E and the like. Dropped without a word.
+    /// Not to be forwarded (RFC 1812 5.3.7): loopback, class E and the like. Dropped without a
+    /// word.
     Martian,
     /// Multicast: for the router's own listeners if they are on the interface, never forwarded.
     Multicast,
@@ -67,8 +68,9 @@ pub struct Hop {
     /// Whether only default routes lead here: what loose reverse path filtering does not take for a
     /// route (RFC 3704 2.4).
     pub is_default: bool,
-    /// Of [`Action::Resolve`] and [`Action::Forward`]: the neighbour's address is `gateway`; an IPv4
-    /// address stands in the last four bytes, mapped (::ffff:a.b.c.d). Of [`Action::Glean`] unspecified.
+    /// Of [`Action::Resolve`] and [`Action::Forward`]: the neighbour's address is `gateway`; an
+    /// IPv4 address stands in the last four bytes, mapped (::ffff:a.b.c.d). Of [`Action::Glean`]
+    /// unspecified.
     pub gateway: [u8; 16],
     /// Of [`Action::Multipath`]: which group.
     pub group: u32,
@@ -124,8 +126,9 @@ pub enum HopChange {
 }
 
 impl HopTable {
-    /// An empty one. `seed` is another in every router: of two in a row that spread flows alike, the second
-    /// would be sent by the first only what both have for one and the same of their ways.
+    /// An empty one. `seed` is another in every router: of two in a row that spread flows alike,
+    /// the second would be sent by the first only what both have for one and the same of their
+    /// ways.
     pub fn new(seed: u64) -> Self {
         Self {
             hops: Vec::new(),
@@ -137,6 +140,41 @@ impl HopTable {
     /// The hop of that number; a blackhole where there is none.
     #[inline(always)]
     pub fn get(&self, hop: u32) -> &Hop {
+        self.all().get(hop)
+    }
+
+    /// All hops, for a loop that looks many of them up.
+    #[inline(always)]
+    pub(super) fn all(&self) -> Hops<'_> {
+        Hops(&self.hops)
+    }
+
+    /// The hops of a group, by bucket; none where there is no such group.
+    pub fn members(&self, group: u32) -> &[u32] {
+        self.groups.get(group as usize).map_or(&[], |group| group)
+    }
+
+    /// The hop of a group that a flow's hash leads to.
+    #[inline]
+    pub fn member(&self, group: u32, hash: u32) -> u32 {
+        // From the highest bits, on which by then all others have a say. Adding or xoring a seed
+        // would only change the names of the same sets of flows.
+        const SHIFT: u32 = u32::BITS - BUCKETS.ilog2();
+        let bucket = hash.wrapping_mul(self.spread) >> SHIFT;
+        self.groups
+            .get(group as usize)
+            .map_or(u32::MAX, |group| group[bucket as usize])
+    }
+}
+
+/// The hops of a table: where they lie is known to a loop that holds this, whatever it writes.
+#[derive(Clone, Copy)]
+pub(super) struct Hops<'a>(&'a [Hop]);
+
+impl<'a> Hops<'a> {
+    /// As [`HopTable::get`].
+    #[inline(always)]
+    pub(super) fn get(self, hop: u32) -> &'a Hop {
         const NOWHERE: Hop = Hop {
             dst: MacAddr([0; 6]),
             src: MacAddr([0; 6]),
@@ -149,24 +187,7 @@ impl HopTable {
             gateway: [0; 16],
             group: 0,
         };
-        self.hops.get(hop as usize).unwrap_or(&NOWHERE)
-    }
-
-    /// The hops of a group, by bucket; none where there is no such group.
-    pub fn members(&self, group: u32) -> &[u32] {
-        self.groups.get(group as usize).map_or(&[], |group| group)
-    }
-
-    /// The hop of a group that a flow's hash leads to.
-    #[inline]
-    pub fn member(&self, group: u32, hash: u32) -> u32 {
-        // From the highest bits, on which by then all others have a say. Adding or xoring a seed would only
-        // change the names of the same sets of flows.
-        const SHIFT: u32 = u32::BITS - BUCKETS.ilog2();
-        let bucket = hash.wrapping_mul(self.spread) >> SHIFT;
-        self.groups
-            .get(group as usize)
-            .map_or(u32::MAX, |group| group[bucket as usize])
+        self.0.get(hop as usize).unwrap_or(&NOWHERE)
     }
 }
 

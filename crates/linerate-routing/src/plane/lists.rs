@@ -1,4 +1,6 @@
-//! What access lists say of the packets of a burst, coming in or going out.
+//! What access lists say of the packets of a burst: shared by the stages `acl_in` and `acl_out`.
+
+use std::sync::Arc;
 
 use linerate_core::packet::{Burst, Packet};
 use linerate_core::run::{DropId, Egress};
@@ -8,13 +10,9 @@ use linerate_wire::ethernet::HEADER_LEN;
 use linerate_wire::ipv6::Ipv6;
 use linerate_wire::{Fragment, protocol};
 
-use super::View;
-use super::acl::{Said, Verdict};
-use super::change::Change;
-use super::engine::{Engine, Fate, ones};
-use super::hits::{Flow, Hit, Hits};
-use super::hops::Action;
-use super::trace::Stage;
+use super::acl::{self, AccessList, Said};
+use super::context::{Context, Packets, Verdict, ones};
+use super::hits::{Flow, Hit};
 use crate::model::InterfaceId;
 
 /// Where a list judges: what comes in by an interface, or goes out.
@@ -31,55 +29,56 @@ impl Gate {
     }
 }
 
-/// The state behind access lists.
-pub(super) struct Lists {
-    /// By access list: coming in, and going out.
-    denied: Vec<[DropId; 2]>,
+/// What asks lists for one of the stages.
+pub(super) struct Judge {
+    /// The stage's name.
+    stage: &'static str,
+    /// By access list: why packets are dropped here that it does not permit.
+    denied: Vec<DropId>,
     keys4: Box<[PacketKey4; Burst::CAPACITY]>,
     keys6: Box<[PacketKey6; Burst::CAPACITY]>,
-    /// What is to be told of.
-    pub(super) hits: Hits,
 }
 
-impl Default for Lists {
-    fn default() -> Self {
+impl Judge {
+    pub(super) fn new(stage: &'static str) -> Self {
         let empty4 = PacketKey4::tuple([0], [0], (0, 0), 0);
         let empty6 = PacketKey6::tuple([0; 4], [0; 4], (0, 0), 0);
         Self {
+            stage,
             denied: Vec::new(),
             keys4: Box::new([empty4; Burst::CAPACITY]),
             keys6: Box::new([empty6; Burst::CAPACITY]),
-            hits: Hits::default(),
         }
     }
-}
 
-impl Lists {
-    /// Takes over the lists of another configuration.
-    pub(super) fn install(&mut self, change: &mut Change, egress: &mut Egress) {
-        for (list, place) in change.settings.acls.iter().zip(&change.lists) {
+    /// Takes over the lists of another configuration: `room` for their drop reasons, by list, and
+    /// the place that each had before.
+    pub(super) fn install(
+        &mut self,
+        room: &mut Vec<DropId>,
+        lists: &[Arc<AccessList>],
+        places: &[Option<usize>],
+        egress: &mut Egress,
+    ) {
+        for (list, place) in lists.iter().zip(places) {
             let known = place.and_then(|at| self.denied.get(at).copied());
-            change.denied.push(known.unwrap_or_else(|| {
-                ["acl_in", "acl_out"].map(|way| egress.reason(&format!("{way}.{}", list.name)))
-            }));
+            room.push(
+                known.unwrap_or_else(|| egress.reason(&format!("{}.{}", self.stage, list.name))),
+            );
         }
-        std::mem::swap(&mut self.denied, &mut change.denied);
-        // They name lists and interfaces by number.
-        self.hits = Hits::default();
+        std::mem::swap(&mut self.denied, room);
     }
-}
 
-impl Engine {
     /// Which of `live` the list of that number permits.
     pub(super) fn permit(
         &mut self,
-        view: View<'_>,
         number: u16,
         gate: Gate,
         mut live: Mask,
         burst: &Burst,
+        context: &mut Context<'_>,
     ) -> Mask {
-        let at = usize::from(number);
+        let (view, at) = (context.view, usize::from(number));
         let interface = view
             .settings
             .interfaces
@@ -87,120 +86,90 @@ impl Engine {
         let Some((list, interface)) = view.settings.acls.get(at).zip(interface) else {
             return live;
         };
-        let tiny = self.fill_keys(interface.vlan, live, burst);
+        let tiny = self.fill_keys(interface.vlan, live, burst, context.packets);
         for index in ones(tiny) {
-            self.fates[index] = Fate::Drop(self.reasons.tiny_fragment);
+            let verdict = Verdict::Drop(context.reasons.tiny_fragment);
+            context.packets.judge(index, verdict);
         }
         live &= !tiny;
-        let lists = &self.features.lists;
-        let denied = match gate {
-            Gate::In(_) => lists.denied[at][0],
-            Gate::Out(_) => lists.denied[at][1],
-        };
-        let class = &self.parsed.class;
+        let denied = self.denied[at];
+        let class = context.packets.parsed.class;
         let mut said = [0; Burst::CAPACITY];
-        ask(&list.v4, &lists.keys4[..], live & class.v4, &mut said);
-        ask(&list.v6, &lists.keys6[..], live & class.v6, &mut said);
+        ask(&list.v4, &self.keys4[..], live & class.v4, &mut said);
+        ask(&list.v6, &self.keys6[..], live & class.v6, &mut said);
         let mut refused = 0;
         for index in ones(live) {
             let said = Said::of(said[index]);
-            self.counters.hit(at, said.rule());
-            match said.verdict() {
-                Verdict::Permit => {}
-                Verdict::Deny => self.fates[index] = Fate::Drop(denied),
-                Verdict::Reject => self.fates[index] = Fate::Reject(denied, list.answer),
+            context.installed.counters.hit(at, said.rule());
+            let verdict = match said.verdict() {
+                acl::Verdict::Permit => None,
+                acl::Verdict::Deny => Some(Verdict::Drop(denied)),
+                acl::Verdict::Reject => Some(Verdict::Reject(denied, list.answer)),
+            };
+            if let Some(verdict) = verdict {
+                context.packets.judge(index, verdict);
+                refused |= 1 << index;
             }
-            refused |= Mask::from(said.verdict() != Verdict::Permit) << index;
             if said.is_logged() {
-                self.tell_of(number, said, gate, index);
+                let is_v4 = class.v4 >> index & 1 != 0;
+                context.exceptions.hits.add(Hit {
+                    list: number,
+                    rule: said.rule(),
+                    verdict: said.verdict(),
+                    gate,
+                    flow: self.flow(index, is_v4),
+                });
             }
-            self.note(index, Stage::Acl, || match said.rule() {
-                rule if rule == list.rules => {
-                    format!("list {}: no rule, {}", list.name, said.verdict().name())
-                }
-                rule => {
-                    let verdict = said.verdict().name();
-                    format!("list {}: rule {}, {verdict}", list.name, rule + 1)
+            context.note(index, self.stage, || {
+                let verdict = said.verdict().name();
+                match said.rule() {
+                    rule if rule == list.rules => {
+                        format!("list {}: no rule, {verdict}", list.name)
+                    }
+                    rule => format!("list {}: rule {}, {verdict}", list.name, rule + 1),
                 }
             });
         }
         live & !refused
     }
 
-    /// Keeps what a rule says of the packet at `index`, for control to tell.
     #[cold]
-    fn tell_of(&mut self, list: u16, said: Said, gate: Gate, index: usize) {
-        let lists = &mut self.features.lists;
-        let flow = match self.parsed.class.v4 >> index & 1 {
-            1 => Flow::of4(&lists.keys4[index]),
-            _ => Flow::of6(&lists.keys6[index]),
-        };
-        lists.hits.add(Hit {
-            list,
-            rule: said.rule(),
-            verdict: said.verdict(),
-            gate,
-            flow,
-        });
+    fn flow(&self, index: usize, is_v4: bool) -> Flow {
+        match is_v4 {
+            true => Flow::of4(&self.keys4[index]),
+            false => Flow::of6(&self.keys6[index]),
+        }
     }
 
-    /// Fills in the keys that lists look at, each at its place. Returns the packets that no list can
-    /// judge: first fragments, and broken packets, without the header that rules ask for.
-    fn fill_keys(&mut self, vlan: Option<u16>, live: Mask, burst: &Burst) -> Mask {
+    /// Fills in the keys that lists look at, each at its place. Returns the packets that no list
+    /// can judge: first fragments, and broken packets, without the header that rules ask for.
+    fn fill_keys(
+        &mut self,
+        vlan: Option<u16>,
+        live: Mask,
+        burst: &Burst,
+        packets: &Packets,
+    ) -> Mask {
         let mut tiny = 0;
         for index in ones(live) {
             let packet = &burst.as_packets()[index];
-            let end = self.parsed.end[index] as usize;
-            let is_tiny = if self.parsed.class.v4 >> index & 1 != 0 {
-                let key = self.parsed.keys4[index];
+            let end = packets.parsed.end[index] as usize;
+            let is_tiny = if packets.parsed.class.v4 >> index & 1 != 0 {
+                let key = packets.parsed.keys4[index];
                 let ends = ([u32::from(key.src())], [u32::from(key.dst())]);
                 let filled = fill(packet, end, ends, key.protocol());
-                filled.map(|key| self.features.lists.keys4[index] = key.with_vlan(vlan))
+                filled.map(|key| self.keys4[index] = key.with_vlan(vlan))
             } else {
-                let key = self.parsed.keys6[index];
+                let key = packets.parsed.keys6[index];
                 let words = linerate_tables::acl::words6;
                 let ends = (words(key.src()), words(key.dst()));
                 let filled = fill(packet, end, ends, key.protocol());
-                filled.map(|key| self.features.lists.keys6[index] = key.with_vlan(vlan))
+                filled.map(|key| self.keys6[index] = key.with_vlan(vlan))
             }
             .is_none();
             tiny |= Mask::from(is_tiny) << index;
         }
         tiny
-    }
-
-    /// Which of `live` the lists of the interfaces permit that they leave by.
-    #[cold]
-    pub(super) fn permit_out(&mut self, view: View<'_>, mut live: Mask, burst: &Burst) -> Mask {
-        let mut asked: Mask = 0;
-        let mut interfaces = [InterfaceId(0); Burst::CAPACITY];
-        for index in ones(live & !self.marks.to_group) {
-            let (_, hop) = self.hop(view, index, &burst.as_packets()[index]);
-            // Only what is forwarded: the rest has no interface to leave by, or stays here.
-            use Action::{Forward, Glean, Resolve};
-            let leaves = matches!(hop.action, Forward | Resolve | Glean);
-            let Some(id) = hop.interface.get().filter(|_| leaves) else {
-                continue;
-            };
-            let face = self.faces.get(usize::from(id.0));
-            if face.is_some_and(|face| face.has_acl_out) {
-                interfaces[index] = id;
-                asked |= 1 << index;
-            }
-        }
-        while asked != 0 {
-            let id = interfaces[asked.trailing_zeros() as usize];
-            let mut mask = 0;
-            for index in ones(asked) {
-                mask |= Mask::from(interfaces[index] == id) << index;
-            }
-            asked &= !mask;
-            if let Some(list) = view.settings.interfaces[usize::from(id.0)].acl_out {
-                let permitted = self.permit(view, list, Gate::Out(id), mask, burst);
-                live &= !mask | permitted;
-            }
-        }
-        live
     }
 }
 
@@ -228,8 +197,8 @@ fn ask<const W: usize>(
 }
 
 /// What lists ask of a packet without its tag: as `PacketKey::of`, but what the parser found is not
-/// looked for again; the packet ends at byte `end`. `None` where there should be ports, or an ICMP type, and are none (RFC 1858 3,
-/// RFC 3128).
+/// looked for again; the packet ends at byte `end`. `None` where there should be ports, or an ICMP
+/// type, and are none (RFC 1858 3, RFC 3128).
 fn fill<const W: usize>(
     packet: &Packet,
     end: usize,

@@ -7,45 +7,63 @@
 //! which control publishes and exchanges between two bursts.
 //!
 //! ```text
-//!   port ─► split by VLAN ─► parse ─► validate ─► [policer, reassembly, ACL in, uRPF] ─► lookup
+//!   port ─► receive ─► vlan ─► parse ─► validate ─► [reassembly ─► policer ─► acl_in ─► reverse_path]
 //!                                                                                          │
-//!      ┌──── Forward ── redirect? ── TTL ── [ACL out] ── MTU ── rewrite ─► lane of interface ─► port
-//!      ├──── Resolve, Glean ─ the same, without an address yet ─► ring ─► Slow ─► port
-//!      ├──── Local, Multicast, Broadcast ─────────────────────► ring ─► Slow ─► twin
-//!      └──── the rest: a counted drop, and an ICMP error where the RFCs want one
+//!      ┌───────────────────────────────────────────────────────────────────────────────────┘
+//!      └─► lookup ─► [acl_out] ─► rewrite ──────────────────────► transmit ─► port
+//!                                    └─ not plain ─► exceptions ─────┘
+//!                                                     ├─► punt ─► ring ─► Slow ─► port, or twin
+//!                                                     ├─► icmp_error
+//!                                                     └─► drop
 //! ```
 //!
-//! A burst has one input interface once it is split, so one VRF, one access list and one policer.
-//! Read `engine.rs` first, then `input.rs` (what is valid), `forward.rs` (the loops from the lookup on),
-//! `dispose.rs` (what is done with what is not plain) and `slow.rs`. `docs/rfc/forwarding.md` lists the
-//! clauses and their tests.
+//! `path.rs` is that list; each stage is in the file of its name, and `context.rs` is what they
+//! tell each other of a burst. Read these first. `docs/rfc/forwarding.md` lists the clauses and
+//! their tests.
+//!
+//! - The time to live is counted down in `rewrite.rs`, `forward4` and `forward6`.
+//! - A new drop reason is a field and a line in `reasons.rs`; a stage passes it as a
+//!   `Verdict`, and `exceptions.rs` drops and counts.
+//! - NAT would be two stages in `path.rs`: of destinations before `lookup`, of sources behind
+//!   `acl_out`.
+//!
+//! A burst has one input interface once it is split by VLAN, so one VRF, one access list and one
+//! policer.
 
 pub mod acl;
+mod acl_in;
+mod acl_out;
 mod address;
 mod change;
+mod context;
 pub mod counters;
-mod dispose;
-mod engine;
-mod errors;
-mod face;
-mod features;
-mod forward;
+mod exceptions;
+mod fragment;
+mod headers;
 pub mod hits;
 pub mod hops;
-mod input;
-mod lanes;
+mod icmp_error;
+mod interface;
 pub mod lists;
+mod local;
+mod lookup;
 mod multipath;
 mod options;
 mod origin;
-mod ours;
+mod parse;
+mod path;
+mod policer;
 pub mod punt;
 mod reasons;
+mod reassembly;
+mod receive;
+mod reverse_path;
 mod rewrite;
 pub mod settings;
 mod slow;
 pub mod trace;
-mod urpf;
+mod transmit;
+mod validate;
 mod vlan;
 
 #[cfg(any(test, feature = "fuzz"))]
@@ -63,14 +81,21 @@ use std::sync::Arc;
 use linerate_core::env::{Clock, Isa};
 use linerate_core::packet::Burst;
 use linerate_core::publish::Reader;
-use linerate_core::run::{Egress, Stage};
+use linerate_core::run::{Egress, NEVER, Point, Stage};
 use linerate_tables::lpm::{Fib4, Fib6};
+use linerate_tables::parse::Mask;
 
+use context::{Context, Packets};
 use counters::Counters;
-use engine::Engine;
+use exceptions::Exceptions;
 use hits::Hits;
 use hops::HopTable;
+use interface::Installed;
+use options::Day;
+use path::Path;
+use reasons::Reasons;
 use settings::Settings;
+use transmit::Output;
 
 pub use change::Change;
 pub use slow::{Event, Slow, Tell};
@@ -124,36 +149,62 @@ struct View<'a> {
     now_ns: u64,
 }
 
-/// The stage of a worker that polls the user's ports.
+/// The stage of a worker that polls the user's ports: the path, and what its stages share.
 pub struct Fast {
     settings: Arc<Settings>,
     tables: Tables,
     clock: Clock,
-    engine: Engine,
+    installed: Installed,
+    reasons: Reasons,
+    packets: Packets,
+    output: Output,
+    exceptions: Exceptions,
+    path: Path,
+    /// When the timers are looked at next, in ticks.
+    due: u64,
 }
+
+/// How often the stages look at their timers, in nanoseconds.
+const TIMERS_NS: u64 = 100_000_000;
 
 impl Fast {
     /// A stage that draws packets from the pools of `egress` and counts drops there.
     pub fn new(setup: Setup, egress: &mut Egress) -> Self {
-        let engine = Engine::new(&setup, egress);
-        Self {
+        let reasons = Reasons::new(egress);
+        let none = (Settings::default(), Counters::default());
+        let change = Change::new(setup.settings.clone(), &none.0, &none.1, setup.queues);
+        let mut fast = Self {
+            exceptions: Exceptions::new(&setup, egress),
             settings: setup.settings,
             tables: setup.tables,
             clock: setup.clock,
-            engine,
-        }
+            installed: Installed::default(),
+            packets: Packets::new(&reasons),
+            reasons,
+            output: Output::default(),
+            path: Path::new(setup.isa),
+            due: 0,
+        };
+        fast.install(change, egress);
+        fast
     }
 
     /// Exchanges the configuration, between two bursts. Returns the old one, for the caller's
     /// thread to free. Counters of interfaces that keep their names go on.
     pub fn install(&mut self, mut change: Change, egress: &mut Egress) -> Change {
-        self.engine.install(&mut change, egress);
+        let counters = &change.installed.counters;
+        counters.go_on_from(&self.installed.counters, &change.interfaces);
+        self.path.install(&mut change, egress);
+        self.output.install(&mut change);
+        // They name lists and interfaces by number.
+        self.exceptions.hits = Hits::default();
+        std::mem::swap(&mut self.installed, &mut change.installed);
         std::mem::swap(&mut self.settings, &mut change.settings);
         change
     }
 
-    /// Takes other forwarding tables over, between two bursts; those that it had are the caller's to
-    /// free.
+    /// Takes other forwarding tables over, between two bursts; those that it had are the caller's
+    /// to free.
     pub fn exchange(&mut self, fib4: Reader<Fib4>, fib6: Reader<Fib6>) -> Old {
         self.tables.exchange(fib4, fib6)
     }
@@ -169,39 +220,58 @@ impl Fast {
     /// What has been counted; other threads may read it at any time. A new one after each
     /// [`Fast::install`].
     pub fn counters(&self) -> Arc<Counters> {
-        self.engine.counters.clone()
+        self.installed.counters.clone()
     }
 
     /// What access lists have to tell of since the last time that somebody asked.
     pub fn take_hits(&mut self) -> Hits {
-        std::mem::take(&mut self.engine.features.lists.hits)
-    }
-
-    /// Slots of datagrams in the making.
-    pub fn held(&self) -> u64 {
-        self.engine.features.held()
+        std::mem::take(&mut self.exceptions.hits)
     }
 
     /// Fragments that wait for the rest of their datagrams.
     pub fn held_fragments(&self) -> u64 {
-        self.engine.features.held_fragments()
+        self.path.reassembly().held_packets()
     }
 
-    /// Traces, taps and the like.
-    pub fn watch(&mut self) -> &mut trace::Watch {
-        &mut self.engine.watch
+    /// Who traces packets.
+    pub fn tracer(&mut self) -> &mut trace::Tracer {
+        &mut self.exceptions.tracer
     }
 
-    /// Gives up on fragments whose datagrams did not become whole in time: call it every 100 ms or
-    /// so.
-    pub fn tick(&mut self, now: u64, out: &mut Egress) {
-        let Self {
-            settings,
-            tables,
-            clock,
-            engine,
-        } = self;
-        engine.tick(view(settings, tables, clock.ns(now)), out);
+    /// The path, and what it works with at `now` in ticks.
+    #[inline(always)]
+    fn parts(&mut self, now: u64) -> (&mut Path, Context<'_>) {
+        self.packets.here = Mask::MAX;
+        let context = Context {
+            view: view(&self.settings, &mut self.tables, self.clock.ns(now)),
+            installed: &self.installed,
+            reasons: &self.reasons,
+            packets: &mut self.packets,
+            output: &mut self.output,
+            exceptions: &mut self.exceptions,
+        };
+        (&mut self.path, context)
+    }
+
+    /// What is due ten times a second: the time of day, and fragments that are overdue. Returns
+    /// when to look again.
+    #[cold]
+    fn look_at_timers(&mut self, now: u64, out: &mut Egress) -> u64 {
+        let now_ns = self.clock.ns(now);
+        self.exceptions.day = Day::at(now_ns);
+        let is_overdue = |fast: &Self| {
+            let next = fast.path.reassembly().next_expiry_ns();
+            next.is_some_and(|next| next <= now_ns)
+        };
+        if is_overdue(self) {
+            let (path, mut context) = self.parts(now);
+            path.turn(now, &mut context, out);
+        }
+        match is_overdue(self) {
+            // More than one turn may end.
+            true => now,
+            false => now + self.clock.ticks(TIMERS_NS),
+        }
     }
 }
 
@@ -217,14 +287,33 @@ fn view<'a>(settings: &'a Settings, tables: &'a mut Tables, now_ns: u64) -> View
 
 impl Stage for Fast {
     #[inline]
-    fn run(&mut self, burst: &mut Burst, out: &mut Egress) {
-        let Self {
-            settings,
-            tables,
-            clock,
-            engine,
-        } = self;
-        let now_ns = clock.ns(burst.now);
-        engine.run(view(settings, tables, now_ns), burst, out);
+    fn run(&mut self, burst: &mut Burst, (): &mut (), out: &mut Egress) {
+        let (path, mut context) = self.parts(burst.now);
+        path.run(burst, &mut context, out);
+    }
+
+    #[inline]
+    fn turn(&mut self, now: u64, (): &mut (), out: &mut Egress) -> u64 {
+        if now >= self.due {
+            self.due = self.look_at_timers(now, out);
+        }
+        match self.path.reassembly().next_expiry_ns() {
+            Some(_) => self.due,
+            None => NEVER,
+        }
+    }
+
+    fn points(&mut self, visit: &mut dyn FnMut(&mut Point)) {
+        self.path.points(visit);
+        self.exceptions.points(visit);
+    }
+
+    /// Slots of datagrams in the making.
+    fn held(&self) -> u64 {
+        self.path.reassembly().held()
+    }
+
+    fn held_packets(&self) -> u64 {
+        self.held_fragments()
     }
 }

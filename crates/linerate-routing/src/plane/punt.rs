@@ -1,7 +1,11 @@
-//! What a packet is handed to the slow worker for: it stands in the packet's own 16 bytes.
+//! Punt: packets that are not a matter of forwarding go to the slow worker, so many a second of
+//! each reason. What for stands in the packet's own 16 bytes.
 
-use linerate_core::packet::UserData;
+use linerate_core::packet::{Packet, UserData};
+use linerate_core::run::{Egress, Point};
 
+use super::context::Context;
+use super::policer::Meter;
 use crate::model::InterfaceId;
 
 /// Why the slow worker gets a packet.
@@ -10,17 +14,19 @@ use crate::model::InterfaceId;
 pub enum Reason {
     /// ARP, requests and replies.
     Arp,
-    /// Neighbor Discovery (RFC 4861): router and neighbour solicitations and advertisements, redirects.
+    /// Neighbor Discovery (RFC 4861): router and neighbour solicitations and advertisements,
+    /// redirects.
     Nd,
     /// For an address of the router, or a group or broadcast address that it listens to.
     #[default]
     Local,
-    /// The same, and of a routing protocol: apart from the rest, so that no flood of that ends its sessions.
+    /// The same, and of a routing protocol: apart from the rest, so that no flood of that ends its
+    /// sessions.
     Routing,
     /// Neither IP nor ARP: what else speaks on this link (LLDP, IS-IS) is the twin's.
     Other,
-    /// To be sent to the gateway of the hop, whose MAC address is not known. Its link-layer header is
-    /// to be written; all else is done.
+    /// To be sent to the gateway of the hop, whose MAC address is not known. Its link-layer header
+    /// is to be written; all else is done.
     Resolve,
     /// The same for the destination itself, a neighbour on the interface.
     Glean,
@@ -62,9 +68,9 @@ impl Reason {
     }
 }
 
-/// How many packets a second one fast worker hands over for each reason at most: so that a flood of one
-/// kind leaves the ring, and the slow worker's time, to the others. A fifth of a second's worth may come at
-/// once.
+/// How many packets a second one fast worker hands over for each reason at most: so that a flood of
+/// one kind leaves the ring, and the slow worker's time, to the others. A fifth of a second's worth
+/// may come at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates([u32; Reason::ALL.len()]);
 
@@ -125,6 +131,74 @@ impl UserData for Punt {
             reason | interface << 16 | u64::from(self.hop) << 32,
             self.ticket & TICKET | u64::from(self.came_by.0) << 48,
         ]
+    }
+}
+
+/// What hands packets to the slow worker.
+pub(super) struct Punts {
+    /// The outlet to it.
+    slow: u16,
+    /// What it is to see of each reason, at most.
+    meters: [Meter; Reason::ALL.len()],
+    point: Point,
+}
+
+impl Punts {
+    pub(super) fn new(slow: u16, rates: &Rates) -> Self {
+        let meters = Reason::ALL.map(|reason| {
+            let pps = u64::from(rates.of(reason));
+            Meter::new(pps, pps / 5)
+        });
+        Self {
+            slow,
+            meters,
+            point: Point::new("punt"),
+        }
+    }
+
+    pub(super) fn point(&mut self) -> &mut Point {
+        &mut self.point
+    }
+}
+
+impl Context<'_> {
+    /// Hands a packet that came by `interface`, or leaves by it, to the slow worker.
+    pub(super) fn punt(
+        &mut self,
+        index: usize,
+        reason: Reason,
+        interface: InterfaceId,
+        hop: u32,
+        packet: Packet,
+        out: &mut Egress,
+    ) {
+        let punt = Punt {
+            reason,
+            interface,
+            hop,
+            came_by: interface,
+            ticket: 0,
+        };
+        self.hand_over(index, punt, packet, out);
+    }
+
+    /// Hands a packet to the slow worker, and who traces it as well.
+    pub(super) fn hand_over(
+        &mut self,
+        index: usize,
+        punt: Punt,
+        mut packet: Packet,
+        out: &mut Egress,
+    ) {
+        let punts = &mut self.exceptions.punts;
+        if !punts.meters[punt.reason as usize].passes(self.view.now_ns, 1) {
+            return self.drop_one(index, self.reasons.punt_limited, packet, out);
+        }
+        let slow = punts.slow;
+        punts.point.see_one(packet.port(), &packet);
+        let ticket = self.exceptions.tracer.hand_over(index, punt.reason);
+        packet.set_user(Punt { ticket, ..punt });
+        out.send_one(slow, packet);
     }
 }
 

@@ -1,15 +1,165 @@
-//! What forwarding changes in a frame: addresses of the link, time to live, header checksum.
+//! Rewrite: the headers of packets that are plain and whose hop is ready.
 //!
-//! One packet at a time: the addresses come from its hop, which is at hand where this is called,
-//! and each store goes to a line of its own anyway.
+//! [`forward4`] and [`forward6`] change all that forwarding changes in a frame: addresses of the
+//! link, time to live, header checksum. One packet at a time: the addresses come from its hop,
+//! which is at hand, and each store goes to a line of its own anyway.
 
+use linerate_core::arch::{Vectors, Work, prefetch_read};
+use linerate_core::env::Isa;
+use linerate_core::packet::{Burst, Packet};
+use linerate_core::run::{Egress, Stage};
+use linerate_tables::parse::Mask;
 use linerate_tables::rewrite::one_less4;
 use linerate_wire::ethernet::{HEADER_LEN, set_macs};
 
-use super::hops::Hop;
+use super::View;
+use super::context::{Context, Packets, ones};
+use super::hops::{Action, Hop, InterfaceIdOrNone};
+use super::lookup::member;
 
-/// Readies an untagged IPv4 frame for its hop. False, and nothing of use written, where the frame is
-/// shorter than its headers: the parser has let in none of those.
+/// The shortest Ethernet frame, without FCS: what is padded stays that long.
+pub(super) const SHORTEST: usize = 60;
+
+/// The stage.
+pub(super) struct Rewrite {
+    vectors: Vectors,
+}
+
+impl Rewrite {
+    pub(super) fn new(isa: Isa) -> Self {
+        Self {
+            vectors: Vectors::up_to(isa),
+        }
+    }
+
+    /// Which packets of `plain` are from neighbours on the interface: those that redirects are for.
+    #[inline(always)]
+    fn near(&self, plain: Mask, count: usize, context: &Context<'_>) -> Mask {
+        let interface = context.interface();
+        let parsed = &context.packets.parsed;
+        let (v4, v6) = (plain & parsed.class.v4, plain & parsed.class.v6);
+        let mut near = 0;
+        for &(first, mask) in interface.near4.iter().filter(|_| v4 != 0) {
+            let src = &parsed.src4[..count];
+            near |= v4 & self.vectors.run(Within { src, first, mask });
+        }
+        for index in ones(v6) {
+            let source = parsed.keys6[index].src().to_bits();
+            near |= Mask::from(interface.is_near6(source)) << index;
+        }
+        near
+    }
+
+    /// Which packets of `plain` have a local address, or a broadcast address, as their source.
+    #[inline(always)]
+    fn with_local_source(&self, plain: Mask, context: &Context<'_>) -> Mask {
+        let local = &context.installed.local[context.interface().vrf as usize];
+        local.sources(self.vectors, &context.packets.parsed, plain)
+    }
+}
+
+impl Stage<Context<'_>> for Rewrite {
+    #[inline(always)]
+    fn run(&mut self, burst: &mut Burst, context: &mut Context<'_>, _: &mut Egress) {
+        let packets = &*context.packets;
+        let plain = packets.plain & packets.live & !packets.parsed.checks.expired;
+        let near = self.near(plain, burst.len(), context);
+        let plain = plain & !self.with_local_source(plain, context);
+        let ready = write_headers(context.view, plain, near, burst, context.packets);
+        context.packets.ready = ready;
+        // The next stage is that of the others, if there are any.
+        context.packets.here = match ready == burst.mask() {
+            true => Mask::MAX,
+            false => !ready,
+        };
+    }
+}
+
+/// Writes the headers of the packets of `plain` that go on by a hop that is ready, and the
+/// interface that each leaves by. Returns which. A neighbour's packet, of `near`, that would go
+/// back to where it came from is left to be redirected.
+///
+/// A function of its own, so that the loop has all registers: amid the path it has not.
+#[inline(never)]
+fn write_headers(
+    view: View<'_>,
+    plain: Mask,
+    near: Mask,
+    burst: &mut Burst,
+    packets: &mut Packets,
+) -> Mask {
+    let back = InterfaceIdOrNone::from(packets.interface);
+    let Packets {
+        parsed,
+        hops,
+        exits,
+        ..
+    } = packets;
+    let (all_hops, v4) = (view.hops.all(), parsed.class.v4);
+    let count = burst.len();
+    for &number in &hops[..count] {
+        prefetch_read(all_hops.get(number));
+    }
+    let ends = &parsed.end[..count];
+    let found = hops.iter().zip(ends).zip(exits);
+    let mut ready = 0;
+    for ((index, packet), ((&number, &end), exit)) in burst.iter_mut().enumerate().zip(found) {
+        if plain >> index & 1 == 0 {
+            continue;
+        }
+        let mut hop = all_hops.get(number);
+        if hop.action == Action::Multipath {
+            hop = member(view, parsed, hop.group, index, packet).1;
+        }
+        let end = end as usize;
+        let fits = end <= usize::from(hop.mtu) + HEADER_LEN;
+        let is_near = near >> index & 1 != 0;
+        // One branch for all of it: which interface a packet leaves by cannot be predicted.
+        if (hop.action != Action::Forward) | !fits | (is_near & (hop.interface == back)) {
+            continue;
+        }
+        let frame = packet.data_mut();
+        let is_written = match v4 >> index & 1 {
+            1 => forward4(frame, hop),
+            _ => forward6(frame, hop),
+        };
+        trim(packet, end);
+        *exit = hop.interface.number();
+        ready |= Mask::from(is_written) << index;
+    }
+    ready
+}
+
+/// Finds the sources on a network.
+struct Within<'a> {
+    src: &'a [u32],
+    /// Its first address and its mask.
+    first: u32,
+    mask: u32,
+}
+
+impl Work for Within<'_> {
+    type Output = Mask;
+
+    #[inline(always)]
+    fn run(self) -> Mask {
+        let is_within = |src: u32| src & self.mask == self.first;
+        let mut any = false;
+        for &src in self.src {
+            any |= is_within(src);
+        }
+        let mut within = 0;
+        if any {
+            for (index, &src) in self.src.iter().enumerate() {
+                within |= Mask::from(is_within(src)) << index;
+            }
+        }
+        within
+    }
+}
+
+/// Readies an untagged IPv4 frame for its hop. False, and nothing of use written, where the frame
+/// is shorter than its headers: the parser has let in none of those.
 #[inline(always)]
 pub(super) fn forward4(frame: &mut [u8], hop: &Hop) -> bool {
     let Some(front) = frame.first_chunk_mut::<34>() else {
@@ -28,6 +178,15 @@ pub(super) fn forward6(frame: &mut [u8], hop: &Hop) -> bool {
     };
     front[21] = front[21].wrapping_sub(1);
     set_macs(front, hop.dst, hop.src)
+}
+
+/// Cuts off the padding that the last link needed, and the next may have no room for.
+#[inline(always)]
+pub(super) fn trim(packet: &mut Packet, end: usize) {
+    let end = end.max(SHORTEST);
+    if packet.len() > end {
+        packet.truncate(end);
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! The one worker that has time: neighbours, the kernel's twins, and the router's own answers.
 //!
 //! What comes by the ring was punted by the fast workers ([`Punt`] says what for), without tags and
-//! valid. What comes by a twin's port is from the kernel, and goes out of the interface as it is. The
-//! stack's neighbour table decides about ARP and Neighbor Discovery; what it has to say to routing goes
-//! to control through `tell`.
+//! valid. What comes by a twin's port is from the kernel, and goes out of the interface as it is.
+//! The stack's neighbour table decides about ARP and Neighbor Discovery; what it has to say to
+//! routing goes to control through `tell`.
 
 mod answer;
 mod discovery;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use linerate_core::env::Clock;
 use linerate_core::packet::{Burst, Packet, Pool, Pools};
 use linerate_core::publish::Reader;
-use linerate_core::run::{DropId, Egress, Stage};
+use linerate_core::run::{DropId, Egress, Point, Stage};
 use linerate_stack::neighbour::{self, DropReason, InterfaceConfig, Neighbour, Out, Table};
 use linerate_tables::TableError;
 use linerate_tables::lpm::{Fib4, Fib6};
@@ -23,13 +23,13 @@ use linerate_wire::{MacAddr, set_macs};
 
 use super::change::Change;
 use super::counters::Counters;
-use super::dispose::{destination4, destination6};
-use super::errors::{Complaint, Errors};
+use super::headers::{destination4, destination6};
 use super::hops::Action;
+use super::icmp_error::{IcmpError, IcmpErrors};
 use super::punt::{Punt, Reason};
 use super::settings::{Advertise, Interface, Settings};
-use super::trace::{Stage as At, Watch};
-use super::{Old, Setup, Tables, vlan};
+use super::trace::Tracer;
+use super::{Old, Setup, TIMERS_NS, Tables, vlan};
 use crate::model::InterfaceId;
 
 /// What routing, or the operator, should know of neighbours.
@@ -62,11 +62,24 @@ pub struct Slow {
     /// What a call of the table leaves to be done.
     todo: Out,
     tell: Tell,
-    errors: Errors,
+    errors: IcmpErrors,
     reasons: Reasons,
     counters: Arc<Counters>,
-    watch: Watch,
+    tracer: Tracer,
+    points: Points,
     pools: Pools,
+    /// When the timers are looked at next, in ticks.
+    due: u64,
+}
+
+/// Where packets of this worker are counted and shown.
+struct Points {
+    /// What passes to and from the kernel.
+    slow: Point,
+    /// Frames as they leave, their tags put in.
+    sent: Point,
+    icmp_error: Point,
+    drop: Point,
 }
 
 impl Slow {
@@ -90,7 +103,7 @@ impl Slow {
             table: Table::new(config, now_ns)?,
             todo: Out::new(),
             tell,
-            errors: Errors::new(),
+            errors: IcmpErrors::new(),
             reasons: Reasons {
                 neighbour: DropReason::ALL.map(|reason| egress.reason(&name(reason))),
                 not_served: egress.reason("not_served"),
@@ -100,8 +113,15 @@ impl Slow {
                 no_route: egress.reason("no_route"),
             },
             counters: Arc::default(),
-            watch: Watch::default(),
+            tracer: Tracer::default(),
+            points: Points {
+                slow: Point::new("slow"),
+                sent: Point::new("sent"),
+                icmp_error: Point::new("icmp_error"),
+                drop: Point::new("drop"),
+            },
             pools: Pools::new(pools),
+            due: 0,
         };
         let none = (Settings::default(), Counters::default());
         let change = Change::new(setup.settings, &none.0, &none.1, setup.queues);
@@ -109,7 +129,8 @@ impl Slow {
         Ok(slow)
     }
 
-    /// Exchanges the configuration, and returns the old one. Neighbours of interfaces that stay are kept.
+    /// Exchanges the configuration, and returns the old one. Neighbours of interfaces that stay are
+    /// kept.
     pub fn install(&mut self, mut change: Change, egress: &mut Egress) -> Change {
         let now_ns = self.clock.ns(self.clock.now());
         std::mem::swap(&mut self.settings, &mut change.settings);
@@ -120,7 +141,7 @@ impl Slow {
             if before.is_some_and(|before| before.name != interface.name) {
                 self.table.remove_interface(id, &mut self.todo);
             }
-            // Nobody is on a link that there is not.
+            // A loopback has no link, so no neighbours.
             if interface.is_loopback() {
                 self.table.remove_interface(id, &mut self.todo);
                 continue;
@@ -132,9 +153,10 @@ impl Slow {
             self.table.remove_interface(id as u16, &mut self.todo);
         }
         change
+            .installed
             .counters
             .go_on_from(&self.counters, &change.interfaces);
-        std::mem::swap(&mut self.counters, &mut change.counters);
+        std::mem::swap(&mut self.counters, &mut change.installed.counters);
         self.work(now_ns, egress);
         egress.flush();
         change
@@ -153,7 +175,7 @@ impl Slow {
     }
 
     /// Does what is due; to be called every 100 ms or so.
-    pub fn tick(&mut self, now: u64, out: &mut Egress) {
+    pub(super) fn tick(&mut self, now: u64, out: &mut Egress) {
         let now_ns = self.clock.ns(now);
         self.table.tick(now_ns, &mut self.todo);
         self.work(now_ns, out);
@@ -178,8 +200,8 @@ impl Slow {
         is_done
     }
 
-    /// Says whether routes lead by way of a neighbour: its address is then looked for without a packet,
-    /// and never forgotten.
+    /// Says whether routes lead by way of a neighbour: its address is then looked for without a
+    /// packet, and never forgotten.
     pub fn hold(&mut self, id: InterfaceId, address: IpAddr, is_held: bool, out: &mut Egress) {
         let now_ns = self.clock.ns(self.clock.now());
         self.table
@@ -194,8 +216,8 @@ impl Slow {
         self.table.link_down(id.0, now_ns);
     }
 
-    /// The link of an interface has come back: hosts there learn of our addresses anew, and are asked whether
-    /// they are still who they were.
+    /// The link of an interface has come back: hosts there learn of our addresses anew, and are
+    /// asked whether they are still who they were.
     pub fn link_up(&mut self, id: InterfaceId, out: &mut Egress) {
         let now_ns = self.clock.ns(self.clock.now());
         self.table.link_up(id.0, now_ns, &mut self.todo);
@@ -220,14 +242,9 @@ impl Slow {
         self.counters.clone()
     }
 
-    /// Packets that wait for the address of a neighbour.
-    pub fn held(&self) -> u64 {
-        self.table.queued().0 as u64
-    }
-
-    /// Who watches.
-    pub fn watch(&mut self) -> &mut Watch {
-        &mut self.watch
+    /// Who follows packets that are traced.
+    pub fn tracer(&mut self) -> &mut Tracer {
+        &mut self.tracer
     }
 
     /// One packet that a fast worker did not know what to do with.
@@ -298,11 +315,9 @@ impl Slow {
 
     /// Drops a packet, and tells who watches it.
     fn refuse(&mut self, reason: DropId, packet: Packet, out: &mut Egress) {
-        if self.watch.is_tapped() {
-            self.watch.show_one(At::Drop, packet.port(), &packet);
-        }
+        self.points.drop.see_one(packet.port(), &packet);
         let Punt { ticket, .. } = packet.user();
-        self.watch
+        self.tracer
             .follow(ticket, || format!("dropped: {}", out.reason_name(reason)));
         out.drop_one(reason, packet);
     }
@@ -310,9 +325,7 @@ impl Slow {
     /// What the kernel sends goes out as it is.
     fn kernel_sent(&mut self, id: InterfaceId, burst: &mut Burst, out: &mut Egress) {
         for packet in burst.drain() {
-            if self.watch.is_tapped() {
-                self.watch.show_one(At::Slow, packet.port(), &packet);
-            }
+            self.points.slow.see_one(packet.port(), &packet);
             self.send(id, packet, out);
         }
     }
@@ -334,9 +347,7 @@ impl Slow {
         {
             return out.drop_one(self.reasons.no_buffer, packet);
         }
-        if self.watch.is_tapped() {
-            self.watch.show_one(At::Output, interface.port, &packet);
-        }
+        self.points.sent.see_one(interface.port, &packet);
         out.send_one(interface.port, packet);
     }
 
@@ -366,7 +377,7 @@ impl Slow {
                     let Punt { ticket, .. } = packet.user();
                     let name = own.map_or("no interface", |own| own.name.as_str());
                     let mac = released.mac;
-                    self.watch
+                    self.tracer
                         .follow(ticket, || format!("sent by {name} to {mac}"));
                     self.send(id, packet, out);
                 } else {
@@ -377,7 +388,7 @@ impl Slow {
                 if dropped.reason == DropReason::Unresolved {
                     // RFC 1812 3.3.2, RFC 4861 7.2.2. Its VRF need not be that of the way out.
                     let Punt { came_by: id, .. } = dropped.packet.user();
-                    self.complain(id, &dropped.packet, Complaint::NoNeighbour, now_ns, out);
+                    self.icmp_error(id, &dropped.packet, IcmpError::NoNeighbour, now_ns, out);
                 }
                 let reason = self.reasons.neighbour[dropped.reason as usize];
                 self.refuse(reason, dropped.packet, out);
@@ -428,7 +439,7 @@ fn described(interface: &Interface) -> InterfaceConfig {
 }
 
 impl Stage for Slow {
-    fn run(&mut self, burst: &mut Burst, out: &mut Egress) {
+    fn run(&mut self, burst: &mut Burst, (): &mut (), out: &mut Egress) {
         if burst.port == self.punts {
             let now_ns = self.clock.ns(burst.now);
             for packet in burst.drain() {
@@ -446,6 +457,28 @@ impl Stage for Slow {
             Some(id) => self.kernel_sent(id, burst, out),
             None => out.drop_burst(self.reasons.no_interface, burst),
         }
+    }
+
+    #[inline]
+    fn turn(&mut self, now: u64, (): &mut (), out: &mut Egress) -> u64 {
+        if now >= self.due {
+            self.due = now + self.clock.ticks(TIMERS_NS);
+            self.tick(now, out);
+        }
+        self.due
+    }
+
+    fn points(&mut self, visit: &mut dyn FnMut(&mut Point)) {
+        let points = &mut self.points;
+        visit(&mut points.slow);
+        visit(&mut points.sent);
+        visit(&mut points.icmp_error);
+        visit(&mut points.drop);
+    }
+
+    /// Packets that wait for the address of a neighbour.
+    fn held(&self) -> u64 {
+        self.table.queued().0 as u64
     }
 }
 

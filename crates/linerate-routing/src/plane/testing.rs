@@ -384,8 +384,9 @@ impl Lab {
         for packet in packets {
             burst.push(packet).expect("at most a burst");
         }
-        stage.run(&mut burst, &mut self.egress);
+        stage.run(&mut burst, &mut (), &mut self.egress);
         assert!(burst.is_empty(), "a stage leaves nothing");
+        accounted(stage);
         self.left()
     }
 
@@ -499,6 +500,12 @@ impl Lab {
         drops.retain(|_, count| *count > 0);
         (left, drops)
     }
+}
+
+/// Every stage has said where all its packets went.
+#[track_caller]
+pub(super) fn accounted(stage: &mut dyn Stage) {
+    stage.points(&mut |point| assert_eq!(point.unaccounted, 0, "at {}", point.name));
 }
 
 /// An address of either family as a hop has it.

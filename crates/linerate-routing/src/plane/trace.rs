@@ -1,69 +1,21 @@
-//! Who watches a worker's packets: taps for captures, and traces that tell what became of a packet.
+//! Traces: what became of a packet, told stage by stage.
 //!
-//! Neither costs anything while nobody watches: one branch for each burst and stage. A tap sees the
-//! packets that pass a [`Stage`], one by one, and decides itself what it keeps. A [`Trace`] takes the
-//! next packets that match a filter out of the vector path, has every step noted, and sends a
-//! [`Record`] of each; a trace that has all it wants is dropped, and with it the sending end of its
-//! channel.
+//! They cost nothing while nobody asks: one branch for each burst. A [`Trace`] takes the next
+//! packets that match a filter out of the loops over the burst, has every step noted by the name of
+//! its stage, and sends a [`Record`] of each; a trace that has all it wants is dropped, and with it
+//! the sending end of its channel.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 
-use linerate_core::packet::{Burst, Packet};
+use linerate_core::packet::Burst;
 use linerate_tables::parse::Mask;
 use linerate_wire::FlowKey;
 use linerate_wire::filter::Filter;
 
 use super::punt::Reason;
 use crate::model::InterfaceId;
-
-/// Where packets can be watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Stage {
-    /// As they were received.
-    Input,
-    /// What the interface's access list, policer and reverse path filter let in.
-    Acl,
-    /// What became of the lookup; traces only.
-    Lookup,
-    /// What was changed; traces only.
-    Rewrite,
-    /// As they are sent.
-    Output,
-    /// What is dropped one by one.
-    Drop,
-    /// What passes the slow worker: to and from the kernel, ARP, Neighbor Discovery.
-    Slow,
-}
-
-impl Stage {
-    /// Where a tap can be set.
-    pub const TAPS: [Self; 5] = [Self::Input, Self::Acl, Self::Output, Self::Drop, Self::Slow];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Input => "input",
-            Self::Acl => "acl",
-            Self::Lookup => "lookup",
-            Self::Rewrite => "rewrite",
-            Self::Output => "output",
-            Self::Drop => "drop",
-            Self::Slow => "slow",
-        }
-    }
-}
-
-impl fmt::Display for Stage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// Sees packets one by one, and the number of the port that they came from or go to. It must neither
-/// block nor wait.
-pub type Tap = Box<dyn FnMut(u16, &Packet) + Send>;
 
 /// Which packets to tell of.
 pub struct Trace {
@@ -77,8 +29,8 @@ pub struct Trace {
     pub tickets: Arc<AtomicU64>,
 }
 
-/// What became of one packet: all of it, or the part of one worker. What a fast worker knows comes first,
-/// without an end, and what the slow one adds has the same ticket.
+/// What became of one packet: all of it, or the part of one worker. What a fast worker knows comes
+/// first, without an end, and what the slow one adds has the same ticket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// 0 where this is all.
@@ -86,19 +38,18 @@ pub struct Record {
     pub interface: InterfaceId,
     /// Length of the frame in bytes, without tag.
     pub bytes: usize,
-    /// Its addresses, ports and protocol in a few words, read from all of it: a parser takes a packet
-    /// that was cut for malformed.
+    /// Its addresses, ports and protocol in a few words, read from all of it: a parser takes a
+    /// packet that was cut for malformed.
     pub summary: String,
     /// What was noted at each stage, in order.
-    pub steps: Vec<(Stage, String)>,
+    pub steps: Vec<(&'static str, String)>,
     /// Where it went, or why it was dropped.
     pub end: String,
 }
 
-/// All who watch one worker.
+/// Who traces packets of one worker.
 #[derive(Default)]
-pub struct Watch {
-    taps: Vec<(u64, Stage, Tap)>,
+pub struct Tracer {
     trace: Option<Trace>,
     /// Of the slow worker: who is told what becomes of packets that were traced up to here.
     follower: Option<SyncSender<Record>>,
@@ -107,19 +58,7 @@ pub struct Watch {
     records: Vec<(usize, Record)>,
 }
 
-impl Watch {
-    /// Sets a tap, which goes by `id`; one of the same number is replaced.
-    pub fn set_tap(&mut self, id: u64, stage: Stage, tap: Tap) {
-        self.remove_tap(id);
-        self.taps.push((id, stage, tap));
-    }
-
-    /// Takes a tap away.
-    pub fn remove_tap(&mut self, id: u64) -> Option<Tap> {
-        let at = self.taps.iter().position(|tap| tap.0 == id)?;
-        Some(self.taps.swap_remove(at).2)
-    }
-
+impl Tracer {
     /// Begins a trace, or ends the one that runs.
     pub fn set_trace(&mut self, trace: Option<Trace>) {
         self.trace = trace.filter(|trace| trace.packets > 0);
@@ -140,28 +79,6 @@ impl Watch {
                 end: end(),
                 ..Record::default()
             });
-        }
-    }
-
-    /// Whether a tap is set.
-    #[inline(always)]
-    pub(super) fn is_tapped(&self) -> bool {
-        !self.taps.is_empty()
-    }
-
-    /// Shows packets that pass a stage.
-    #[cold]
-    pub(super) fn show(&mut self, stage: Stage, port: u16, burst: &Burst) {
-        for (_, _, tap) in self.taps.iter_mut().filter(|tap| tap.1 == stage) {
-            burst.iter().for_each(|packet| tap(port, packet));
-        }
-    }
-
-    /// Shows one packet that passes a stage.
-    #[cold]
-    pub(super) fn show_one(&mut self, stage: Stage, port: u16, packet: &Packet) {
-        for (_, _, tap) in self.taps.iter_mut().filter(|tap| tap.1 == stage) {
-            tap(port, packet);
         }
     }
 
@@ -210,13 +127,14 @@ impl Watch {
 
     /// Notes a step.
     #[cold]
-    pub(super) fn note(&mut self, index: usize, stage: Stage, text: String) {
+    pub(super) fn note(&mut self, index: usize, stage: &'static str, text: String) {
         if let Some((_, record)) = self.records.iter_mut().find(|(at, _)| *at == index) {
             record.steps.push((stage, text));
         }
     }
 
-    /// Leaves the rest of a packet's trace to the slow worker; returns what the packet goes by there.
+    /// Leaves the rest of a packet's trace to the slow worker; returns what the packet goes by
+    /// there.
     #[inline(always)]
     pub(super) fn hand_over(&mut self, index: usize, reason: Reason) -> u64 {
         match self.is_traced(index) {
@@ -229,7 +147,7 @@ impl Watch {
     fn hand(&mut self, index: usize, reason: Reason) -> u64 {
         let Some(trace) = &self.trace else { return 0 };
         let ticket = trace.tickets.fetch_add(1, Ordering::Relaxed) + 1;
-        self.note(index, Stage::Slow, reason.name().into());
+        self.note(index, "punt", reason.name().into());
         if let Some((_, record)) = self.records.iter_mut().find(|(at, _)| *at == index) {
             record.ticket = ticket;
         }

@@ -1,14 +1,100 @@
-//! Tags come off when a frame comes in, and on when it goes out: nothing in between knows of them.
+//! VLAN: tags come off when a frame comes in, and on when it goes out; nothing in between knows of
+//! them.
 
-use linerate_core::packet::{Offload, Packet};
+use linerate_core::packet::{Burst, Offload, Packet};
+use linerate_core::run::{Egress, Stage};
 use linerate_wire::{EtherType, vlan};
 
-/// The part of tag control information that is the VLAN's number. All ones is none's (IEEE 802.1Q 9.6).
+use super::context::{Context, Tags};
+use super::settings::PortMap;
+use crate::model::InterfaceId;
+
+/// The stage of ports that have VLANs: it leaves in the burst what came by one interface, and keeps
+/// the rest for its next calls, with an empty burst, until nothing comes out.
+pub(super) struct Vlan {
+    /// Packets without their tags, and the VLAN number of each.
+    rest: Burst,
+    numbers: [Option<u16>; Burst::CAPACITY],
+}
+
+impl Vlan {
+    pub(super) fn new() -> Self {
+        Self {
+            rest: Burst::new(),
+            numbers: [None; Burst::CAPACITY],
+        }
+    }
+
+    /// Takes the first packets that are of one VLAN out of the rest; returns its number.
+    fn next(&mut self, burst: &mut Burst) -> Option<u16> {
+        let number = self.numbers[0];
+        let (mut index, mut left) = (0, 0);
+        let mut one = std::mem::take(&mut self.rest);
+        (burst.now, burst.port) = (one.now, one.port);
+        let numbers = &mut self.numbers;
+        one.sift(&mut self.rest, |_| {
+            let own = numbers[index];
+            index += 1;
+            if own != number {
+                numbers[left] = own;
+                left += 1;
+            }
+            own == number
+        });
+        (self.rest.now, self.rest.port) = (one.now, one.port);
+        *burst = one;
+        number
+    }
+}
+
+/// The interface of a port that frames of a VLAN number come by; 0: without a tag.
+fn interface(map: &PortMap, number: u16) -> Option<InterfaceId> {
+    match number {
+        0 => map.untagged,
+        number => {
+            let known = map.vlans.binary_search_by_key(&number, |vlan| vlan.0);
+            known.ok().map(|at| map.vlans[at].1)
+        }
+    }
+}
+
+impl Stage<Context<'_>> for Vlan {
+    #[cold]
+    fn run(&mut self, burst: &mut Burst, context: &mut Context<'_>, out: &mut Egress) {
+        if self.rest.is_empty() {
+            for (packet, number) in burst.iter_mut().zip(&mut self.numbers) {
+                *number = untag(packet);
+            }
+            std::mem::swap(&mut self.rest, burst);
+        }
+        while !self.rest.is_empty() {
+            let number = self.next(burst);
+            let map = context.view.settings.ports.get(usize::from(burst.port));
+            let found = number.and_then(|number| interface(map?, number));
+            if let Some(id) = found.filter(|id| context.installed.has(*id)) {
+                return context.packets.begin(id, Tags::Off);
+            }
+            let reason = match number {
+                Some(0) => context.reasons.no_interface,
+                Some(_) => context.reasons.unknown_vlan,
+                None => context.reasons.truncated,
+            };
+            out.drop_burst(reason, burst);
+        }
+    }
+
+    fn held(&self) -> u64 {
+        self.rest.len() as u64
+    }
+}
+
+/// The part of tag control information that is the VLAN's number. All ones is none's (IEEE 802.1Q
+/// 9.6).
 const ID: u16 = 0xfff;
 
 /// Takes the tag off, from the metadata or from the frame, and gives its VLAN number; 0 where there
-/// was no tag, or one that carries a priority alone (IEEE 802.1Q 9.6); [`ID`] where it is a provider's
-/// (802.1ad), whose numbers are others. `None` where the frame ends inside its tag.
+/// was no tag, or one that carries a priority alone (IEEE 802.1Q 9.6); [`ID`] where it is a
+/// provider's (802.1ad), whose numbers are others. `None` where the frame ends inside its tag.
 pub(super) fn untag(packet: &mut Packet) -> Option<u16> {
     let number = |is_ours, tci| if is_ours { tci & ID } else { ID };
     if packet.meta().offload.intersects(Offload::VLAN) {

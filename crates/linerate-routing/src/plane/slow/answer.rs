@@ -11,12 +11,11 @@ use linerate_wire::{EtherType, MacAddr, protocol, set_macs};
 use super::Slow;
 use crate::model::InterfaceId;
 use crate::plane::counters::Sent;
-use crate::plane::dispose::{destination4, destination6};
-use crate::plane::errors::{Complaint, Reply, refusal};
+use crate::plane::headers::{destination4, destination6};
 use crate::plane::hops::{Action, Hop};
+use crate::plane::icmp_error::{IcmpError, Reply, refusal};
 use crate::plane::origin::{Way, route, vrf};
 use crate::plane::punt::{Punt, Reason};
-use crate::plane::trace::Stage as At;
 use crate::plane::view;
 
 impl Slow {
@@ -31,11 +30,9 @@ impl Slow {
         let interface = self.settings.interfaces.get(usize::from(id.0));
         match interface.and_then(|interface| interface.twin) {
             Some(twin) => {
-                if self.watch.is_tapped() {
-                    self.watch.show_one(At::Slow, twin, &packet);
-                }
+                self.points.slow.see_one(twin, &packet);
                 let Punt { ticket, .. } = packet.user();
-                self.watch.follow(ticket, || "to the kernel".into());
+                self.tracer.follow(ticket, || "to the kernel".into());
                 out.send_one(twin, packet);
             }
             // Not ours to answer: a reload has just taken the twin away.
@@ -77,7 +74,7 @@ impl Slow {
             };
             self.counters.sent(Sent::EchoReply);
             let Punt { ticket, .. } = packet.user();
-            self.watch.follow(ticket, || "answered".into());
+            self.tracer.follow(ticket, || "answered".into());
             packet.set_user(Punt {
                 came_by: id,
                 ..Punt::default()
@@ -86,30 +83,30 @@ impl Slow {
             return self.send_own(own, packet, now_ns, out);
         }
         let at = HEADER_LEN + if is_v4 { 9 } else { 6 };
-        let complaint = match packet.data().get(at) {
-            Some(&protocol::UDP) => Some(Complaint::NoPort),
+        let error = match packet.data().get(at) {
+            Some(&protocol::UDP) => Some(IcmpError::NoPort),
             // RFC 9293 3.5.2.
-            Some(&protocol::TCP) => Some(Complaint::Refused(refusal(&packet))),
+            Some(&protocol::TCP) => Some(IcmpError::Refused(refusal(&packet))),
             // RFC 1812 4.3.3.1: silence is the answer to what is not known of ICMP.
             Some(&(protocol::ICMP | protocol::ICMPV6 | protocol::NO_NEXT)) => None,
             // Not the fixed header names what is behind these.
             Some(&(protocol::HOP_BY_HOP | protocol::ROUTING | protocol::FRAGMENT)) if !is_v4 => {
                 None
             }
-            _ => Some(Complaint::NoProtocol),
+            _ => Some(IcmpError::NoProtocol),
         };
-        if let Some(complaint) = complaint {
-            self.complain(id, &packet, complaint, now_ns, out);
+        if let Some(error) = error {
+            self.icmp_error(id, &packet, error, now_ns, out);
         }
         self.refuse(self.reasons.not_served, packet, out);
     }
 
     /// Tells the sender of a packet.
-    pub(super) fn complain(
+    pub(super) fn icmp_error(
         &mut self,
         id: InterfaceId,
         offending: &Packet,
-        complaint: Complaint,
+        error: IcmpError,
         now_ns: u64,
         out: &mut Egress,
     ) {
@@ -118,9 +115,11 @@ impl Slow {
         let (cache, pools, counters) = (&mut out.cache, &self.pools, &self.counters);
         let reply = self
             .errors
-            .reply(view, id, packet, complaint, cache, pools, counters);
+            .reply(view, id, packet, error, cache, pools, counters);
         if let Some(Reply { mut packet, way }) = reply {
             let own = Own::of(way);
+            let point = &mut self.points.icmp_error;
+            point.see_one(offending.port(), &packet);
             // Its slot may have been that of a packet that is traced.
             packet.set_user(Punt {
                 came_by: id,

@@ -1,4 +1,5 @@
-//! ARP and Neighbor Discovery: what the neighbour table hears, and what the kernel is to hear as well.
+//! ARP and Neighbor Discovery: what the neighbour table hears, and what the kernel is to hear as
+//! well.
 
 use std::net::IpAddr;
 
@@ -10,7 +11,7 @@ use linerate_wire::ethernet::HEADER_LEN;
 
 use super::Slow;
 use crate::model::InterfaceId;
-use crate::plane::dispose::source6;
+use crate::plane::headers::source6;
 use crate::plane::hops::Action;
 use crate::plane::origin::{route, vrf};
 use crate::plane::punt::Punt;
@@ -18,8 +19,9 @@ use crate::plane::settings::Settings;
 use crate::plane::{Tables, View, view};
 
 impl Slow {
-    /// ARP is ours to answer. What answers the kernel's own questions it must see as well, and so it must
-    /// what says that a neighbour has moved: it would go on sending to the old address for a minute.
+    /// ARP is ours to answer. What answers the kernel's own questions it must see as well, and so
+    /// it must what says that a neighbour has moved: it would go on sending to the old address for
+    /// a minute.
     pub(super) fn arp(&mut self, id: InterfaceId, packet: Packet, now_ns: u64, out: &mut Egress) {
         let arp = packet.data().get(HEADER_LEN..).map(Arp::new_checked);
         let arp = arp.and_then(Result::ok);
@@ -75,7 +77,7 @@ impl Slow {
     /// A question that the neighbour table has dealt with ends here.
     fn answered(&self, packet: Packet, out: &mut Egress) {
         let Punt { ticket, .. } = packet.user();
-        self.watch.follow(ticket, || "heard".into());
+        self.tracer.follow(ticket, || "heard".into());
         self.counters.answered.add(1);
         out.consume_one(packet);
     }

@@ -8,6 +8,7 @@ use super::super::hops::{Action, Hop};
 use super::super::settings::PortMap;
 use super::super::testing::*;
 use super::lists::list;
+use linerate_core::run::Stage as _;
 
 /// The fragments of a UDP datagram that carries 64 bytes, cut after `at` bytes of its payload.
 fn parts(at: usize) -> [Frame; 2] {
@@ -61,9 +62,10 @@ fn rfc792_fragments_that_wait_too_long_are_told() {
     let mut fast = lab.fast();
     let first = parts(16)[0].bytes();
     assert!(lab.run(&mut fast, 0, &[first]).is_empty());
-    fast.tick(lab.now + 1_000_000_000, &mut lab.egress);
+    fast.turn(lab.now + 1_000_000_000, &mut (), &mut lab.egress);
     assert!(lab.left().is_empty());
-    fast.tick(lab.now + 40_000_000_000, &mut lab.egress);
+    fast.turn(lab.now + 40_000_000_000, &mut (), &mut lab.egress);
+    accounted(&mut fast);
     let left = lab.left();
     assert_eq!(left.len(), 1);
     assert_eq!((left[0].port, &left[0].frame[34..36]), (0, &[11, 1][..]));
@@ -138,7 +140,8 @@ fn rfc792_fragments_of_a_vlan_that_wait_too_long_are_told_there() {
             frame.splice(12..12, [0x81, 0, 0, 100]);
             assert!(lab.run(&mut fast, 0, &[frame]).is_empty());
         }
-        fast.tick(lab.now + 40_000_000_000, &mut lab.egress);
+        fast.turn(lab.now + 40_000_000_000, &mut (), &mut lab.egress);
+        accounted(&mut fast);
         let left = lab.left();
         assert_eq!(left.len(), 1);
         assert_eq!(left[0].frame[34..36], [11, 1]);

@@ -348,7 +348,7 @@ fn the_slow_worker_ends_the_traces_of_what_it_gets() {
     let (mut slow, _events) = slow(&mut lab);
     lab.left();
     let (to, records) = mpsc::sync_channel(16);
-    slow.watch().set_follower(Some(to));
+    slow.tracer().set_follower(Some(to));
     let packet = |lab: &mut Lab, dst, reason, ticket| {
         let frame = Frame {
             dst,

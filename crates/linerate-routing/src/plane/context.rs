@@ -1,0 +1,189 @@
+//! What the stages of the path tell each other of one burst, and what they share beside it.
+//!
+//! Nothing leaves its place in the burst between the parser and the last two stages, so what is
+//! known of a packet stands at its position: in arrays, and in masks with a bit for each.
+
+use linerate_core::packet::{Burst, Packet};
+use linerate_core::run::{BurstContext, DropId, Egress};
+use linerate_tables::lpm::NO_ROUTE;
+use linerate_tables::parse::{Mask, Parsed};
+
+use super::View;
+use super::acl::Answer;
+use super::exceptions::Exceptions;
+use super::interface::{Installed, InterfaceState};
+use super::punt::Reason;
+use super::reasons::Reasons;
+use super::transmit::Output;
+use crate::model::InterfaceId;
+
+/// What becomes of a packet that does not get as far as the lookup.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Verdict {
+    Drop(DropId),
+    /// Dropped, and its sender is told.
+    Reject(DropId, Answer),
+    Punt(Reason),
+}
+
+/// What is known of the VLAN tags of a burst's frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tags {
+    /// The port has no VLANs: the parser says whether there is a tag all the same.
+    Unlikely,
+    /// The VLAN stage has to look.
+    Possible,
+    /// It has: another one would be a second.
+    Off,
+}
+
+/// What validation says of packets that go on, by position in the burst.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Marks {
+    /// For a multicast group, or the broadcast address.
+    pub(super) to_group: Mask,
+    /// A link-local address is in it.
+    pub(super) link_local: Mask,
+    /// The frame was a link-layer multicast or broadcast.
+    pub(super) l2_group: Mask,
+    /// Put together here, from fragments.
+    pub(super) whole: Mask,
+}
+
+/// What is known of the packets of a burst, which came by one interface.
+pub(super) struct Packets {
+    /// The interface that they came by.
+    pub(super) interface: InterfaceId,
+    pub(super) tags: Tags,
+    /// The first of those that were put together from fragments, if the burst has been validated
+    /// before.
+    pub(super) first_whole: Option<usize>,
+    /// Those that the next stage is to look at.
+    pub(super) here: Mask,
+    /// Those that go on to the lookup, and from there; the others have a verdict.
+    pub(super) live: Mask,
+    /// Of those: ordinary unicast without options, which loops over the burst forward.
+    pub(super) plain: Mask,
+    /// Those whose headers are written: they leave by `exits`.
+    pub(super) ready: Mask,
+    pub(super) parsed: Box<Parsed>,
+    pub(super) marks: Marks,
+    pub(super) verdicts: [Verdict; Burst::CAPACITY],
+    /// The number of the hop of each packet.
+    pub(super) hops: [u32; Burst::CAPACITY],
+    /// The number of the interface that each leaves by.
+    pub(super) exits: [u32; Burst::CAPACITY],
+}
+
+impl Packets {
+    pub(super) fn new(reasons: &Reasons) -> Self {
+        Self {
+            interface: InterfaceId(0),
+            tags: Tags::Possible,
+            first_whole: None,
+            here: Mask::MAX,
+            live: 0,
+            plain: 0,
+            ready: 0,
+            parsed: Box::new(Parsed::new()),
+            marks: Marks::default(),
+            verdicts: [Verdict::Drop(reasons.truncated); Burst::CAPACITY],
+            hops: [NO_ROUTE; Burst::CAPACITY],
+            exits: [0; Burst::CAPACITY],
+        }
+    }
+
+    /// Another burst begins.
+    #[inline(always)]
+    pub(super) fn begin(&mut self, interface: InterfaceId, tags: Tags) {
+        (self.interface, self.tags) = (interface, tags);
+        self.first_whole = None;
+        self.here = Mask::MAX;
+    }
+
+    /// Those of `live` go on, and the next stage looks at them.
+    #[inline(always)]
+    pub(super) fn keep(&mut self, live: Mask) {
+        (self.live, self.here) = (live, live);
+    }
+
+    /// Passes a verdict on the packet at `index`.
+    pub(super) fn judge(&mut self, index: usize, verdict: Verdict) {
+        self.verdicts[index] = verdict;
+    }
+}
+
+/// All that a stage of the path sees besides its own state.
+pub(super) struct Context<'a> {
+    /// Configuration and tables, as of this burst.
+    pub(super) view: View<'a>,
+    pub(super) installed: &'a Installed,
+    pub(super) reasons: &'a Reasons,
+    pub(super) packets: &'a mut Packets,
+    /// Frames that are ready to go.
+    pub(super) output: &'a mut Output,
+    /// What becomes of packets that do not go on: punts, ICMP errors, drops.
+    pub(super) exceptions: &'a mut Exceptions,
+}
+
+impl BurstContext for Context<'_> {
+    #[inline(always)]
+    fn mask(&self, burst: &Burst) -> u64 {
+        self.packets.here & burst.mask()
+    }
+
+    #[inline(always)]
+    fn kept(&self) -> u64 {
+        self.output.kept()
+    }
+}
+
+impl<'a> Context<'a> {
+    /// What the loops know of the interface that the burst came by.
+    #[inline(always)]
+    pub(super) fn interface(&self) -> &'a InterfaceState {
+        &self.installed.interfaces[usize::from(self.packets.interface.0)]
+    }
+
+    /// Whether a packet of the burst is not ready to go.
+    #[inline(always)]
+    pub(super) fn has_exceptions(&self, burst: &Burst) -> bool {
+        self.packets.ready != burst.mask()
+    }
+
+    /// Notes what a stage did with a packet, if that is traced.
+    #[inline(always)]
+    pub(super) fn note(
+        &mut self,
+        index: usize,
+        stage: &'static str,
+        text: impl FnOnce() -> String,
+    ) {
+        if self.exceptions.tracer.is_traced(index) {
+            self.exceptions.tracer.note(index, stage, text());
+        }
+    }
+
+    /// Drops a packet: counts why, and tells whoever traces it.
+    pub(super) fn drop_one(
+        &mut self,
+        index: usize,
+        reason: DropId,
+        packet: Packet,
+        out: &mut Egress,
+    ) {
+        self.exceptions.drop.see_one(packet.port(), &packet);
+        let tracer = &mut self.exceptions.tracer;
+        tracer.end(index, || format!("dropped: {}", out.reason_name(reason)));
+        out.drop_one(reason, packet);
+    }
+}
+
+/// The places of the bits that are set, from the lowest.
+pub(super) fn ones(mut mask: Mask) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let lowest = mask.trailing_zeros() as usize;
+        mask &= mask.wrapping_sub(1);
+        (lowest < 64).then_some(lowest)
+    })
+}

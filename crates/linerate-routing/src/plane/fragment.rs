@@ -1,0 +1,109 @@
+//! Fragments of what is longer than the next link takes (RFC 791, RFC 1812 4.2.2.7, RFC 8200 4.5).
+
+use linerate_core::packet::{Burst, Offload, Packet};
+use linerate_core::run::Egress;
+use linerate_stack::fragment::Cut;
+use linerate_wire::ethernet::HEADER_LEN;
+use linerate_wire::ipv4::Ipv4;
+use linerate_wire::offload::complete_partial;
+
+use super::context::Context;
+use super::exceptions::PacketContext;
+use super::hops::Hop;
+
+impl Context<'_> {
+    /// Whether a packet longer than the next link takes may become shorter ones: RFC 1812 5.2.6; of
+    /// IPv6 only what came as fragments and was put together here (RFC 8200 5). A frame of TCP
+    /// segments that are cut on the way out anyway gets smaller ones.
+    pub(super) fn may_be_cut(&self, seen: PacketContext, mtu: usize, packet: &mut Packet) -> bool {
+        if !seen.is_v4 {
+            return self.packets.marks.whole >> seen.index & 1 != 0;
+        }
+        let bytes = &packet.data()[HEADER_LEN..seen.end];
+        let may = Ipv4::new_checked(bytes).is_ok_and(|ip| !ip.dont_fragment());
+        if !may || !packet.meta().offload.intersects(Offload::GSO) {
+            return may;
+        }
+        let headers = segment_len(packet, seen).saturating_sub(packet.meta().gso_size.into());
+        let room = mtu.saturating_sub(headers);
+        let may = packet.meta().offload.contains(Offload::GSO_TCP4) && room > 0;
+        if may {
+            packet.meta_mut().gso_size = room.min(usize::from(u16::MAX)) as u16;
+        }
+        may
+    }
+
+    /// Sends a packet, its time to live counted down, as fragments.
+    pub(super) fn fragment(
+        &mut self,
+        seen: PacketContext,
+        number: u32,
+        hop: &Hop,
+        mut packet: Packet,
+        out: &mut Egress,
+    ) {
+        let meta = packet.meta_mut();
+        if meta.offload.contains(Offload::CSUM_PARTIAL) {
+            // Nobody can finish it once the packet is in parts.
+            let (start, offset) = (meta.csum_start, meta.csum_offset.into());
+            meta.offload.remove(Offload::CSUM_PARTIAL);
+            if !complete_partial(packet.data_mut(), start, offset) {
+                return self.drop_one(seen.index, self.reasons.bad_length, packet, out);
+            }
+        }
+        let mtu = usize::from(hop.mtu);
+        let cut = match seen.is_v4 {
+            true => Cut::ipv4(&packet, HEADER_LEN, mtu),
+            // RFC 7739: an identification that nobody can guess.
+            false => Cut::ipv6(&packet, HEADER_LEN, mtu, self.exceptions.ident()),
+        };
+        let Ok(mut cut) = cut else {
+            return self.drop_one(seen.index, self.reasons.too_big, packet, out);
+        };
+        let mut is_whole = true;
+        while is_whole && !cut.is_done() {
+            let mut fragments = Burst::new();
+            is_whole = cut.fill(&mut out.cache, &mut fragments);
+            for mut fragment in fragments.drain() {
+                // What stands before the network header is each fragment's own to have.
+                fragment.data_mut()[..HEADER_LEN].copy_from_slice(&packet.data()[..HEADER_LEN]);
+                fragment.meta_mut().l3_offset = HEADER_LEN as u8;
+                out.made(1);
+                self.installed.counters.fragments_made.add(1);
+                let part = PacketContext {
+                    end: fragment.len(),
+                    ..seen
+                };
+                self.finish(part, number, hop, fragment, out);
+            }
+        }
+        match is_whole {
+            true => {
+                self.installed.counters.fragmented.add(1);
+                out.consume_one(packet);
+            }
+            // The datagram will not be whole: those under way are in vain.
+            false => self.drop_one(seen.index, self.reasons.no_buffer, packet, out),
+        }
+    }
+}
+
+/// Length in bytes of the longest packet that a frame to be segmented on its way out becomes, from
+/// its IP header on.
+pub(super) fn segment_len(packet: &Packet, seen: PacketContext) -> usize {
+    let meta = packet.meta();
+    let l4 = usize::from(meta.l4_offset);
+    let header_len = match meta.offload.intersects(Offload::GSO_UDP) {
+        true => 8,
+        // RFC 9293 3.1: the data offset.
+        false => packet
+            .data()
+            .get(l4 + 12)
+            .map_or(60, |byte| usize::from(byte >> 4) * 4),
+    };
+    let whole = seen.end - HEADER_LEN;
+    match l4 {
+        0 => whole,
+        _ => whole.min(l4 - HEADER_LEN + header_len + usize::from(meta.gso_size)),
+    }
+}

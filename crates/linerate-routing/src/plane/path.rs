@@ -1,0 +1,184 @@
+//! The path of a packet through the router: its stages, in the order in which packets pass.
+//!
+//! Each stage is in the file of its name, has its own state, and reads and fills the
+//! [`Context`](super::context::Context). A new one is a field, a line in `new`, one in `all` and
+//! one in `run`; control reaches it by `install`.
+
+use linerate_core::env::Isa;
+use linerate_core::packet::Burst;
+use linerate_core::run::{Egress, NEVER, Named, Point, Stage, named};
+
+use super::acl_in::AclIn;
+use super::acl_out::AclOut;
+use super::change::Change;
+use super::context::{Context, Tags};
+use super::exceptions::HandleExceptions;
+use super::lookup::Lookup;
+use super::parse::Parse;
+use super::policer::Policer;
+use super::reassembly::Reassembly;
+use super::receive::Receive;
+use super::reverse_path::ReversePath;
+use super::rewrite::Rewrite;
+use super::transmit::Transmit;
+use super::validate::Validate;
+use super::vlan::Vlan;
+
+/// The stages.
+pub(super) struct Path {
+    receive: Named<Receive>,
+    vlan: Named<Vlan>,
+    parse: Named<Parse>,
+    validate: Named<Validate>,
+    reassembly: Named<Reassembly>,
+    policer: Named<Policer>,
+    acl_in: Named<AclIn>,
+    reverse_path: Named<ReversePath>,
+    lookup: Named<Lookup>,
+    acl_out: Named<AclOut>,
+    rewrite: Named<Rewrite>,
+    exceptions: Named<HandleExceptions>,
+    transmit: Named<Transmit>,
+}
+
+impl Path {
+    pub(super) fn new(isa: Isa) -> Self {
+        Self {
+            receive: named("receive", Receive),
+            vlan: named("vlan", Vlan::new()),
+            parse: named("parse", Parse::new(isa)),
+            validate: named("validate", Validate::new(isa)),
+            reassembly: named("reassembly", Reassembly::default()),
+            policer: named("policer", Policer::default()),
+            acl_in: named("acl_in", AclIn::new()),
+            reverse_path: named("reverse_path", ReversePath),
+            lookup: named("lookup", Lookup::new()),
+            acl_out: named("acl_out", AclOut::new()),
+            rewrite: named("rewrite", Rewrite::new(isa)),
+            exceptions: named("exceptions", HandleExceptions),
+            transmit: named("transmit", Transmit::new(isa)),
+        }
+    }
+
+    /// All stages, for what is done with each.
+    fn all(&mut self) -> [&mut dyn for<'a> Stage<Context<'a>>; 13] {
+        [
+            &mut self.receive,
+            &mut self.vlan,
+            &mut self.parse,
+            &mut self.validate,
+            &mut self.reassembly,
+            &mut self.policer,
+            &mut self.acl_in,
+            &mut self.reverse_path,
+            &mut self.lookup,
+            &mut self.acl_out,
+            &mut self.rewrite,
+            &mut self.exceptions,
+            &mut self.transmit,
+        ]
+    }
+
+    /// Exchanges what stages own of the configuration, between two bursts.
+    pub(super) fn install(&mut self, change: &mut Change, egress: &mut Egress) {
+        self.reassembly.stage_mut().install(change);
+        self.policer.stage_mut().install(change);
+        self.acl_in.stage_mut().install(change, egress);
+        self.acl_out.stage_mut().install(change, egress);
+    }
+
+    /// The stage that keeps packets between two bursts.
+    pub(super) fn reassembly(&self) -> &Reassembly {
+        self.reassembly.stage()
+    }
+
+    /// A burst whose frames have no tags.
+    #[inline(always)]
+    fn run_untagged(&mut self, burst: &mut Burst, context: &mut Context<'_>, out: &mut Egress) {
+        self.validate.run(burst, context, out);
+        if context.interface().asks {
+            self.run_asked(burst, context, out);
+        }
+        if !burst.is_empty() {
+            self.lookup.run(burst, context, out);
+            if context.installed.any_acl_out {
+                self.acl_out.run(burst, context, out);
+            }
+            self.rewrite.run(burst, context, out);
+            if context.has_exceptions(burst) {
+                self.exceptions.run(burst, context, out);
+            }
+        }
+        self.transmit.run(burst, context, out);
+    }
+
+    /// The stages that only some interfaces ask for.
+    #[cold]
+    fn run_asked(&mut self, burst: &mut Burst, context: &mut Context<'_>, out: &mut Egress) {
+        let asked = context.interface().asked;
+        if asked.reassembly {
+            self.reassembly.run(burst, context, out);
+            if context.packets.first_whole.is_some() {
+                // What became whole is a packet like all others.
+                self.parse.run(burst, context, out);
+                self.validate.run(burst, context, out);
+            }
+        }
+        if asked.policer {
+            self.policer.run(burst, context, out);
+        }
+        if asked.acl_in {
+            self.acl_in.run(burst, context, out);
+        }
+        if asked.reverse_path {
+            self.reverse_path.run(burst, context, out);
+        }
+    }
+
+    /// A burst whose frames may have tags, one interface after the other.
+    #[cold]
+    fn run_tagged(&mut self, burst: &mut Burst, context: &mut Context<'_>, out: &mut Egress) {
+        loop {
+            self.vlan.run(burst, context, out);
+            if burst.is_empty() {
+                return;
+            }
+            self.parse.run(burst, context, out);
+            self.run_untagged(burst, context, out);
+        }
+    }
+}
+
+impl Stage<Context<'_>> for Path {
+    #[inline(always)]
+    fn run(&mut self, burst: &mut Burst, context: &mut Context<'_>, out: &mut Egress) {
+        self.receive.run(burst, context, out);
+        if burst.is_empty() {
+            return;
+        }
+        // A port without VLANs leaves the look for tags to the parser, which sees each frame
+        // anyway: the VLAN stage would read all of them first (ADR 33).
+        if context.packets.tags == Tags::Unlikely {
+            self.parse.run(burst, context, out);
+        }
+        match context.packets.tags {
+            Tags::Off => self.run_untagged(burst, context, out),
+            Tags::Unlikely | Tags::Possible => self.run_tagged(burst, context, out),
+        }
+    }
+
+    /// Gives up on fragments whose datagrams did not become whole in time.
+    fn turn(&mut self, now: u64, context: &mut Context<'_>, out: &mut Egress) -> u64 {
+        self.reassembly.turn(now, context, out);
+        self.transmit.run(&mut Burst::new(), context, out);
+        NEVER
+    }
+
+    fn points(&mut self, visit: &mut dyn FnMut(&mut Point)) {
+        self.all().into_iter().for_each(|stage| stage.points(visit));
+    }
+
+    fn held(&self) -> u64 {
+        self.reassembly.held()
+    }
+}

@@ -88,6 +88,15 @@ impl Clock {
         if self.tsc { rdtsc() } else { monotonic_ns() }
     }
 
+    /// As [`now`](Self::now), once the loads before it have come back: what took their time is over.
+    #[inline(always)]
+    pub fn now_after_loads(&self) -> u64 {
+        if self.tsc {
+            load_fence();
+        }
+        self.now()
+    }
+
     /// A duration in ticks as nanoseconds, rounded down.
     #[inline]
     pub fn ns(&self, ticks: u64) -> u64 {
@@ -139,6 +148,20 @@ fn monotonic_ns() -> u64 {
     let time = clock_gettime(ClockId::MonotonicRaw);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn load_fence() {
+    // SAFETY: every x86-64 has the instruction, which has no operands. Nothing behind it starts
+    // before all in front of it has ended (Intel SDM 2A, LFENCE; AMD: Linux sets DE_CFG bit 1).
+
+    unsafe {
+        core::arch::x86_64::_mm_lfence();
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn load_fence() {}
 
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]

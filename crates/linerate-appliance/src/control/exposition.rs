@@ -4,7 +4,7 @@ use std::fmt::{Display, Write};
 
 /// What a family's numbers are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum FamilyKind {
     /// Goes up and down.
     Gauge,
     /// Only goes up; its samples end in `_total`.
@@ -15,7 +15,7 @@ pub(super) enum Kind {
 
 /// A text under way.
 #[derive(Debug, Default)]
-pub(super) struct Exposition {
+pub struct Exposition {
     text: String,
     suffix: &'static str,
     name: String,
@@ -23,11 +23,11 @@ pub(super) struct Exposition {
 
 impl Exposition {
     /// Begins a family. `name` ends in its unit, where it has one, and begins with `linerate_`.
-    pub(super) fn family(&mut self, name: &str, kind: Kind, unit: &str, help: &str) {
+    pub fn family(&mut self, name: &str, kind: FamilyKind, unit: &str, help: &str) {
         let (word, suffix) = match kind {
-            Kind::Gauge => ("gauge", ""),
-            Kind::Counter => ("counter", "_total"),
-            Kind::Info => ("info", "_info"),
+            FamilyKind::Gauge => ("gauge", ""),
+            FamilyKind::Counter => ("counter", "_total"),
+            FamilyKind::Info => ("info", "_info"),
         };
         self.name = format!("linerate_{name}");
         self.suffix = suffix;
@@ -40,7 +40,7 @@ impl Exposition {
     }
 
     /// Adds a sample to the family that was begun last.
-    pub(super) fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) {
+    pub fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) {
         let _ = write!(self.text, "{}{}", self.name, self.suffix);
         for (index, (label, text)) in labels.iter().enumerate() {
             let before = if index == 0 { '{' } else { ',' };
@@ -53,7 +53,7 @@ impl Exposition {
     }
 
     /// The finished text.
-    pub(super) fn end(mut self) -> String {
+    pub fn end(mut self) -> String {
         self.text.push_str("# EOF\n");
         self.text
     }
@@ -67,8 +67,11 @@ fn escaped(text: &str) -> String {
 }
 
 /// What `promtool check metrics` and the format's own rules would say of a text.
-#[cfg(test)]
-pub(super) fn check(text: &str) -> Result<usize, String> {
+///
+/// # Errors
+/// What is wrong, and where.
+#[doc(hidden)] // for tests of appliances
+pub fn check(text: &str) -> Result<usize, String> {
     use std::collections::HashSet;
     let body = text
         .strip_suffix("# EOF\n")
@@ -135,13 +138,13 @@ mod tests {
         let mut page = Exposition::default();
         page.family(
             "port_receive_bytes",
-            Kind::Counter,
+            FamilyKind::Counter,
             "bytes",
             "Bytes \"in\".",
         );
         page.sample(&[("port", "wan")], 7);
         page.sample(&[("port", "a\"b\\c\n")], 8);
-        page.family("uptime_seconds", Kind::Gauge, "seconds", "Time.");
+        page.family("uptime_seconds", FamilyKind::Gauge, "seconds", "Time.");
         page.sample(&[], 1.5);
         let text = page.end();
         assert_eq!(

@@ -1,39 +1,39 @@
 //! An HTTP listener with one page, `/metrics`: as much of RFC 9112 as a scraper needs.
 //!
 //! A connection is one request. There are few at once, and who is slow to ask or to read is cut off, so
-//! that nobody can hold more than [`CLIENTS`] threads for more than a few seconds.
+//! that nobody can hold more than eight threads for more than a few seconds.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use linerate_appliance::error::Error;
-use linerate_appliance::socket::unix;
+use super::acceptor::{Acceptor, Clients, Places};
+use crate::error::Error;
+use crate::socket::unix;
 
 /// Connections at once; more are closed without an answer.
-const CLIENTS: usize = 8;
+const CLIENTS: Clients = Clients {
+    listener: "metrics",
+    client: "scraper",
+    most: 8,
+};
 /// Longest request, its fields included.
 const REQUEST_BYTES: usize = 8 * 1024;
 /// How long a client may take to ask, and to read the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often the listener looks whether all ends.
-const LOOK_MS: u32 = 100;
 /// What OpenMetrics calls itself.
 const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The page, made for each request; none when there is nothing to show any more.
-pub(super) type Page = Arc<dyn Fn() -> Option<String> + Send + Sync>;
+pub type Page = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// A listener and its thread. Dropping it ends both.
-pub(super) struct Http {
-    closing: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+pub struct Http {
+    _acceptor: Acceptor,
     /// Where it listens.
-    pub(super) at: SocketAddr,
+    pub at: SocketAddr,
 }
 
 impl Http {
@@ -41,80 +41,41 @@ impl Http {
     ///
     /// # Errors
     /// The address is taken, or not this machine's.
-    pub(super) fn listen(address: SocketAddr, page: Page) -> Result<Self, Error> {
+    pub fn listen(address: SocketAddr, page: Page) -> Result<Self, Error> {
         let wrong = |error: io::Error| Error::Usage {
             problem: format!("metrics at {address}: {error}"),
-            fix: "give [router] metrics an address of this machine and a port that is free".into(),
+            fix: "give `metrics` an address of this machine and a port that is free".into(),
         };
         let socket = TcpListener::bind(address).map_err(wrong)?;
         socket.set_nonblocking(true).map_err(wrong)?;
         let at = socket.local_addr().map_err(wrong)?;
-        let closing = Arc::new(AtomicBool::new(false));
-        let (ends, clients) = (closing.clone(), Arc::new(AtomicUsize::new(0)));
-        let thread = std::thread::Builder::new()
-            .name("metrics".into())
-            .spawn(move || {
-                while !ends.load(Ordering::SeqCst) {
-                    match accept(&socket) {
-                        Ok(Some(stream)) => admit(stream, &clients, &page),
-                        Ok(None) => {}
-                        // Too many open files, mostly: it may get better.
-                        Err(_) => std::thread::sleep(Duration::from_millis(LOOK_MS.into())),
-                    }
-                }
-            })?;
+        let places = Places::default();
+        let admit = move |stream| {
+            let page = page.clone();
+            // It ends with the client, whatever the reason; one too many is closed.
+            places.admit(
+                CLIENTS,
+                stream,
+                move |stream| _ = answer(stream, &page),
+                drop,
+            )
+        };
+        let accept = move |time_ms| accept(&socket, time_ms);
         Ok(Self {
-            closing,
-            thread: Some(thread),
+            _acceptor: Acceptor::start(CLIENTS.listener, Arc::default(), accept, admit)?,
             at,
         })
     }
 }
 
-impl Drop for Http {
-    fn drop(&mut self) {
-        self.closing.store(true, Ordering::SeqCst);
-        if let Some(thread) = self.thread.take() {
-            // A panic there was printed already.
-            let _ = thread.join();
-        }
-    }
-}
-
-fn accept(socket: &TcpListener) -> io::Result<Option<TcpStream>> {
-    if !unix::readable(socket.as_fd(), LOOK_MS)? {
+fn accept(socket: &TcpListener, time_ms: u32) -> io::Result<Option<TcpStream>> {
+    if !unix::readable(socket.as_fd(), time_ms)? {
         return Ok(None);
     }
     match socket.accept() {
         Ok((stream, _)) => Ok(Some(stream)),
         Err(error) => unix::gone(error),
     }
-}
-
-/// Counts a client while it is here.
-struct Seat(Arc<AtomicUsize>);
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-fn admit(stream: TcpStream, clients: &Arc<AtomicUsize>, page: &Page) {
-    let seat = Seat(clients.clone());
-    if clients.fetch_add(1, Ordering::SeqCst) >= CLIENTS {
-        return;
-    }
-    let page = page.clone();
-    let work = move || {
-        let _seat = seat;
-        // It ends with the client, whatever the reason.
-        let _ = answer(stream, &page);
-    };
-    // A client that cannot have its thread is gone; others may still come.
-    let _ = std::thread::Builder::new()
-        .name("scraper".into())
-        .spawn(work);
 }
 
 fn answer(mut stream: TcpStream, page: &Page) -> io::Result<()> {
@@ -163,7 +124,7 @@ fn response(head: &[u8], page: &Page) -> Vec<u8> {
 
 /// Any bytes as a request: the answer is a whole one, and the page is for those who ask for it.
 #[cfg(any(test, feature = "fuzz"))]
-pub(super) fn fuzz(input: &[u8]) {
+pub fn fuzz(input: &[u8]) {
     const PAGE: &str = "x 1\n# EOF\n";
     let answer = response(input, &(Arc::new(|| Some(PAGE.into())) as Page));
     let answer = String::from_utf8(answer).expect("an answer is text");
@@ -264,7 +225,7 @@ mod tests {
         // Nothing is said, and the connection ends (or is reset, for bytes were left unread).
         let _ = long.read_to_string(&mut text);
         assert_eq!(text, "");
-        let held: Vec<TcpStream> = (0..CLIENTS)
+        let held: Vec<TcpStream> = (0..CLIENTS.most)
             .map(|_| TcpStream::connect(http.at).unwrap())
             .collect();
         // The seats fill in the order of connecting.

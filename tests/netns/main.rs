@@ -1,9 +1,9 @@
 //! End-to-end scenarios: the real `linerate` binary between network namespaces, beside the
 //! kernel's own network stack, ping, iperf3 and tcpdump. See `../README.md`.
 //!
-//! Read `linerate_testkit` first: `netns` for the namespaces and wires, `cli` for how the binary is run
-//! and watched, `traffic` and `capture` for what goes through it and who looks on. The modules here
-//! are the scenarios.
+//! Read `linerate_testkit` first: `netns` for the namespaces and wires, `cli` for how the binary is
+//! run and watched, `traffic` and `capture` for what goes through it and who looks on. The modules
+//! here are the scenarios.
 //!
 //! Long ones are ignored tests (`cargo xtask test --all` runs them). A test that lacks a privilege
 //! or a program counts as ignored, with the reason.

@@ -1,9 +1,9 @@
 //! Reads what `cargo test -- --show-output` prints, and counts.
 //!
 //! A test that cannot run here says so with `linerate_testkit::skip` and returns. Suites under
-//! libtest-mimic show it as ignored, with the reason. libtest cannot be told: there `skip` prints a line
-//! `SKIP reason`, which `--show-output` shows after the run under the test's name, and from there such a
-//! test is counted as skipped, not passed. Ignored tests are skipped too.
+//! libtest-mimic show it as ignored, with the reason. libtest cannot be told: there `skip` prints a
+//! line `SKIP reason`, which `--show-output` shows after the run under the test's name, and from
+//! there such a test is counted as skipped, not passed. Ignored tests are skipped too.
 
 use std::collections::BTreeMap;
 
@@ -113,7 +113,8 @@ impl Reader {
                 self.tally.skip(reason.trim());
                 self.skips_in_suite += 1;
             }
-            // In a test's captured output one SKIP counts; strays (from child processes) count each.
+            // In a test's captured output one SKIP counts; strays (from child processes) count
+            // each.
             self.skip_counted = self.section == Section::Successes;
             return None;
         }
@@ -195,7 +196,8 @@ fn ignored_because(line: &str) -> Option<&str> {
     behind.strip_prefix(", ").or_else(in_brackets)
 }
 
-/// `Running unittests src/lib.rs (target/debug/deps/linerate_core-0123)` or `Doc-tests linerate_core`.
+/// `Running unittests src/lib.rs (target/debug/deps/linerate_core-0123)` or `Doc-tests
+/// linerate_core`.
 fn suite_name(line: &str) -> Option<String> {
     let line = line.trim_start();
     if let Some(name) = line.strip_prefix("Doc-tests ") {

@@ -54,6 +54,7 @@ fn guest_dir() -> PathBuf {
 pub(crate) const PACKAGES: &[Package] = &[
     program("iproute2",    "ip",           "network namespaces, veth pairs and bridges of the scenario tests"),
     program("iputils-ping","ping",         "reachability in the scenario tests"),
+    program("procps",      "sysctl",       "settings of the name spaces that tests of drivers make"),
     program("ethtool",     "ethtool",      "offload settings of veth in the scenario tests"),
     program("iperf3",      "iperf3",       "TCP through linerate in the long scenarios"),
     program("tcpdump",     "tcpdump",      "the second opinion on our counters and captures"),

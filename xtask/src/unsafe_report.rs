@@ -1,8 +1,9 @@
-//! `cargo xtask unsafe-report`: the files that may hold unsafe code, and whether they stand where they may.
+//! `cargo xtask unsafe-report`: the files that may hold unsafe code, and whether they stand where
+//! they may.
 //!
-//! The compiler denies `unsafe` wherever a file does not begin with [`MARK`], and clippy wants a `// SAFETY:`
-//! comment at each block and `unsafe impl`, with one operation each. What is left to say here is which
-//! files may bear the mark: where the layers of ARCHITECTURE.md have unsafe code.
+//! The compiler denies `unsafe` wherever a file does not begin with [`MARK`], and clippy wants a
+//! `// SAFETY:` comment at each block and `unsafe impl`, with one operation each. What is left to
+//! say here is which files may bear the mark: where the layers of ARCHITECTURE.md have unsafe code.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -38,8 +39,8 @@ pub(crate) fn run() -> Result<ExitCode, TaskError> {
             println!("{name}");
         } else {
             println!(
-                "{name}: `{MARK}` may not stand here: move the code below crates/linerate-core, or into \
-                 a sys.rs or ring.rs of a driver"
+                "{name}: `{MARK}` may not stand here: move the code below \
+                 crates/linerate-core, or into a sys.rs or ring.rs of a driver"
             );
             code = ExitCode::FAILURE;
         }

@@ -79,8 +79,8 @@ impl Tcpdump {
 /// The link type of Ethernet in captures.
 pub const ETHERNET: i32 = 1;
 
-/// The packets of a pcap or pcapng file with their link types, as pcap-parser reads them; what it cannot read
-/// is left out.
+/// The packets of a pcap or pcapng file with their link types, as pcap-parser reads them; what it
+/// cannot read is left out.
 pub fn packets(file: &Path) -> Vec<(i32, Vec<u8>)> {
     let mut packets = Vec::new();
     let opened = std::fs::File::open(file).unwrap();

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The binary that cargo builds with the same profile as this test; building it is part of the test.
-/// In a guest, where nothing can be built, `LINERATE_BINARY` names it.
+/// The binary that cargo builds with the same profile as this test; building it is part of the
+/// test. In a guest, where nothing can be built, `LINERATE_BINARY` names it.
 pub fn binary() -> &'static str {
     static BINARY: OnceLock<String> = OnceLock::new();
     BINARY.get_or_init(|| {

@@ -10,8 +10,8 @@ const AROUND: usize = 2;
 
 /// A file of real data; the test is skipped where there is none.
 ///
-/// `LINERATE_DATA` names its folder. Else it is looked for in folders called `data` beside the repository,
-/// or in folders beside it.
+/// `LINERATE_DATA` names its folder. Else it is looked for in folders called `data` beside the
+/// repository, or in folders beside it.
 pub fn data(file: &str) -> Option<PathBuf> {
     let found = match std::env::var_os("LINERATE_DATA") {
         Some(folder) => Some(Path::new(&folder).join(file)).filter(|path| path.is_file()),
@@ -26,8 +26,8 @@ pub fn data(file: &str) -> Option<PathBuf> {
     found
 }
 
-/// Captures of hundreds of protocols, many packets deliberately malformed, unpacked and sorted by name;
-/// they go with the folder. The test is skipped where there are none.
+/// Captures of hundreds of protocols, many packets deliberately malformed, unpacked and sorted by
+/// name; they go with the folder. The test is skipped where there are none.
 pub fn captures() -> Option<(Scratch, Vec<PathBuf>)> {
     let archive = data("protocol-captures.tar.gz")?;
     let scratch = Scratch::new();

@@ -1,8 +1,9 @@
-//! libtest as seen from outside, but for tests that find out only as they run that they cannot: they
-//! count as ignored, with the reason.
+//! libtest as seen from outside, but for tests that find out only as they run that they cannot:
+//! they count as ignored, with the reason.
 //!
-//! A suite says `harness = false`, its modules list their tests with [`tests!`](crate::tests), and its
-//! `main` runs the lists. A test that stands in no list is dead code, of which the compiler warns.
+//! A suite says `harness = false`, its modules list their tests with [`tests!`](crate::tests), and
+//! its `main` runs the lists. A test that stands in no list is dead code, of which the compiler
+//! warns.
 
 use crate::skip::listen;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -20,8 +21,8 @@ pub struct Test {
     pub ignored: Option<&'static str>,
 }
 
-/// The tests of a module, by the names of their functions: `tests![one, two]`. What runs only if that is
-/// asked for has the reason before it: `tests![#[ignore = "long: ten seconds of TCP"] three]`.
+/// The tests of a module, by the names of their functions: `tests![one, two]`. What runs only if
+/// that is asked for has the reason before it: `tests![#[ignore = "long: 10 s of TCP"] three]`.
 #[macro_export]
 macro_rules! tests {
     ($($(#[ignore = $reason:literal])? $test:ident),* $(,)?) => {
@@ -43,8 +44,8 @@ thread_local! {
 /// How many tests run at once on each CPU: most of their time they wait for other programs.
 const AT_ONCE: usize = 2;
 
-/// Runs the tests that the command line asks for: as under libtest (`--help`), but what they print is
-/// not kept back.
+/// Runs the tests that the command line asks for: as under libtest (`--help`), but what they print
+/// is not kept back.
 pub fn run(tests: &[&[Test]]) -> ExitCode {
     let mut arguments = Arguments::from_args();
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);

@@ -1,14 +1,14 @@
-//! What the tests of all crates share. Nothing but tests depends on it, and it depends on nothing of
-//! linerate's: what linerate does is judged by other means than its own.
+//! What the tests of all crates share. Nothing but tests depends on it, and it depends on nothing
+//! of linerate's: what linerate does is judged by other means than its own.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`Random`] | random numbers that a failing test can repeat |
 //! | [`Scratch`] | a folder of the test's own |
-//! | [`data`](data()), [`captures`], [`ethernet_frames`] | real captures and routing tables, which are not in the repository |
+//! | [`data`](data()), [`captures`], [`ethernet_frames`] | what is not in the repository |
 //! | [`skip`], [`has`], [`harness`] | tests that cannot run here, and a harness that says so |
 //! | [`wait`], [`process`] | programs beside the test, and waiting for what they say |
-//! | [`netns`], [`traffic`], [`capture`] | network namespaces, what goes through them, and who looks on |
+//! | [`netns`], [`traffic`], [`capture`] | network namespaces, what goes through, who looks on |
 //! | [`cli`], [`guest`] | the `linerate` binary; a guest of another kernel under QEMU |
 //! | [`frame`] | packets made by hand, by the RFCs |
 //!

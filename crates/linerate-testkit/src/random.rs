@@ -49,7 +49,8 @@ impl Random {
     }
 }
 
-/// A number that is not negative, of up to 64 bits: `i32` is what a literal is that nothing else decides.
+/// A number that is not negative, of up to 64 bits: `i32` is what a literal is that nothing else
+/// decides.
 pub trait Number: Copy {
     /// Of any value below one of this type.
     fn of(wide: u64) -> Self;

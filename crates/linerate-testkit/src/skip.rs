@@ -16,8 +16,9 @@ enum Listener {
 
 /// Says that the test on this thread cannot run here, and why; the test returns then.
 ///
-/// Under [`crate::harness`] the test counts as ignored. libtest cannot be told once a test runs, and
-/// calls it passed; `cargo xtask test` reads the line `SKIP reason` and counts it as ignored all the same.
+/// Under [`crate::harness`] the test counts as ignored. libtest cannot be told once a test runs,
+/// and calls it passed; `cargo xtask test` reads the line `SKIP reason` and counts it as ignored
+/// all the same.
 pub fn skip(reason: &str) {
     SAID.with_borrow_mut(|listener| match listener {
         Listener::Nobody => eprintln!("SKIP {reason}"),

@@ -78,7 +78,8 @@ pub fn reaches(from: &Namespace, address: &str, seconds: u32) -> bool {
     from.run("ping", &words).status.success()
 }
 
-/// TCP from the left host for so many seconds, or to it with `-R`: the connection lives to the end and carries data.
+/// TCP from the left host for so many seconds, or to it with `-R`: the connection lives to the end
+/// and carries data.
 #[track_caller]
 pub fn iperf3(stand: &Stand, seconds: u32, options: &str) {
     let mut server = stand

@@ -184,8 +184,8 @@ impl Router {
     }
 }
 
-/// Writes the file, with what every test needs in front. Setting aside the memory of a million routes takes
-/// longer than most tests.
+/// Writes the file, with what every test needs in front. Setting aside the memory of a million
+/// routes takes longer than most tests.
 fn write(file: &str, socket: &str, config: &str) {
     let mut head =
         format!("[plan]\nio = \"0\"\n\n[router]\ncontrol = \"{socket}\"\nperiod = 0.5\n");

@@ -1,5 +1,5 @@
-//! The first root of a guest: a busybox, the kernel's modules that are wanted with all that they need, and
-//! a script that goes on to this machine's own root.
+//! The first root of a guest: a busybox, the kernel's modules that are wanted with all that they
+//! need, and a script that goes on to this machine's own root.
 
 use super::First;
 use std::path::Path;
@@ -43,9 +43,9 @@ sync
 poweroff -f
 "#;
 
-/// Goes on with systemd, on a root that can be written but keeps nothing: without what this machine has
-/// configured, and with no other service than the one that runs the script. What udev would do, and
-/// nobody else does here, is the mode of the TAPs' device.
+/// Goes on with systemd, on a root that can be written but keeps nothing: without what this machine
+/// has configured, and with no other service than the one that runs the script. What udev would do,
+/// and nobody else does here, is the mode of the TAPs' device.
 const SYSTEMD: &str = r#"
 mkdir /over /whole
 mount -t tmpfs over /over
@@ -141,7 +141,8 @@ fn needs(module: &[u8]) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// A cpio archive of the kind `newc` (the kernel's Documentation/driver-api/early-userspace/buffer-format).
+/// A cpio archive of the kind `newc` (the kernel's
+/// Documentation/driver-api/early-userspace/buffer-format).
 #[derive(Default)]
 struct Archive {
     bytes: Vec<u8>,
@@ -152,7 +153,8 @@ impl Archive {
     fn entry(&mut self, name: &str, mode: u32, data: &[u8]) {
         self.entries += 1;
         let (size, name_size) = (data.len() as u32, name.len() as u32 + 1);
-        // Inode, mode, owner, group, links, time, size, devices of file and node, name, no checksum.
+        // Inode, mode, owner, group, links, time, size, devices of file and node, name, no
+        // checksum.
         let fields = [
             self.entries,
             mode,

@@ -25,7 +25,7 @@ pub(crate) fn control_request(input: &[u8]) {
 
 /// A request for the page of metrics.
 pub(crate) fn http_request(input: &[u8]) {
-    linerate_router::fuzz_http(input);
+    linerate_appliance::control::http::fuzz(input);
 }
 
 /// Commands, run files and ports of the generator.

@@ -1,15 +1,12 @@
 //! Every target over its corpus, every prefix of it, and real packets where they are.
-//!
-//! `LINERATE_DATA` names the folder of captures, which is else looked for beside the repository.
 
 use std::{
-    env, fs,
+    fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use linerate_fuzz::TARGETS;
-use pcap_parser::{PcapBlockOwned, PcapError, create_reader};
+use linerate_testkit::capture;
 
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -62,60 +59,13 @@ fn every_target_has_its_shim() {
     }
 }
 
-/// The packets of a capture file, whatever their link type; what cannot be read is left out.
-fn packets(file: &Path) -> Vec<Vec<u8>> {
-    let mut packets = Vec::new();
-    let Ok(reader) = fs::File::open(file) else {
-        return packets;
-    };
-    let Ok(mut reader) = create_reader(1 << 20, reader) else {
-        return packets;
-    };
-    loop {
-        match reader.next() {
-            Ok((len, block)) => {
-                match block {
-                    PcapBlockOwned::Legacy(packet) => packets.push(packet.data.to_vec()),
-                    PcapBlockOwned::NG(pcap_parser::Block::EnhancedPacket(packet)) => {
-                        packets.push(packet.data.to_vec())
-                    }
-                    _ => {}
-                }
-                reader.consume(len);
-            }
-            Err(PcapError::Incomplete(_)) => {
-                if reader.refill().is_err() {
-                    return packets;
-                }
-            }
-            Err(_) => return packets,
-        }
-    }
-}
-
 #[test]
 fn real_and_broken_packets_pass() {
-    let data = match env::var_os("LINERATE_DATA") {
-        Some(folder) => PathBuf::from(folder),
-        None => Path::new(HERE).join("../../shared/data"),
-    };
-    let archive = data.join("protocol-captures.tar.gz");
-    if !archive.exists() {
-        eprintln!("SKIP replay of real packets: no captures; set LINERATE_DATA to their folder");
+    let Some((_folder, files)) = linerate_testkit::captures() else {
         return;
-    }
-    let folder = linerate_core::env::PrivateFolder::new("replay").unwrap();
-    let unpacked = Command::new("tar")
-        .arg("xzf")
-        .arg(&archive)
-        .arg("-C")
-        .arg(folder.path())
-        .status();
-    assert!(unpacked.unwrap().success());
-    let packets: Vec<_> = files(&folder.join("tests"))
-        .iter()
-        .flat_map(|file| packets(file))
-        .collect();
+    };
+    let packets = files.iter().flat_map(|file| capture::packets(file));
+    let packets: Vec<_> = packets.map(|(_, packet)| packet).collect();
     assert!(packets.len() > 9000, "only {} packets read", packets.len());
     let prefixes: [&[u8]; 3] = [b"", b"\0\x64", b"vlan and port 53 or not net 10.0.0.0/8\0"];
     for packet in &packets {

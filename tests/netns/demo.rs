@@ -1,13 +1,17 @@
 //! `linerate demo` as a user without any privilege, and without huge pages.
 
-use crate::linerate::{binary, public_binary};
-use crate::scratch::Scratch;
+use linerate_testkit::Scratch;
+use linerate_testkit::cli::{binary, public_binary};
+use linerate_testkit::{harness::Test, tests};
 use serde_json::Value;
 use std::process::Command;
 
+pub(crate) const TESTS: &[Test] = tests![
+    #[ignore = "long: about 15 s of the machine's full speed"]
+    nobody_forwards_without_loss,
+];
+
 /// As root, the user nobody runs it; otherwise whoever we are.
-#[test]
-#[ignore = "long: about 15 s of the machine's full speed"]
 fn nobody_forwards_without_loss() {
     let scratch = Scratch::new();
     let mut command = Command::new(binary());

@@ -1,13 +1,42 @@
 //! Two hosts joined only by `linerate l2fwd`, with each kind of port: ping, TCP, a file, VLANs, and
 //! the MAC update.
 
-use crate::capture::{self, Tcpdump};
-use crate::linerate::L2fwd;
-use crate::scratch::Scratch;
-use crate::stand::{self, Stand};
-use crate::{has, traffic};
+use linerate_testkit::Scratch;
+use linerate_testkit::capture::{self, Tcpdump};
+use linerate_testkit::cli::L2fwd;
+use linerate_testkit::netns::{Stand, backlog_drops};
+use linerate_testkit::{harness::Test, tests};
+use linerate_testkit::{has, traffic};
 use rustix::process::Signal;
 use std::time::Instant;
+
+pub(crate) const TESTS: &[Test] = tests![
+    af_packet_joins_two_hosts,
+    af_packet_joins_two_hosts_without_offloads,
+    af_xdp_joins_two_hosts,
+    af_xdp_joins_two_hosts_without_offloads,
+    af_xdp_and_af_packet_join_two_hosts,
+    af_packet_and_af_xdp_join_two_hosts,
+    taps_join_two_hosts,
+    #[ignore = "long: 10 s of TCP each way, and 100 MB"]
+    tcp_through_af_packet,
+    #[ignore = "long: 10 s of TCP each way, and 100 MB"]
+    tcp_through_af_packet_without_offloads,
+    #[ignore = "long: 10 s of TCP each way, and 100 MB"]
+    tcp_through_af_xdp,
+    #[ignore = "long: 10 s of TCP each way, and 100 MB"]
+    tcp_through_af_xdp_without_offloads,
+    #[ignore = "long: 10 s of TCP each way, and 100 MB"]
+    tcp_through_af_xdp_and_af_packet,
+    #[ignore = "long: 10 s of TCP each way, and 100 MB"]
+    tcp_through_taps,
+    vlan_tags_cross_af_packet,
+    vlan_tags_cross_af_xdp,
+    vlan_tags_cross_from_af_xdp_to_af_packet,
+    vlan_tags_cross_taps,
+    macs_are_updated_over_af_packet,
+    macs_are_updated_over_af_xdp,
+];
 
 /// A stand on which linerate forwards between these two ports, `None` where it cannot be had.
 fn joined(ports: &str, options: &str, programs: &[&str], plain: bool) -> Option<(Stand, L2fwd)> {
@@ -58,73 +87,54 @@ fn long(ports: &str, plain: bool) {
     l2fwd.stop(Signal::INT);
 }
 
-#[test]
 fn af_packet_joins_two_hosts() {
     short("af_packet:vethA af_packet:vethB", false);
 }
 
-#[test]
 fn af_packet_joins_two_hosts_without_offloads() {
     short("af_packet:vethA af_packet:vethB", true);
 }
 
-#[test]
 fn af_xdp_joins_two_hosts() {
     short("af_xdp:vethA af_xdp:vethB", false);
 }
 
-#[test]
 fn af_xdp_joins_two_hosts_without_offloads() {
     short("af_xdp:vethA af_xdp:vethB", true);
 }
 
-#[test]
 fn af_xdp_and_af_packet_join_two_hosts() {
     short("af_xdp:vethA af_packet:vethB", false);
 }
 
-#[test]
 fn af_packet_and_af_xdp_join_two_hosts() {
     short("af_packet:vethA af_xdp:vethB", false);
 }
 
-#[test]
 fn taps_join_two_hosts() {
     short("tap:tap0 tap:tap1", false);
 }
 
-#[test]
-#[ignore = "long: 10 s of TCP each way, and 100 MB"]
 fn tcp_through_af_packet() {
     long("af_packet:vethA af_packet:vethB", false);
 }
 
-#[test]
-#[ignore = "long: 10 s of TCP each way, and 100 MB"]
 fn tcp_through_af_packet_without_offloads() {
     long("af_packet:vethA af_packet:vethB", true);
 }
 
-#[test]
-#[ignore = "long: 10 s of TCP each way, and 100 MB"]
 fn tcp_through_af_xdp() {
     long("af_xdp:vethA af_xdp:vethB", false);
 }
 
-#[test]
-#[ignore = "long: 10 s of TCP each way, and 100 MB"]
 fn tcp_through_af_xdp_without_offloads() {
     long("af_xdp:vethA af_xdp:vethB", true);
 }
 
-#[test]
-#[ignore = "long: 10 s of TCP each way, and 100 MB"]
 fn tcp_through_af_xdp_and_af_packet() {
     long("af_xdp:vethA af_packet:vethB", false);
 }
 
-#[test]
-#[ignore = "long: 10 s of TCP each way, and 100 MB"]
 fn tcp_through_taps() {
     long("tap:tap0 tap:tap1", false);
 }
@@ -153,11 +163,11 @@ fn sent_arrive(stand: &Stand, frames: &[Vec<u8>], expected: impl Fn(&[u8]) -> Ve
     let scratch = Scratch::new();
     let expected: Vec<Vec<u8>> = frames.iter().map(|frame| expected(frame)).collect();
     for _ in 0..traffic::ROUNDS {
-        let before = stand::backlog_drops();
+        let before = backlog_drops();
         let onlooker = Tcpdump::start(&stand.right, "veth1", "in", &scratch);
         capture::inject(&stand.left, "veth0", frames, &scratch);
         let sent = Instant::now();
-        let excused = || stand::backlog_drops() > before && sent.elapsed().as_secs() >= 5;
+        let excused = || backlog_drops() > before && sent.elapsed().as_secs() >= 5;
         let arrived = onlooker.expect(|| if excused() { 0 } else { frames.len() as u64 });
         if arrived.len() >= frames.len() {
             assert!(
@@ -188,22 +198,18 @@ fn vlans_cross(ports: &str) {
     l2fwd.stop(Signal::INT);
 }
 
-#[test]
 fn vlan_tags_cross_af_packet() {
     vlans_cross("af_packet:vethA af_packet:vethB");
 }
 
-#[test]
 fn vlan_tags_cross_af_xdp() {
     vlans_cross("af_xdp:vethA af_xdp:vethB");
 }
 
-#[test]
 fn vlan_tags_cross_from_af_xdp_to_af_packet() {
     vlans_cross("af_xdp:vethA af_packet:vethB");
 }
 
-#[test]
 fn vlan_tags_cross_taps() {
     vlans_cross("tap:tap0 tap:tap1");
 }
@@ -220,12 +226,10 @@ fn macs_are_updated(ports: &str) {
     l2fwd.stop(Signal::INT);
 }
 
-#[test]
 fn macs_are_updated_over_af_packet() {
     macs_are_updated("af_packet:vethA af_packet:vethB");
 }
 
-#[test]
 fn macs_are_updated_over_af_xdp() {
     macs_are_updated("af_xdp:vethA af_xdp:vethB");
 }

@@ -3,12 +3,24 @@
 //! Counted are voluntary context switches, of which a busy machine makes fewer and not more. A
 //! worker wakes ten times a second by itself, and again whenever control asks it something.
 
-use crate::child::Running;
-use crate::linerate::binary;
-use crate::scratch::Scratch;
-use crate::stand::{Namespace, Stand};
-use crate::wait;
+use linerate_testkit::Scratch;
+use linerate_testkit::cli::binary;
+use linerate_testkit::netns::{Namespace, Stand};
+use linerate_testkit::process::Running;
+use linerate_testkit::wait;
+use linerate_testkit::{harness::Test, tests};
 use std::time::{Duration, Instant};
+
+pub(crate) const TESTS: &[Test] = tests![
+    an_idle_l2fwd_over_rings,
+    an_idle_l2fwd_over_taps,
+    an_idle_l2fwd_over_af_packet,
+    an_idle_l2fwd_over_af_xdp,
+    an_idle_router_over_rings,
+    an_idle_router_over_taps,
+    an_idle_router_over_af_packet,
+    an_idle_router_over_af_xdp,
+];
 
 /// Over which time is counted.
 const SPAN: Duration = Duration::from_secs(1);
@@ -62,22 +74,18 @@ fn l2fwd_rests(ports: &str) {
     }
 }
 
-#[test]
 fn an_idle_l2fwd_over_rings() {
     l2fwd_rests("ring:a ring:a");
 }
 
-#[test]
 fn an_idle_l2fwd_over_taps() {
     l2fwd_rests("tap:tap0 tap:tap1");
 }
 
-#[test]
 fn an_idle_l2fwd_over_af_packet() {
     l2fwd_rests("af_packet:vethA af_packet:vethB");
 }
 
-#[test]
 fn an_idle_l2fwd_over_af_xdp() {
     l2fwd_rests("af_xdp:vethA af_xdp:vethB");
 }
@@ -104,22 +112,18 @@ fn router_rests(ports: [&str; 2]) {
     }
 }
 
-#[test]
 fn an_idle_router_over_rings() {
     router_rests(["ring:a", "ring:a"]);
 }
 
-#[test]
 fn an_idle_router_over_taps() {
     router_rests(["tap:tap0", "tap:tap1"]);
 }
 
-#[test]
 fn an_idle_router_over_af_packet() {
     router_rests(["af_packet:vethA", "af_packet:vethB"]);
 }
 
-#[test]
 fn an_idle_router_over_af_xdp() {
     router_rests(["af_xdp:vethA", "af_xdp:vethB"]);
 }

@@ -7,12 +7,21 @@
 //! Nothing depends on speed: what the generator could not send in its time is `unsent`, and what it
 //! sent is accounted for, frame by frame.
 
-use crate::has;
-use crate::linerate::{L2fwd, binary};
-use crate::scratch::Scratch;
-use crate::stand::Namespace;
+use linerate_testkit::Scratch;
+use linerate_testkit::cli::{L2fwd, binary};
+use linerate_testkit::has;
+use linerate_testkit::netns::Namespace;
+use linerate_testkit::{harness::Test, tests};
 use rustix::process::Signal;
 use serde_json::Value;
+
+pub(crate) const TESTS: &[Test] = tests![
+    all_that_pktgen_sends_comes_back_through_l2fwd_over_af_xdp,
+    all_that_pktgen_sends_comes_back_through_l2fwd_over_af_packet,
+    what_a_bad_wire_does_is_reported_exactly,
+    a_port_that_vanishes_makes_the_run_invalid,
+    pktgen_and_the_kernel_ping_each_other,
+];
 
 /// A generator's ends, and the device's.
 struct Loop {
@@ -129,18 +138,15 @@ fn all_come_back(kind: &str) {
     }
 }
 
-#[test]
 fn all_that_pktgen_sends_comes_back_through_l2fwd_over_af_xdp() {
     all_come_back("af_xdp");
 }
 
-#[test]
 fn all_that_pktgen_sends_comes_back_through_l2fwd_over_af_packet() {
     all_come_back("af_packet");
 }
 
 /// The wire loses, repeats and swaps by a seed: pktgen reports exactly what the wire says it did.
-#[test]
 fn what_a_bad_wire_does_is_reported_exactly() {
     let Some(around) = Loop::new() else {
         return;
@@ -181,7 +187,6 @@ fn what_a_bad_wire_does_is_reported_exactly() {
 }
 
 /// An interface that goes while frames are sent: the run is invalid, and says which port and why.
-#[test]
 fn a_port_that_vanishes_makes_the_run_invalid() {
     let Some(around) = Loop::new() else {
         return;
@@ -200,7 +205,7 @@ fn a_port_that_vanishes_makes_the_run_invalid() {
             ])
         });
         // Frames at the other end show that it sends.
-        crate::wait("frames to arrive at d0", || {
+        linerate_testkit::wait("frames to arrive at d0", || {
             around.device.rx_packets("d0") > 100
         });
         around.device.ip("link del d0");
@@ -212,7 +217,6 @@ fn a_port_that_vanishes_makes_the_run_invalid() {
 }
 
 /// The kernel pings the generator, and the generator the kernel: each finds the other and is answered.
-#[test]
 fn pktgen_and_the_kernel_ping_each_other() {
     let Some(around) = Loop::new() else {
         return;

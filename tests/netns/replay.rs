@@ -1,29 +1,19 @@
 //! Captures through `pcap -> l2fwd -> pcap` come out byte-identical but for MACs; libpcap reads both.
 
-use crate::capture::{self, Tcpdump};
-use crate::has;
-use crate::linerate::binary;
-use crate::scratch::Scratch;
-use crate::stand::{LEFT, Namespace, RIGHT};
-use std::path::PathBuf;
+use linerate_testkit::Scratch;
+use linerate_testkit::capture::{self, Tcpdump};
+use linerate_testkit::cli::binary;
+use linerate_testkit::netns::{LEFT, Namespace, RIGHT};
+use linerate_testkit::{captures, data, has};
+use linerate_testkit::{harness::Test, tests};
 use std::process::Command;
+
+pub(crate) const TESTS: &[Test] = tests![an_access_network, protocols, live_programs,];
 
 /// An Ethernet header.
 const SHORTEST: usize = 14;
 /// What a large slot has room for: the longest IP packet with its headers, though not BIG TCP.
 const LONGEST: usize = 65_600;
-
-/// The directory of real captures, which is no part of the repository.
-fn data(file: &str) -> Option<PathBuf> {
-    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data");
-    let directory = std::env::var_os("LINERATE_DATA").map_or(beside.into(), PathBuf::from);
-    let path = directory.join(file);
-    if !path.is_file() {
-        eprintln!("SKIP no {file}: set LINERATE_DATA to the directory of real captures");
-        return None;
-    }
-    has(&["tcpdump", "tar"]).then_some(path)
-}
 
 /// Replays a capture into another, which must hold what libpcap finds in the first.
 #[track_caller]
@@ -82,9 +72,8 @@ fn comes_out_identical(file: &str, scratch: &Scratch) {
     }
 }
 
-#[test]
 fn an_access_network() {
-    let Some(file) = data("access-mix-4k.pcap") else {
+    let Some(file) = data("access-mix-4k.pcap").filter(|_| has(&["tcpdump"])) else {
         return;
     };
     comes_out_identical(&file.display().to_string(), &Scratch::new());
@@ -92,27 +81,13 @@ fn an_access_network() {
 
 /// Hundreds of protocols, many frames deliberately malformed. All Ethernet ones in one file; the
 /// formats that are not plain pcap, also each as it is.
-#[test]
 fn protocols() {
-    let Some(archive) = data("protocol-captures.tar.gz") else {
+    let Some((scratch, files)) = captures().filter(|_| has(&["tcpdump"])) else {
         return;
     };
-    let scratch = Scratch::new();
-    let status = Command::new("tar")
-        .arg("-xzf")
-        .arg(archive)
-        .arg("-C")
-        .arg(scratch.path())
-        .status()
-        .unwrap();
-    assert!(status.success());
-    let files = std::fs::read_dir(scratch.path().join("tests")).unwrap();
-    let mut files: Vec<String> = files
-        .map(|entry| entry.unwrap().path().display().to_string())
-        .collect();
-    files.sort();
     let (mut all, mut alone) = (Vec::new(), 0);
-    for file in &files {
+    for file in files {
+        let file = &file.display().to_string();
         let Some(frames) = capture::ethernet(file, &scratch) else {
             continue;
         };
@@ -135,7 +110,6 @@ fn protocols() {
 }
 
 /// Recorded here from live programs, unsegmented frames included.
-#[test]
 fn live_programs() {
     if !has(&["tcpdump", "ping", "iperf3"]) {
         return;

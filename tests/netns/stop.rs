@@ -1,10 +1,18 @@
 //! How linerate ends: with totals and exit code 0 on either signal, or without a chance to tidy up;
 //! and what then is left, which is nothing.
 
-use crate::linerate::L2fwd;
-use crate::stand::Stand;
-use crate::{has, traffic, wait};
+use linerate_testkit::cli::L2fwd;
+use linerate_testkit::netns::Stand;
+use linerate_testkit::{harness::Test, tests};
+use linerate_testkit::{has, traffic, wait};
 use rustix::process::Signal;
+
+pub(crate) const TESTS: &[Test] = tests![
+    sigint_ends_with_totals,
+    sigterm_ends_with_totals,
+    a_duration_ends_with_totals,
+    kill_leaves_nothing_and_a_restart_works,
+];
 
 const PORTS: &str = "af_packet:vethA af_packet:vethB tap:tap0 tap:tap1";
 
@@ -41,17 +49,14 @@ fn ends_cleanly(signal: Signal) {
     }
 }
 
-#[test]
 fn sigint_ends_with_totals() {
     ends_cleanly(Signal::INT);
 }
 
-#[test]
 fn sigterm_ends_with_totals() {
     ends_cleanly(Signal::TERM);
 }
 
-#[test]
 fn a_duration_ends_with_totals() {
     let Some(stand) = Stand::new() else { return };
     let mut l2fwd = L2fwd::start(&stand.mid, &format!("{PORTS} --duration 1"));
@@ -60,7 +65,6 @@ fn a_duration_ends_with_totals() {
 }
 
 /// Twice: the second start must not stumble over what the first one left.
-#[test]
 fn kill_leaves_nothing_and_a_restart_works() {
     if !has(&["ping"]) {
         return;

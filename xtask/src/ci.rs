@@ -89,7 +89,7 @@ fn docs() -> Result<Outcome, TaskError> {
 }
 
 fn unsafe_code() -> Result<Outcome, TaskError> {
-    let passed = unsafe_report::run(&unsafe_report::Options::default())? == ExitCode::SUCCESS;
+    let passed = unsafe_report::run()? == ExitCode::SUCCESS;
     Ok(if passed {
         Outcome::Passed
     } else {

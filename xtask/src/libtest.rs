@@ -1,8 +1,9 @@
 //! Reads what `cargo test -- --show-output` prints, and counts.
 //!
-//! A test that cannot run here prints a line `SKIP reason` (with `eprintln!`) and returns. libtest calls
-//! that a pass and keeps the output to itself; `--show-output` prints it after the run under the test's
-//! name, and from there such a test is counted as skipped, not passed. Ignored tests are skipped too.
+//! A test that cannot run here says so with `linerate_testkit::skip` and returns. Suites under
+//! libtest-mimic show it as ignored, with the reason. libtest cannot be told: there `skip` prints a line
+//! `SKIP reason`, which `--show-output` shows after the run under the test's name, and from there such a
+//! test is counted as skipped, not passed. Ignored tests are skipped too.
 
 use std::collections::BTreeMap;
 
@@ -135,7 +136,7 @@ impl Reader {
         if line.contains(" has been running for over ") {
             return Some(Event::Show(line.to_owned()));
         }
-        if let Some((_, reason)) = line.split_once(" ... ignored, ") {
+        if let Some(reason) = ignored_because(line) {
             self.ignored_with_reason += 1;
             self.tally.skip(reason);
         }
@@ -185,6 +186,13 @@ impl Reader {
             self.suite
         )))
     }
+}
+
+/// `test a ... ignored, long` of libtest, `test a ... ignored (no root)` of libtest-mimic.
+fn ignored_because(line: &str) -> Option<&str> {
+    let (_, behind) = line.split_once(" ... ignored")?;
+    let in_brackets = || behind.strip_prefix(" (")?.strip_suffix(')');
+    behind.strip_prefix(", ").or_else(in_brackets)
 }
 
 /// `Running unittests src/lib.rs (target/debug/deps/linerate_core-0123)` or `Doc-tests linerate_core`.
@@ -259,6 +267,30 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
             failed: 0,
             skipped: 2
         }));
+    }
+
+    /// As libtest-mimic shows what could not run: it counts such tests among the ignored itself.
+    #[test]
+    fn what_a_suite_found_that_it_could_not_run_is_skipped() {
+        let (tally, _) = read(
+            "\
+     Running netns/main.rs (target/debug/deps/netns-0a1b)
+
+running 3 tests
+test router::a      ... ok
+test router::trunk  ... ignored (needs a kernel with VRF and VLAN devices)
+test demo::nobody   ... ignored (long: about 15 s)
+
+test result: ok. 1 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; finished in 1.00s
+",
+        );
+        assert_eq!(tally.to_string(), "1 passed, 0 failed, 2 skipped");
+        let reasons: Vec<_> = tally.reasons.keys().map(String::as_str).collect();
+        let known = [
+            "long: about 15 s",
+            "needs a kernel with VRF and VLAN devices",
+        ];
+        assert_eq!(reasons, known);
     }
 
     #[test]

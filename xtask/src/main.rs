@@ -1,4 +1,4 @@
-//! The repository's own tasks: `cargo xtask test`, `ci`, `compare`, `unsafe-report`.
+//! The repository's own tasks: `cargo xtask test`, `ci`, `compare`, `package`, `pictures` and others.
 //!
 //! Each task is a module with a `run` function; nothing here is published. Start with the
 //! [`Task`] table below, then open the module it names.
@@ -7,16 +7,19 @@
 mod ci;
 mod compare;
 mod error;
+mod figures;
 mod libtest;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod links;
+mod man;
+mod package;
 mod packages;
+mod pictures;
 #[path = "../../crates/linerate-core/src/env/private_folder.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod private_folder;
 mod process;
-mod rust_scan;
 mod test;
 mod undo;
 mod unsafe_report;
@@ -46,8 +49,14 @@ enum Task {
     Ci,
     /// Measure linerate against DPDK on this machine, both sides in turns
     Compare(compare::Options),
-    /// Count `unsafe` per file; fail where it is not allowed or not explained
-    UnsafeReport(unsafe_report::Options),
+    /// Write the man pages
+    Man(man::Options),
+    /// Make a Debian package
+    Package(package::Options),
+    /// Draw README's pictures from real runs, and write the tables of docs/results.md
+    Pictures(pictures::Options),
+    /// List the files that may hold unsafe code; fail where one stands where there is to be none
+    UnsafeReport,
 }
 
 fn main() -> ExitCode {
@@ -55,7 +64,10 @@ fn main() -> ExitCode {
         Task::Test(options) => test::run(&options),
         Task::Ci => ci::run(),
         Task::Compare(options) => compare::run(&options),
-        Task::UnsafeReport(options) => unsafe_report::run(&options),
+        Task::Man(options) => man::run(&options),
+        Task::Package(options) => package::run(&options),
+        Task::Pictures(options) => pictures::run(&options),
+        Task::UnsafeReport => unsafe_report::run(),
     };
     outcome.unwrap_or_else(|error: TaskError| {
         eprintln!("xtask: {error}");

@@ -34,6 +34,7 @@ const fn program(name: &'static str, program: &'static str, used_for: &'static s
     }
 }
 
+/// For long scenarios only.
 const fn guest(name: &'static str, probe: Probe, used_for: &'static str) -> Package {
     Package {
         name,
@@ -68,6 +69,12 @@ pub(crate) const PACKAGES: &[Package] = &[
     program("pkg-config",  "pkg-config",   "finding DPDK"),
     program("dpdk-dev",    "dpdk-testpmd", "interoperation with DPDK, and the forwarding peers of `compare`"),
     Package { name: "libdpdk-dev", probe: Probe::PkgConfig("libdpdk"), used_for: "the ring and pool peers of `compare`", long: false },
+    program("mandoc",      "mandoc",       "a second opinion on the man pages"),
+    program("man-db",      "man",          "whether the man pages are right"),
+    program("fish",        "fish",         "completion in fish"),
+    program("zsh",         "zsh",          "completion in zsh"),
+    guest("lintian",           Probe::Program("lintian"),    "Debian's opinion of our package, in the long scenarios"),
+    guest("mmdebstrap",        Probe::Program("mmdebstrap"), "a clean Debian to install our package in, in the long scenarios"),
     guest("qemu-system-x86",   Probe::Program("qemu-system-x86_64"), "guests whose kernel can what this one cannot, in the long scenarios"),
     guest("linux-image-amd64", Probe::Unpacked("modules/overlay.ko"), "the kernel of these guests; only unpacked, into target/guest"),
     guest("busybox-static",    Probe::Unpacked("busybox"), "what these guests start with; only unpacked, into target/guest"),

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that tests need, then every test, then one line of counts.
 //!
 //! Long scenarios are `#[ignore = "long: ..."]` tests and run with `--all` only. Tests that need root, a
-//! kernel feature or a package decide that themselves and print `SKIP reason` (see [`crate::libtest`]).
+//! kernel feature or a package decide that themselves and say so (see [`crate::libtest`]).
 
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::os::unix::process::CommandExt;

@@ -235,7 +235,10 @@ fn facts(ports: &[Box<dyn Port>]) -> String {
 type Opened = (Vec<Box<dyn Port>>, Pools);
 
 fn one_port(row: &'static str, run: &Run) -> Result<Opened, Error> {
-    let spec = run.port.clone().ok_or(Error::RowWantsPort { row })?;
+    let spec = run.port.clone().ok_or_else(|| Error::Usage {
+        problem: format!("row `{row}` measures a port"),
+        fix: "name it: `--port af_packet:eth0`".into(),
+    })?;
     let ports = open(&mut Drivers::new(), &[spec])?;
     let small = Pool::new(&PoolConfig::new("bench", 16_384))?;
     let large = PoolConfig {

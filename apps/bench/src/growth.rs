@@ -91,9 +91,7 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
     };
     let growths: Vec<&Growth> = growths().filter(named).collect();
     if growths.is_empty() {
-        return Err(Error::NoSuchRow {
-            rows: args.tables.join(", "),
-        });
+        return Err(crate::no_such_row(&args.tables));
     }
     let clock = Clock::calibrate();
     let machine = MachineFacts::gather(&clock)?;

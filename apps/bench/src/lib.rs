@@ -279,11 +279,25 @@ pub fn run(args: &Args) -> Result<(), Error> {
 
 fn input(args: &InputArgs) -> Result<(), Error> {
     let input = inputs().find(|input| input.row == args.row);
-    let input = input.ok_or_else(|| Error::NoInput {
-        row: args.row.clone(),
-        rows: inputs().map(|input| input.row).collect(),
+    let input = input.ok_or_else(|| {
+        let rows: Vec<&str> = inputs().map(|input| input.row).collect();
+        Error::Usage {
+            problem: format!(
+                "row `{}` works on nothing that another program could read",
+                args.row
+            ),
+            fix: format!("rows with inputs: {}", rows.join(", ")),
+        }
     })?;
     (input.write)(&args.file)
+}
+
+/// The error where no row begins with any of these.
+fn no_such_row(rows: &[String]) -> Error {
+    Error::Usage {
+        problem: format!("no benchmark row begins with `{}`", rows.join(", ")),
+        fix: "`linerate bench micro --list` shows the rows".into(),
+    }
 }
 
 fn micro(args: &MicroArgs) -> Result<(), Error> {
@@ -298,9 +312,7 @@ fn micro(args: &MicroArgs) -> Result<(), Error> {
     };
     let rows: Vec<&Row> = rows().filter(wanted).collect();
     if rows.is_empty() {
-        return Err(Error::NoSuchRow {
-            rows: args.rows.join(", "),
-        });
+        return Err(no_such_row(&args.rows));
     }
     if args.list {
         let lines: String = rows

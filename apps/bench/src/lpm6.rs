@@ -87,6 +87,7 @@ impl Work {
 
 fn fill(routes: &[(Prefix6, u32)]) -> Result<Lpm6, TableError> {
     let mut table = Lpm6::new(&Lpm6Config {
+        direct_vrfs: 1,
         routes: routes.len(),
         budget_bytes: 1 << 30,
         ..Lpm6Config::default()

@@ -14,6 +14,7 @@ extern crate linerate_appliance;
 mod pairs;
 pub mod stage;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use linerate_core::env::{Clock, Placement, Plan, Role, Topology};
@@ -71,6 +72,8 @@ struct Stanza {
     burst: Option<u16>,
     pool_slots: Option<u32>,
     sleep: Option<bool>,
+    control: Option<PathBuf>,
+    metrics: Option<SocketAddr>,
 }
 
 impl Stanza {
@@ -82,6 +85,8 @@ impl Stanza {
             burst: self.burst,
             pool_slots: self.pool_slots,
             sleep: self.sleep,
+            control: self.control.clone(),
+            metrics: self.metrics,
         }
     }
 }

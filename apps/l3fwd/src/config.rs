@@ -30,6 +30,7 @@
 //!
 //! Whether an entry is IPv4 or IPv6 its addresses say.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -75,6 +76,8 @@ pub(super) struct Stanza {
     burst: Option<u16>,
     pool_slots: Option<u32>,
     sleep: Option<bool>,
+    control: Option<PathBuf>,
+    metrics: Option<SocketAddr>,
 }
 
 impl Stanza {
@@ -86,6 +89,8 @@ impl Stanza {
             burst: self.burst,
             pool_slots: self.pool_slots,
             sleep: self.sleep,
+            control: self.control.clone(),
+            metrics: self.metrics,
         }
     }
 }

@@ -57,6 +57,7 @@ impl Longest {
             v4.insert(0, prefix, way)?;
         }
         let mut v6 = Lpm6::new(&Lpm6Config {
+            direct_vrfs: u32::from(!routes6.is_empty()),
             routes: routes6.len(),
             budget_bytes: usize::MAX,
             ..Lpm6Config::default()

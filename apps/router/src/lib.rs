@@ -24,7 +24,7 @@ mod machine;
 
 pub use control::Embedded;
 #[cfg(any(test, feature = "fuzz"))]
-pub use control::{fuzz_http, fuzz_params};
+pub use control::fuzz_params;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -9,7 +9,9 @@ use linerate_tables::lpm::{Prefix4, Prefix6};
 /// A prefix of either family. Bits behind its length are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Prefix {
+    /// IPv4.
     V4(Prefix4),
+    /// IPv6.
     V6(Prefix6),
 }
 
@@ -47,6 +49,7 @@ impl Prefix {
         }
     }
 
+    /// Whether an address is in it; none of the other family is.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self, address) {
             (Self::V4(prefix), IpAddr::V4(v4)) => prefix.contains(u32::from(v4)),
@@ -65,7 +68,9 @@ impl fmt::Display for Prefix {
 /// An address and the length of the network around it: `192.0.2.1/24`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Cidr {
+    /// The address, with all its bits.
     pub address: IpAddr,
+    /// The length in bits.
     pub len: u8,
 }
 

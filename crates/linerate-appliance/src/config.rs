@@ -11,7 +11,9 @@ use crate::error::Error;
 /// What every command understands of a configuration file; the rest belongs to the appliance.
 #[derive(Debug, Default, Deserialize)]
 pub struct Config {
+    /// `[plan]`.
     pub plan: Option<PlanStanza>,
+    /// All `[[port]]`.
     #[serde(default)]
     pub port: Vec<PortStanza>,
 }
@@ -20,9 +22,13 @@ pub struct Config {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanStanza {
+    /// Slots of the background role.
     pub bg: Option<String>,
+    /// Slots that poll ports.
     pub io: Option<String>,
+    /// Slots that process packets.
     pub eu: Option<String>,
+    /// The CPU behind each slot.
     pub cpus: Option<String>,
 }
 
@@ -30,7 +36,9 @@ pub struct PlanStanza {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PortStanza {
+    /// What the user calls it.
     pub name: Option<String>,
+    /// Kind, target and options.
     pub spec: String,
 }
 
@@ -55,6 +63,10 @@ impl PortStanza {
 }
 
 impl Config {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is wrong; the error shows the line.
     pub fn read(path: &Path) -> Result<Self, Error> {
         read(path)
     }

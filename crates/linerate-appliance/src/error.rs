@@ -10,43 +10,57 @@ use linerate_core::port::PortError;
 /// "Something was found in an unconfigured or misconfigured state" (sysexits.h).
 const EX_CONFIG: u8 = 78;
 
+/// What goes wrong, as users hear of it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// The machine or the plan.
     #[error(transparent)]
     Env(#[from] EnvError),
+    /// A file cannot be read or written.
     #[error("{}: {source}", path.display())]
-    File { path: PathBuf, source: io::Error },
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// toml's message shows the line.
     #[error("{}: {}", path.display(), source.to_string().trim_end())]
     Config {
+        /// Which file.
         path: PathBuf,
+        /// What is wrong, and where.
         source: Box<toml::de::Error>,
     },
+    /// A file is no report of a run.
     #[error("{}: not a report: {source}", path.display())]
     Report {
+        /// Which file.
         path: PathBuf,
+        /// What is wrong, and where.
         source: serde_json::Error,
     },
+    /// A port.
     #[error("{}", halves(.0).0)]
     Port(#[from] PortError),
+    /// Memory for packets.
     #[error("{}", halves(.0).0)]
     Memory(#[from] MemError),
     /// A demand that makes no sense, and one that would.
     #[error("{problem}")]
-    Usage { problem: String, fix: String },
-    #[error("row `{row}` measures a port")]
-    RowWantsPort { row: &'static str },
-    #[error("no benchmark row begins with `{rows}`")]
-    NoSuchRow { rows: String },
-    #[error("row `{row}` works on nothing that another program could read")]
-    NoInput {
-        row: String,
-        rows: Vec<&'static str>,
+    Usage {
+        /// What is wrong.
+        problem: String,
+        /// What would be right.
+        fix: String,
     },
+    /// A table of routes, flows or rules.
     #[error("{}", halves(.0).0)]
     Table(#[from] linerate_tables::TableError),
+    /// Nobody could write what was to be shown.
     #[error("writing the output: {0}")]
     Output(#[from] io::Error),
+    /// A signal came before all was done.
     #[error("ended by a signal")]
     Interrupted,
     /// What is wrong stands in a configuration file: starting again is vain until somebody changes that.
@@ -105,9 +119,6 @@ impl Error {
             })),
             Self::Memory(error) => halves(error).1,
             Self::Usage { fix, .. } => Some(fix.clone()),
-            Self::RowWantsPort { .. } => Some("name it: `--port af_packet:eth0`".into()),
-            Self::NoSuchRow { .. } => Some("`linerate bench micro --list` shows the rows".into()),
-            Self::NoInput { rows, .. } => Some(format!("rows with inputs: {}", rows.join(", "))),
             Self::Table(error) => halves(error).1,
             Self::Output(_) | Self::Interrupted | Self::Found(_) => None,
         }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`runtime`] | ports, workers and who polls what; signals; rates on the screen and in JSON |
 //! | [`config`] | the stanzas of a file that all commands share |
+//! | [`control`] | who may ask: sockets, metrics, and what every appliance shows |
 //! | [`socket`] | the control socket: requests, answers, both ends |
 //! | [`ctl`], [`capture`] | the commands that ask a running appliance |
 //! | [`output`] | tables and JSON for people, facts about the machine |
@@ -12,7 +13,6 @@
 //! | [`netlink`], [`address`] | the kernel's interfaces and their addresses |
 //! | [`netns`], [`users`], [`files`], [`nearest`] | small helpers: namespaces, users, files, names |
 #![forbid(unsafe_code)]
-#![allow(missing_docs)]
 
 #[macro_use]
 mod stderr;
@@ -20,6 +20,7 @@ mod stderr;
 pub mod address;
 pub mod capture;
 pub mod config;
+pub mod control;
 pub mod ctl;
 pub mod error;
 pub mod files;

@@ -2,6 +2,7 @@
 //! pipe that was closed, a terminal that went away), and the program would end with 101, or go on without
 //! the thread that spoke. These take their place in the whole crate: what nobody hears is not said.
 
+/// As the standard library's, but that nobody need listen.
 #[macro_export]
 macro_rules! eprint {
     ($($said:tt)*) => {{
@@ -10,6 +11,7 @@ macro_rules! eprint {
     }};
 }
 
+/// As the standard library's, but that nobody need listen.
 #[macro_export]
 macro_rules! eprintln {
     ($($said:tt)*) => {{

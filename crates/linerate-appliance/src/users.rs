@@ -9,8 +9,11 @@ pub const NOBODY: &str = "nobody";
 /// A user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
+    /// As the user list has it, or as it was asked for.
     pub name: String,
+    /// Number of the user.
     pub uid: u32,
+    /// Number of its group.
     pub gid: u32,
 }
 

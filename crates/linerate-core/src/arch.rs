@@ -20,6 +20,7 @@
 //! not overlap, in one place for all processors, and the tests stop a thread between any two. Words
 //! may be moved twice: no one else uses those of a claimed run, and a copy that loses its race is
 //! thrown away.
+#![allow(unsafe_code)]
 
 use crate::env::Isa;
 use crate::sync::{AtomicU8, AtomicU32};

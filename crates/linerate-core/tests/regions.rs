@@ -1,6 +1,7 @@
 //! Regions come and go while other threads map memory of their own: no part of the reserved range
 //! is ever without an owner, so nothing of theirs comes to lie in it, and nothing of theirs is
 //! lost.
+#![allow(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
 use linerate_core::MemError;
@@ -220,7 +221,9 @@ fn regions_come_and_go_100_000_times_with_any_number_of_huge_pages() {
     const COUNT: usize = 34_000;
     for pages in [0, 3, 64] {
         if let Err(error) = fs::write(HUGE_PAGES, format!("{pages}\n")) {
-            println!("SKIP {pages} huge pages: {HUGE_PAGES}: {error}; run as root");
+            linerate_testkit::skip(&format!(
+                "{pages} huge pages: {HUGE_PAGES}: {error}; run as root"
+            ));
             continue;
         }
         let [came, refused] = regions_leave_neighbours_alone(COUNT);

@@ -7,6 +7,7 @@ use std::process::Command;
 use linerate_stack::icmp::{Error4, Error6, echo4, echo6, error4, error6, redirect6};
 use linerate_stack::neighbour::{Advertise, Config, InterfaceConfig, Out, Table};
 use linerate_stack::tcp::{Refusal, refuse};
+use linerate_testkit::{Scratch, has};
 use linerate_wire::ethernet::{self, EtherType};
 use linerate_wire::icmp::Icmp;
 use linerate_wire::ipv6::{self, Ipv6};
@@ -428,34 +429,19 @@ fn resets(cases: &mut Cases) {
     );
 }
 
-fn write_pcap(path: &std::path::Path, cases: &Cases) {
-    let mut file = Vec::new();
-    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 262_144, 1] {
-        file.extend(word.to_le_bytes());
-    }
-    for (number, case) in cases.0.iter().enumerate() {
-        let len = case.frame.len() as u32;
-        for word in [number as u32, 0, len, len] {
-            file.extend(word.to_le_bytes());
-        }
-        file.extend(&case.frame);
-    }
-    std::fs::write(path, file).unwrap();
-}
-
 #[test]
 fn tshark_finds_every_frame_as_it_was_meant() {
-    if Command::new("tshark").arg("--version").output().is_err() {
-        println!("SKIP neighbour and ICMP frames against tshark: no tshark; apt install tshark");
+    if !has(&["tshark"]) {
         return;
     }
     let mut cases = Cases::default();
     neighbours(&mut cases);
     errors(&mut cases);
     resets(&mut cases);
-    let folder = linerate_core::env::PrivateFolder::new("stack").unwrap();
-    let capture = folder.join("frames.pcap");
-    write_pcap(&capture, &cases);
+    let folder = Scratch::new();
+    let capture = folder.path().join("frames.pcap");
+    let frames: Vec<_> = cases.0.iter().map(|case| &case.frame).collect();
+    std::fs::write(&capture, linerate_testkit::capture::pcap(&frames)).unwrap();
 
     let statuses = ["ip", "icmp", "icmpv6", "tcp"].map(|layer| format!("{layer}.checksum.status"));
     let mut asked = vec!["_ws.expert.message", "_ws.expert.severity"];

@@ -2,13 +2,10 @@
 
 #![allow(clippy::unwrap_used)] // a test
 
-mod captures;
-
-use std::path::Path;
 use std::process::Command;
 
-use captures::{PrivateFolder, all_frames, ethernet_frames, has_tool, write_pcap};
 use etherparse::PacketBuilder;
+use linerate_testkit::{Scratch, capture, ethernet_frames, has};
 use linerate_wire::filter::Filter;
 
 const EXPRESSIONS: &[&str] = &[
@@ -118,24 +115,20 @@ const EXPRESSIONS: &[&str] = &[
 
 #[test]
 fn filters_pass_the_frames_that_tcpdump_passes() {
-    const TEST: &str = "filters against tcpdump";
-    if !has_tool(TEST, "tcpdump") {
+    if !has(&["tcpdump"]) {
         return;
     }
-    if let Some((frames, folder)) = all_frames(TEST) {
-        compare(&frames, folder.path());
+    if let Some(frames) = ethernet_frames() {
+        compare(&frames);
     }
 }
 
 /// The same over frames made here, for machines without captures.
 #[test]
 fn filters_pass_the_made_frames_that_tcpdump_passes() {
-    const TEST: &str = "filters against tcpdump, made frames";
-    if !has_tool(TEST, "tcpdump") {
-        return;
+    if has(&["tcpdump"]) {
+        compare(&made());
     }
-    let folder = PrivateFolder::new("filters").expect("the temporary folder is writable");
-    compare(&made(), folder.path());
 }
 
 /// Frames of all kinds that filters ask for.
@@ -223,11 +216,12 @@ fn made() -> Vec<Vec<u8>> {
 }
 
 /// Has tcpdump and us read the same frames by all expressions.
-fn compare(frames: &[Vec<u8>], folder: &Path) {
-    let all = folder.join("all.pcap");
-    write_pcap(&all, frames);
+fn compare(frames: &[Vec<u8>]) {
+    let folder = Scratch::new();
+    let all = folder.path().join("all.pcap");
+    std::fs::write(&all, capture::pcap(frames)).unwrap();
 
-    let passed = folder.join("passed.pcap");
+    let passed = folder.path().join("passed.pcap");
     let mut wrong = 0;
     for expression in EXPRESSIONS {
         // -Z root: do not change the user, which would lose the right to write here.
@@ -244,8 +238,8 @@ fn compare(frames: &[Vec<u8>], folder: &Path) {
             "{expression}: {}",
             String::from_utf8_lossy(&output.stderr)
         );
-        let mut theirs = Vec::new();
-        ethernet_frames(&passed, &mut theirs);
+        let theirs = capture::packets(&passed).into_iter();
+        let theirs: Vec<_> = theirs.map(|(_, frame)| frame).collect();
         let filter: Filter = expression.parse().unwrap();
         let ours: Vec<_> = frames
             .iter()

@@ -1,11 +1,9 @@
 //! What we find in real and deliberately broken frames, and through the tunnels in them, against
 //! what tshark finds.
 
-mod captures;
-
 use std::{fs, net::IpAddr, path::Path, process::Command};
 
-use captures::{all_frames, files, has_tool, write_pcap};
+use linerate_testkit::{Scratch, capture, ethernet_frames, has};
 use linerate_wire::{
     FlowKey, Headers, parse, parse_tunnelled, protocol,
     tunnel::{Kind, Tunnelled},
@@ -161,17 +159,18 @@ fn ask_tshark(capture: &Path) -> String {
 
 #[test]
 fn finds_what_tshark_finds() {
-    const TEST: &str = "headers against tshark";
-    if !has_tool(TEST, "tshark") {
+    if !has(&["tshark"]) {
         return;
     }
-    let Some((mut frames, folder)) = all_frames(TEST) else {
+    let Some(mut frames) = ethernet_frames() else {
         return;
     };
     let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/tunnels");
-    frames.extend(files(&seeds).iter().map(|seed| fs::read(seed).unwrap()));
-    let all = folder.join("all.pcap");
-    write_pcap(&all, &frames);
+    let seeds = fs::read_dir(seeds).unwrap();
+    frames.extend(seeds.map(|seed| fs::read(seed.unwrap().path()).unwrap()));
+    let folder = Scratch::new();
+    let all = folder.path().join("all.pcap");
+    fs::write(&all, capture::pcap(&frames)).unwrap();
     let text = ask_tshark(&all);
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines.len(), frames.len());
@@ -221,7 +220,7 @@ fn finds_what_tshark_finds() {
 
 #[test]
 fn all_frames_hold_together() {
-    let Some((frames, _folder)) = all_frames("tunnels in captures") else {
+    let Some(frames) = ethernet_frames() else {
         return;
     };
     for frame in &frames {

@@ -1,9 +1,11 @@
 //! What the `linerate` binary does: a table of subcommands. Each lives in `apps/`.
 #![forbid(unsafe_code)]
 
+mod manual;
+
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use linerate_appliance::error::Error;
 use linerate_appliance::{capture, ctl, privilege};
@@ -28,6 +30,8 @@ enum Command {
     Bench(bench::Args),
     /// Write packets of a running router to a pcapng file, or to a pipe into tcpdump
     Capture(capture::Args),
+    /// Print the script by which a shell completes this program's options
+    Completions(manual::CompletionsArgs),
     /// Ask a running router, and have it reload, trace, drain or end
     Ctl(ctl::Args),
     /// Open what takes privileges, for the router that starts this
@@ -41,6 +45,8 @@ enum Command {
     L2fwd(l2fwd::Args),
     /// Forward IP packets between ports by static tables: routes, flows or an access list
     L3fwd(l3fwd::Args),
+    /// Write man pages of this program and its commands into a folder
+    Man(manual::ManArgs),
     /// Generate traffic, and check what comes back
     Pktgen(pktgen::Args),
     /// Show roles and lcores as they would be placed, with warnings
@@ -55,12 +61,14 @@ fn run(command: Command) -> Result<(), Error> {
     match command {
         Command::Bench(args) => bench::run(&args),
         Command::Capture(args) => capture::run(&args),
+        Command::Completions(args) => manual::completions(&args, Cli::command()),
         Command::Ctl(args) => ctl::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Keeper(args) => privilege::run(&args, router::named),
         Command::L2fwd(args) => l2fwd::run(&args),
         Command::L3fwd(args) => l3fwd::run(&args),
+        Command::Man(args) => manual::man(&args, Cli::command()),
         Command::Pktgen(args) => pktgen::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Ports(args) => ports::run(&args),

@@ -5,6 +5,9 @@ mod captures;
 mod scratch;
 
 use std::collections::BTreeSet;
+use std::io::{BufRead, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
@@ -230,6 +233,80 @@ fn both_signals_end_a_run_with_totals_and_success() {
     }
 }
 
+/// While it runs it says how it is, on its socket and as metrics; and ends when it is told to.
+#[test]
+fn a_run_is_asked_and_ended_by_ctl() {
+    let scratch = Scratch::new("asked");
+    let socket = scratch.path("l2fwd.sock");
+    let words = "l2fwd null: null: --period 0 --metrics 127.0.0.1:0 --control";
+    let words: Vec<&str> = words.split(' ').chain([socket.as_str()]).collect();
+    let mut child = command(&words)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = std::io::BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("metrics at http://").unwrap();
+    let address = address.strip_suffix("/metrics").unwrap();
+    let ask = |what: &[&str]| output(&[&["ctl", "--socket", &socket], what].concat());
+    let rows = |what| -> Vec<Value> {
+        let answer = ask(&["show", what, "--json"]).stdout;
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        answer["rows"].as_array().unwrap().clone()
+    };
+    let ports = rows("ports");
+    assert_eq!(ports.len(), 2, "{ports:?}");
+    assert!(ports.iter().all(|port| port["link"] == "up"), "{ports:?}");
+    assert!(
+        rows("lcores")
+            .iter()
+            .all(|lcore| lcore["does"] == "forwards")
+    );
+    assert!(rows("drops").iter().all(|drop| drop["packets"] != 0));
+    let none = ask(&["show", "routes"]);
+    let stderr = String::from_utf8(none.stderr).unwrap();
+    assert!(
+        !none.status.success() && stderr.contains("no table `routes` here"),
+        "{stderr}"
+    );
+    let mut http = TcpStream::connect(address).unwrap();
+    http.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        .unwrap();
+    let mut page = String::new();
+    http.read_to_string(&mut page).unwrap();
+    assert!(
+        page.starts_with("HTTP/1.1 200 OK") && page.ends_with("# EOF\n"),
+        "{page}"
+    );
+    for family in [
+        "port_transmit_packets_total",
+        "lcore_busy_seconds_total",
+        "build_info",
+    ] {
+        assert!(
+            page.contains(&format!("\nlinerate_{family}")),
+            "no {family} in {page}"
+        );
+    }
+    let mut client = UnixStream::connect(&socket).unwrap();
+    client
+        .write_all(b"{\"id\": 7, \"method\": \"stop\"}\n")
+        .unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(
+        answer.contains("\"ending\"") && answer.contains("\"id\":7"),
+        "{answer}"
+    );
+    assert!(
+        !std::path::Path::new(&socket).exists(),
+        "the socket stays behind"
+    );
+}
+
 #[test]
 fn wrong_ports_pairs_and_plans_are_named_with_a_fix() {
     for (args, problem, way_out) in [
@@ -440,7 +517,9 @@ fn may_make_namespaces() -> bool {
 #[test]
 fn linux_bridge_measures_all_ways_and_leaves_nothing_behind() {
     if !may_make_namespaces() {
-        println!("SKIP linux_bridge_measures_all_ways: needs CAP_SYS_ADMIN and the `ip` tool");
+        linerate_testkit::skip(
+            "linux_bridge_measures_all_ways: needs CAP_SYS_ADMIN and the `ip` tool",
+        );
         return;
     }
     let links = || {

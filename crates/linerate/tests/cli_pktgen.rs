@@ -276,7 +276,7 @@ fn a_client_that_waits_reads_the_loss() {
 #[test]
 fn the_python_module_and_its_notebook_work_against_a_session() {
     if Command::new("python3").arg("--version").output().is_err() {
-        println!("SKIP the Python module: no python3; apt install python3");
+        linerate_testkit::skip("the Python module: no python3; apt install python3");
         return;
     }
     let scratch = Scratch::new("pktgen-python");
@@ -555,17 +555,10 @@ fn garbage_long_lines_and_slow_readers_hurt_nobody() {
     let socket = scratch.path("s");
     let running = Running::start(&socket, &[]);
     let mut good = connect(&socket);
-    let mut random = 0x5eed_u64;
+    let mut random = linerate_testkit::Random::new(0x5eed);
     for round in 0..20 {
         let mut bad = connect(&socket);
-        let bytes: Vec<u8> = (0..3000)
-            .map(|_| {
-                random ^= random << 13;
-                random ^= random >> 7;
-                random ^= random << 17;
-                random as u8
-            })
-            .collect();
+        let bytes = random.bytes(3000);
         let stream = bad.0.get_mut();
         // It may hang up before it has all.
         let _ = stream

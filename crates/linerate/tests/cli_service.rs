@@ -45,7 +45,7 @@ fn analyze(scratch: &Scratch, words: &[&str]) -> Option<Output> {
     let mut command = Command::new("systemd-analyze");
     let output = command.args(words).arg(&file).output();
     if output.is_err() {
-        eprintln!("SKIP needs the program systemd-analyze");
+        linerate_testkit::skip("needs the program systemd-analyze");
     }
     output.ok()
 }
@@ -72,7 +72,7 @@ fn the_unit_exposes_little() {
     let said =
         String::from_utf8_lossy(&security.stdout) + String::from_utf8_lossy(&security.stderr);
     if said.contains("unrecognized option") {
-        eprintln!("SKIP needs systemd 250 or later");
+        linerate_testkit::skip("needs systemd 250 or later");
         return;
     }
     assert!(security.status.success(), "{said}");
@@ -112,7 +112,7 @@ fn the_user_that_comes_with_it() {
         .arg(format!("--root={}", scratch.path("")))
         .arg(&file);
     let Ok(output) = command.output() else {
-        eprintln!("SKIP needs the program systemd-sysusers");
+        linerate_testkit::skip("needs the program systemd-sysusers");
         return;
     };
     let said = String::from_utf8_lossy(&output.stderr);

@@ -298,7 +298,7 @@ fn generate(capture: &Path) {
 #[test]
 fn the_dissector_reads_what_was_signed() {
     if Command::new("tshark").arg("--version").output().is_err() {
-        println!("SKIP the dissector in tshark: no tshark; apt install tshark");
+        linerate_testkit::skip("the dissector in tshark: no tshark; apt install tshark");
         return;
     }
     let folder = PrivateFolder::new("dissector").unwrap();
@@ -382,7 +382,7 @@ fn decode(capture: &Path, fields: &[&str]) -> BTreeMap<String, Vec<Vec<String>>>
 #[test]
 fn tshark_finds_every_kind_of_frame_as_it_was_asked_for() {
     if Command::new("tshark").arg("--version").output().is_err() {
-        println!("SKIP generated frames against tshark: no tshark; apt install tshark");
+        linerate_testkit::skip("generated frames against tshark: no tshark; apt install tshark");
         return;
     }
     let folder = PrivateFolder::new("pktgen").unwrap();

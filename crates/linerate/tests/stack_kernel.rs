@@ -3,9 +3,6 @@
 //! where it may not make one. It stands here since `stack` and `drivers` know nothing of each other.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-#[path = "../../linerate-drivers/tests/kernel/netns.rs"]
-mod netns;
-
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,8 +12,8 @@ use linerate_core::port::{PortConfig, Queues};
 use linerate_drivers::Drivers;
 use linerate_stack::icmp::{Error4, Error6, echo4, echo6, error4, error6, redirect6};
 use linerate_stack::neighbour::{Advertise, Config, Event, InterfaceConfig, Out, State, Table};
+use linerate_testkit::netns::Unnamed;
 use linerate_wire::{EtherType, MacAddr, parse, protocol, set_macs};
-use netns::Namespace;
 
 /// How long anything may take before it counts as lost.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -36,7 +33,7 @@ enum Answer {
 
 /// The router at one end of a TAP: a table, and a loop that the test turns.
 struct Router<'a> {
-    namespace: &'a Namespace,
+    namespace: &'a Unnamed,
     table: Table,
     out: Out,
     start: Instant,
@@ -64,21 +61,17 @@ fn lan() -> InterfaceConfig {
 }
 
 /// A fresh name space, or a line that says why the test is skipped.
-fn namespace() -> Option<Namespace> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    for program in ["ip", "ping", "sysctl"] {
-        if !std::env::split_paths(&path).any(|folder| folder.join(program).is_file()) {
-            println!("SKIP needs the program {program}");
-            return None;
-        }
+fn namespace() -> Option<Unnamed> {
+    if !linerate_testkit::has(&["ip", "ping", "sysctl"]) {
+        return None;
     }
-    let made = Namespace::new();
-    made.map_err(|reason| println!("SKIP {reason}")).ok()
+    let made = Unnamed::new();
+    made.map_err(|reason| linerate_testkit::skip(&reason)).ok()
 }
 
 impl<'a> Router<'a> {
     /// With the kernel as 192.0.2.7 and 2001:db8::7 at [`KERNEL`], on interface t0.
-    fn new(namespace: &'a Namespace, interface: InterfaceConfig) -> Self {
+    fn new(namespace: &'a Unnamed, interface: InterfaceConfig) -> Self {
         let pool = Pool::new(&PoolConfig::new("tap", 1024)).unwrap();
         let pools = Pools::new(vec![pool.clone()]);
         let queues = {

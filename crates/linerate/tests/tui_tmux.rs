@@ -39,7 +39,7 @@ impl Terminal {
     /// None where there is no tmux.
     fn start(test: &str, width: u16, height: u16, args: &[&str]) -> Option<Self> {
         if Command::new("tmux").arg("-V").output().is_err() {
-            eprintln!("SKIP: tmux is not installed; `apt-get install tmux` has it");
+            linerate_testkit::skip("tmux is not installed; `apt-get install tmux` has it");
             return None;
         }
         let name = format!("linerate-{}-{test}", std::process::id());

@@ -2,17 +2,23 @@
 
 use super::instance::{Router, two_ports};
 use super::site::{FAR_GATE4, FAR_GATE6, LEFT4, RIGHT4, RIGHT6, Site, reaches};
-use crate::child::Running;
-use crate::linerate::binary;
-use crate::scratch::Scratch;
-use crate::wait;
+use linerate_testkit::Scratch;
+use linerate_testkit::cli::binary;
+use linerate_testkit::process::Running;
+use linerate_testkit::wait;
+use linerate_testkit::{harness::Test, tests};
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::process::Command;
 
+pub(crate) const TESTS: &[Test] = tests![
+    trace_tells_why_a_packet_was_dropped,
+    metrics_over_http,
+    drain_holds_links_down_forwards_and_ends,
+];
+
 /// Why was this dropped? What becomes of the next packets that match is told stage by stage, while
 /// traffic that does not match goes by.
-#[test]
 fn trace_tells_why_a_packet_was_dropped() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -127,7 +133,6 @@ fn trace_tells_why_a_packet_was_dropped() {
 }
 
 /// The page, and that the format's own reader takes it.
-#[test]
 fn metrics_over_http() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -182,7 +187,7 @@ fn prometheus_reads(page: &str, scratch: &Scratch) {
     };
     let installed = run("import prometheus_client.openmetrics.parser");
     if !installed.is_ok_and(|output| output.status.success()) {
-        eprintln!("SKIP needs the Python package prometheus_client");
+        linerate_testkit::skip("needs the Python package prometheus_client");
         return;
     }
     let output = run(READER).unwrap();
@@ -195,7 +200,6 @@ fn prometheus_reads(page: &str, scratch: &Scratch) {
 
 /// Drained, the twins lose their links, so that routing turns elsewhere; what still comes is forwarded
 /// until the time is over, and then the router ends by itself, with its totals.
-#[test]
 fn drain_holds_links_down_forwards_and_ends() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();

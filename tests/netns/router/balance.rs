@@ -3,14 +3,21 @@
 
 use super::instance::{Router, two_ports};
 use super::site::{FAR_GATE4, LEFT4, RIGHT4, RIGHT6, Site};
-use crate::linerate::binary;
-use crate::scratch::Scratch;
-use crate::stand::Namespace;
-use crate::wait;
+use linerate_testkit::Scratch;
+use linerate_testkit::cli::binary;
+use linerate_testkit::netns::Namespace;
+use linerate_testkit::wait;
+use linerate_testkit::{harness::Test, tests};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
+
+pub(crate) const TESTS: &[Test] = tests![
+    the_books_balance_from_outside,
+    counters_are_cleared_for_people_and_not_for_programs,
+    a_full_disk_under_a_capture_is_told_at_once,
+];
 
 /// Numbers by what they count.
 type Counts = BTreeMap<String, u64>;
@@ -87,7 +94,6 @@ fn traffic(site: &Site) {
 
 /// What came by ports, came from the kernel and was made here is what left, went to the kernel, was dropped
 /// for a reason and ended here: added up by nothing but what `ctl` and the metrics page say.
-#[test]
 fn the_books_balance_from_outside() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -171,7 +177,6 @@ fn the_books_balance_from_outside() {
 
 /// Tables begin at 0 again, for whoever looks for what happens now; the page, from which rates are made, does
 /// not, nor does what workers count.
-#[test]
 fn counters_are_cleared_for_people_and_not_for_programs() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -230,7 +235,6 @@ fn counters_are_cleared_for_people_and_not_for_programs() {
 
 /// A disk that becomes full under a capture is told of when it does, once, and what is missing is counted; the
 /// packets go on.
-#[test]
 fn a_full_disk_under_a_capture_is_told_at_once() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();

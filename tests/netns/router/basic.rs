@@ -5,12 +5,30 @@ use super::instance::{Router, two_ports};
 use super::site::{
     FAR_GATE4, FAR_GATE6, GATE4, GATE6, LEFT4, LEFT6, RIGHT4, RIGHT6, Site, iperf3, ping_hears,
 };
-use crate::scratch::Scratch;
-use crate::stand::Namespace;
-use crate::traffic::{accept, noise};
-use crate::{PATIENCE, has};
+use linerate_testkit::Scratch;
+use linerate_testkit::netns::Namespace;
+use linerate_testkit::traffic::{accept, noise};
+use linerate_testkit::{PATIENCE, has};
+use linerate_testkit::{harness::Test, tests};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+
+pub(crate) const TESTS: &[Test] = tests![
+    hosts_in_different_networks_over_af_packet,
+    hosts_in_different_networks_over_af_xdp,
+    http_to_the_router_itself_over_af_packet,
+    http_to_the_router_itself_over_af_xdp,
+    traceroute_through_us_shows_us,
+    path_mtu_discovery_works_end_to_end,
+    what_may_be_fragmented_is,
+    routes_that_lead_nowhere,
+    #[ignore = "long: 40 s of TCP"]
+    tcp_over_af_packet,
+    #[ignore = "long: 40 s of TCP"]
+    tcp_over_af_xdp,
+    hosts_with_offloads,
+    ipv4_by_way_of_an_ipv6_gateway,
+];
 
 const KINDS: [&str; 2] = ["af_packet", "af_xdp"];
 
@@ -73,12 +91,10 @@ fn hosts_in_different_networks(kind: &str) {
     router.stop();
 }
 
-#[test]
 fn hosts_in_different_networks_over_af_packet() {
     hosts_in_different_networks("af_packet");
 }
 
-#[test]
 fn hosts_in_different_networks_over_af_xdp() {
     hosts_in_different_networks("af_xdp");
 }
@@ -100,12 +116,10 @@ fn http_to_the_router_itself(kind: &str) {
     router.stop();
 }
 
-#[test]
 fn http_to_the_router_itself_over_af_packet() {
     http_to_the_router_itself("af_packet");
 }
 
-#[test]
 fn http_to_the_router_itself_over_af_xdp() {
     http_to_the_router_itself("af_xdp");
 }
@@ -132,7 +146,6 @@ fn traceroute(from: &Namespace, words: &str, hops: [&str; 2]) {
     panic!("traceroute {words} does not show {hops:?}: {said}");
 }
 
-#[test]
 fn traceroute_through_us_shows_us() {
     if !has(&["traceroute"]) {
         return;
@@ -160,7 +173,6 @@ fn path_mtu(host: &Namespace, address: &str) -> Option<u32> {
 }
 
 /// The right network's MTU is 1400 at the router only: hosts must learn it.
-#[test]
 fn path_mtu_discovery_works_end_to_end() {
     for kind in KINDS {
         let Some((site, router, _scratch)) = routed(kind, "", "mtu = 1400") else {
@@ -203,7 +215,6 @@ fn path_mtu_discovery_works_end_to_end() {
 }
 
 /// Without DF, IPv4 is cut by us; both ways, and to more than two fragments.
-#[test]
 fn what_may_be_fragmented_is() {
     for kind in KINDS {
         let Some((site, router, _scratch)) = routed(kind, "", "mtu = 1280") else {
@@ -222,7 +233,6 @@ fn what_may_be_fragmented_is() {
 }
 
 /// Routes of the configuration: what hosts are told, and what they are not.
-#[test]
 fn routes_that_lead_nowhere() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -303,20 +313,15 @@ fn long(kind: &str) {
     router.stop();
 }
 
-#[test]
-#[ignore = "long: 40 s of TCP"]
 fn tcp_over_af_packet() {
     long("af_packet");
 }
 
-#[test]
-#[ignore = "long: 40 s of TCP"]
 fn tcp_over_af_xdp() {
     long("af_xdp");
 }
 
 /// Hosts that leave cutting and checksums to their devices, as they do by default.
-#[test]
 fn hosts_with_offloads() {
     let Some(site) = Site::with_offloads() else {
         return;
@@ -332,7 +337,6 @@ fn hosts_with_offloads() {
 
 /// IPv4 by way of an IPv6 gateway (RFC 8950), as the file says it: both ways, and with errors on
 /// the way.
-#[test]
 fn ipv4_by_way_of_an_ipv6_gateway() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();

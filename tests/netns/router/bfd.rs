@@ -9,9 +9,17 @@
 
 use super::frr::Frr;
 use super::instance::{Router, port};
-use crate::has;
-use crate::scratch::Scratch;
-use crate::stand::Namespace;
+use linerate_testkit::Scratch;
+use linerate_testkit::has;
+use linerate_testkit::netns::Namespace;
+use linerate_testkit::{harness::Test, tests};
+
+pub(crate) const TESTS: &[Test] = tests![
+    #[ignore = "long: FRR starts, and sessions go down and come back"]
+    sessions_through_a_twin_over_af_packet,
+    #[ignore = "long: FRR starts, and sessions go down and come back"]
+    sessions_through_a_twin_over_af_xdp,
+];
 
 /// The neighbour's addresses, and the router's.
 const ONE: [&str; 2] = ["10.1.0.2", "fd00:1::2"];
@@ -66,9 +74,9 @@ fn are(frr: &Frr, peers: [&str; 2], up: bool) {
             return;
         }
         assert!(
-            start.elapsed() < crate::PATIENCE,
+            start.elapsed() < linerate_testkit::PATIENCE,
             "not {word} after {} s, before {said}\n{bfd}\n{}",
-            crate::PATIENCE.as_secs(),
+            linerate_testkit::PATIENCE.as_secs(),
             bgp.join("\n")
         );
         said = bfd;
@@ -119,14 +127,10 @@ fn sessions_through_a_twin(kind: &str) {
     router.stop();
 }
 
-#[test]
-#[ignore = "long: FRR starts, and sessions go down and come back"]
 fn sessions_through_a_twin_over_af_packet() {
     sessions_through_a_twin("af_packet");
 }
 
-#[test]
-#[ignore = "long: FRR starts, and sessions go down and come back"]
 fn sessions_through_a_twin_over_af_xdp() {
     sessions_through_a_twin("af_xdp");
 }

@@ -1,13 +1,13 @@
 //! Two routers got the same packets: what each forwarded, byte for byte, and what it told the senders.
 
-use super::frame::{IPV4, IPV6};
 use super::instance::Router;
 use super::mix::{self, Case, Expect};
-use crate::capture;
-use crate::linerate::binary;
-use crate::scratch::Scratch;
-use crate::stand::{Namespace, backlog_drops};
-use crate::traffic::ROUNDS;
+use linerate_testkit::Scratch;
+use linerate_testkit::capture;
+use linerate_testkit::cli::binary;
+use linerate_testkit::frame::{IPV4, IPV6};
+use linerate_testkit::netns::{Namespace, backlog_drops};
+use linerate_testkit::traffic::ROUNDS;
 use std::collections::BTreeMap;
 use std::process::Command;
 

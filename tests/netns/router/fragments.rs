@@ -1,15 +1,23 @@
 //! Fragments of every shape, made by scapy, through a router that puts them together and through one
 //! that does not.
 
-use super::frame;
 use super::instance::{Router, two_ports};
 use super::site::{LEFT4, LEFT6, RIGHT4, RIGHT6, Site};
-use crate::capture::{self, Tcpdump, inject};
-use crate::has;
-use crate::scratch::Scratch;
+use linerate_testkit::Scratch;
+use linerate_testkit::capture::{self, Tcpdump, inject};
+use linerate_testkit::frame;
+use linerate_testkit::has;
+use linerate_testkit::{harness::Test, tests};
 use std::net::UdpSocket;
 use std::process::Command;
 use std::time::Duration;
+
+pub(crate) const TESTS: &[Test] = tests![
+    of_every_shape_through_linux,
+    of_every_shape_with_reassembly,
+    of_every_shape_with_reassembly_over_af_xdp,
+    of_every_shape_without_reassembly,
+];
 
 /// Debian's own Python, which Debian's scapy is for.
 const PYTHON: &str = "/usr/bin/python3";
@@ -145,23 +153,19 @@ fn every_shape(way: Way, kind: &str) {
     }
 }
 
-#[test]
 fn of_every_shape_through_linux() {
     every_shape(Way::Kernel, "");
 }
 
-#[test]
 fn of_every_shape_with_reassembly() {
     every_shape(Way::Reassembly, "af_packet");
 }
 
 /// Whose slots are of 2 KiB: what is longer is put together elsewhere.
-#[test]
 fn of_every_shape_with_reassembly_over_af_xdp() {
     every_shape(Way::Reassembly, "af_xdp");
 }
 
-#[test]
 fn of_every_shape_without_reassembly() {
     every_shape(Way::Plain, "af_packet");
 }

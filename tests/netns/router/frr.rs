@@ -10,14 +10,30 @@
 use super::instance::{Router, two_ports};
 use super::site::iperf3;
 use super::stream::Stream;
-use crate::child::Running;
-use crate::has;
-use crate::scratch::Scratch;
-use crate::stand::Namespace;
-use crate::traffic::{ROUNDS, reaches};
+use linerate_testkit::Scratch;
+use linerate_testkit::has;
+use linerate_testkit::netns::Namespace;
+use linerate_testkit::process::Running;
+use linerate_testkit::traffic::{ROUNDS, reaches};
+use linerate_testkit::{harness::Test, tests};
 use rustix::process::Signal;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
+
+pub(crate) const TESTS: &[Test] = tests![
+    #[ignore = "long: OSPF takes ten seconds to converge"]
+    the_peers_with_the_kernel_between_them,
+    #[ignore = "long: OSPF takes ten seconds to converge, and TCP"]
+    bgp_and_ospf_through_us_by_fpm,
+    #[ignore = "long: OSPF takes ten seconds to converge, and TCP"]
+    bgp_and_ospf_through_us_by_fpm_without_groups,
+    #[ignore = "long: OSPF takes ten seconds to converge, and TCP"]
+    bgp_and_ospf_through_us_by_the_kernel,
+    #[ignore = "long: FRR restarts"]
+    frr_killed_and_started_again,
+    #[ignore = "long: linerate restarts, and FRR finds it again"]
+    linerate_killed_and_started_again,
+];
 
 /// Where Debian's package has them.
 const DAEMONS: &str = "/usr/lib/frr";
@@ -313,7 +329,7 @@ impl Net {
         let start = std::time::Instant::now();
         while !self.is_whole() {
             assert!(
-                start.elapsed() < crate::PATIENCE,
+                start.elapsed() < linerate_testkit::PATIENCE,
                 "not all are reached:\n{}\n{}\n{}\n{}",
                 middle.says("show bgp summary"),
                 middle.says("show ip route"),
@@ -325,8 +341,6 @@ impl Net {
 }
 
 /// The stand by itself: with the kernel in linerate's place everything is learned and reached.
-#[test]
-#[ignore = "long: OSPF takes ten seconds to converge"]
 fn the_peers_with_the_kernel_between_them() {
     let Some(net) = Net::new() else { return };
     for (port, at) in [("a", 1), ("b", 2)] {
@@ -385,34 +399,26 @@ fn frr_through_us(kind: &str, zebra: (&'static str, &'static str)) {
     // What a peer takes back is forgotten.
     peers[1]
         .says("configure\nrouter bgp 65002\naddress-family ipv4 unicast\nno network 10.102.0.0/24");
-    crate::wait("the route to go", || {
+    linerate_testkit::wait("the route to go", || {
         !router.ctl("show routes").contains("10.102.0.0/24")
     });
     router.stop();
 }
 
-#[test]
-#[ignore = "long: OSPF takes ten seconds to converge, and TCP"]
 fn bgp_and_ospf_through_us_by_fpm() {
     frr_through_us("af_packet", BY_FPM);
 }
 
-#[test]
-#[ignore = "long: OSPF takes ten seconds to converge, and TCP"]
 fn bgp_and_ospf_through_us_by_fpm_without_groups() {
     frr_through_us("af_xdp", BY_FPM_WITHOUT_GROUPS);
 }
 
-#[test]
-#[ignore = "long: OSPF takes ten seconds to converge, and TCP"]
 fn bgp_and_ospf_through_us_by_the_kernel() {
     frr_through_us("af_packet", BY_KERNEL);
 }
 
 /// FRR is killed and started again: what it had announced is forwarded all along. Where the kernel
 /// owns up to a loss, once more.
-#[test]
-#[ignore = "long: FRR restarts"]
 fn frr_killed_and_started_again() {
     let Some(net) = Net::new() else { return };
     let mut router = net.linerate("af_packet", true);
@@ -420,7 +426,7 @@ fn frr_killed_and_started_again() {
     let mut middle = net.middle(["lr-a", "lr-b"], BY_FPM);
     net.whole(&middle, Some(&router));
     for _ in 0..ROUNDS {
-        let drops = crate::stand::backlog_drops();
+        let drops = linerate_testkit::netns::backlog_drops();
         let streams = PAIRS[..2]
             .iter()
             .map(|(from, to)| Stream::start((&net.one, from), (&net.two, to)));
@@ -433,7 +439,7 @@ fn frr_killed_and_started_again() {
         // Long enough for stale routes to be swept.
         streams.iter().for_each(|stream| stream.flows(8000));
         let ends: Vec<(u32, Vec<u32>)> = streams.into_iter().map(Stream::end).collect();
-        if crate::stand::backlog_drops() > drops {
+        if linerate_testkit::netns::backlog_drops() > drops {
             continue;
         }
         for (sent, lost) in ends {
@@ -452,8 +458,6 @@ fn frr_killed_and_started_again() {
 
 /// linerate is killed and started again, by itself and then as a user would: FRR finds the twins
 /// again, and all is learned anew.
-#[test]
-#[ignore = "long: linerate restarts, and FRR finds it again"]
 fn linerate_killed_and_started_again() {
     let Some(net) = Net::new() else { return };
     let mut router = net.linerate("af_packet", true);
@@ -461,12 +465,12 @@ fn linerate_killed_and_started_again() {
     let middle = net.middle(["lr-a", "lr-b"], BY_FPM);
     net.whole(&middle, Some(&router));
     router.kill();
-    crate::wait("the twins to go", || !net.mid.has("lr-a"));
+    linerate_testkit::wait("the twins to go", || !net.mid.has("lr-a"));
     assert!(!net.is_whole());
     router = net.linerate("af_packet", true);
     net.whole(&middle, Some(&router));
     router.signal(Signal::TERM);
-    crate::wait("its end", || !router.is_alive());
+    linerate_testkit::wait("its end", || !router.is_alive());
     router = net.linerate("af_packet", true);
     net.whole(&middle, Some(&router));
     router.stop();

@@ -4,8 +4,22 @@
 use super::frr::{BY_FPM, BY_FPM_WITHOUT_GROUPS, Frr, Net, PAIRS};
 use super::instance::Router;
 use super::stream::Stream;
-use crate::stand::Namespace;
-use crate::traffic::{ROUNDS, reaches};
+use linerate_testkit::netns::Namespace;
+use linerate_testkit::traffic::{ROUNDS, reaches};
+use linerate_testkit::{harness::Test, tests};
+
+pub(crate) const TESTS: &[Test] = tests![
+    #[ignore = "long: FRR converges, and its time of grace passes"]
+    routes_are_known_once_and_the_kernels_stay_when_frr_is_gone,
+    #[ignore = "long: FRR converges four times"]
+    a_twin_is_made_again_under_frr,
+    #[ignore = "long: FRR converges four times"]
+    a_twin_is_made_again_under_frr_without_groups,
+    #[ignore = "long: FRR converges"]
+    ipv4_by_ipv6_gateways_of_objects,
+    #[ignore = "long: FRR converges"]
+    ipv4_by_ipv6_gateways_without_groups,
+];
 
 /// What the routes of a prefix, and of nothing in it, are from.
 fn sources(router: &Router, prefix: &str) -> Vec<String> {
@@ -18,8 +32,6 @@ fn sources(router: &Router, prefix: &str) -> Vec<String> {
 
 /// zebra puts its routes into the kernel's table as well. They are known once, by FPM; when FRR is gone for good,
 /// from the kernel, and no packet is lost over it.
-#[test]
-#[ignore = "long: FRR converges, and its time of grace passes"]
 fn routes_are_known_once_and_the_kernels_stay_when_frr_is_gone() {
     for _ in 0..ROUNDS {
         let Some(net) = Net::new() else { return };
@@ -33,7 +45,7 @@ fn routes_are_known_once_and_the_kernels_stay_when_frr_is_gone() {
             let kernels = net.mid.ip(&format!("{family} route show {prefix}"));
             assert!(kernels.contains("proto"), "the kernel has it, too");
         }
-        let drops = crate::stand::backlog_drops();
+        let drops = linerate_testkit::netns::backlog_drops();
         let stream = Stream::start((&net.one, PAIRS[0].0), (&net.two, PAIRS[0].1));
         stream.flows(100);
         middle.kill();
@@ -46,11 +58,11 @@ fn routes_are_known_once_and_the_kernels_stay_when_frr_is_gone() {
         // Back again, FRR's are nearer.
         let middle = net.middle(["lr-a", "lr-b"], BY_FPM);
         net.whole(&middle, Some(&router));
-        crate::wait("FRR's own routes", || {
+        linerate_testkit::wait("FRR's own routes", || {
             sources(&router, "10.102.0.0/24") == ["fpm"]
         });
         router.stop();
-        if crate::stand::backlog_drops() == drops {
+        if linerate_testkit::netns::backlog_drops() == drops {
             assert!(lost.is_empty(), "of {sent} were lost {lost:?}");
             return;
         }
@@ -68,16 +80,16 @@ fn a_twin_is_made_again(zebra: (&'static str, &'static str)) {
     for twin in ["lr-b", "lr-a", "lr-b"] {
         let before = index(&net.mid, twin);
         net.mid.ip(&format!("link delete {twin}"));
-        crate::wait("the twin to come back", || {
+        linerate_testkit::wait("the twin to come back", || {
             net.mid.has(twin) && index(&net.mid, twin) != before
         });
         let now = format!("index {} ", index(&net.mid, twin));
-        crate::wait("FRR to hear of it", || {
+        linerate_testkit::wait("FRR to hear of it", || {
             middle
                 .says(&format!("show interface {twin}"))
                 .contains(&now)
         });
-        crate::wait("FRR to have its routes again", || {
+        linerate_testkit::wait("FRR to have its routes again", || {
             let routes = middle.says("show ip route\nshow ipv6 route");
             let networks = [
                 "10.101.",
@@ -99,14 +111,10 @@ fn index(namespace: &Namespace, interface: &str) -> String {
     text.split(':').next().unwrap_or_default().to_owned()
 }
 
-#[test]
-#[ignore = "long: FRR converges four times"]
 fn a_twin_is_made_again_under_frr() {
     a_twin_is_made_again(BY_FPM);
 }
 
-#[test]
-#[ignore = "long: FRR converges four times"]
 fn a_twin_is_made_again_under_frr_without_groups() {
     a_twin_is_made_again(BY_FPM_WITHOUT_GROUPS);
 }
@@ -160,7 +168,7 @@ fn ipv4_by_ipv6_gateways(zebra: (&'static str, &'static str)) {
     let start = std::time::Instant::now();
     while !reaches(&net.one, &format!("-I {from} {to}"), 1) {
         assert!(
-            start.elapsed() < crate::PATIENCE,
+            start.elapsed() < linerate_testkit::PATIENCE,
             "{}\n{}\n{}\n{}",
             middle.says("show bgp ipv4 unicast"),
             middle.says("show ip route"),
@@ -172,14 +180,10 @@ fn ipv4_by_ipv6_gateways(zebra: (&'static str, &'static str)) {
     router.stop();
 }
 
-#[test]
-#[ignore = "long: FRR converges"]
 fn ipv4_by_ipv6_gateways_of_objects() {
     ipv4_by_ipv6_gateways(BY_FPM);
 }
 
-#[test]
-#[ignore = "long: FRR converges"]
 fn ipv4_by_ipv6_gateways_without_groups() {
     ipv4_by_ipv6_gateways(BY_FPM_WITHOUT_GROUPS);
 }

@@ -2,8 +2,11 @@
 
 use super::instance::{Router, two_ports};
 use super::site::{LEFT4, LEFT6, Site, ping_says, reaches};
-use crate::stand::Namespace;
-use crate::{scratch::Scratch, traffic, wait};
+use linerate_testkit::netns::Namespace;
+use linerate_testkit::{Scratch, traffic, wait};
+use linerate_testkit::{harness::Test, tests};
+
+pub(crate) const TESTS: &[Test] = tests![what_leads_by_the_kernels_own_device_is_handed_to_it,];
 
 /// Behind the kernel's own device, and a network behind that host.
 const FAR4: &str = "10.9.0.2";
@@ -33,7 +36,6 @@ fn handed(router: &Router) -> u64 {
 
 /// What leads by the kernel's own device goes to it by the host interface of where it came in, with its time to
 /// live as it came: the kernel is the one hop. With the device the routes come and go.
-#[test]
 fn what_leads_by_the_kernels_own_device_is_handed_to_it() {
     let Some(site) = Site::new() else { return };
     let Some(far) = far(&site) else { return };

@@ -1,9 +1,9 @@
 //! `linerate router` at work, and `linerate ctl` beside it.
 
-use crate::child::Running;
-use crate::linerate::binary;
-use crate::scratch::Scratch;
-use crate::stand::Namespace;
+use linerate_testkit::Scratch;
+use linerate_testkit::cli::binary;
+use linerate_testkit::netns::Namespace;
+use linerate_testkit::process::Running;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::process::{Command, Output};
@@ -89,7 +89,7 @@ impl Router {
         let start = std::time::Instant::now();
         while !holds(&text) {
             assert!(
-                start.elapsed() < crate::PATIENCE,
+                start.elapsed() < linerate_testkit::PATIENCE,
                 "`ctl show {what}` never says so: {text}"
             );
             assert!(self.running.is_alive(), "{}", self.running.stderr.text());
@@ -184,9 +184,16 @@ impl Router {
     }
 }
 
-/// Writes the file, with what every test needs in front.
+/// Writes the file, with what every test needs in front. Setting aside the memory of a million routes takes
+/// longer than most tests.
 fn write(file: &str, socket: &str, config: &str) {
-    let head = format!("[plan]\nio = \"0\"\n\n[router]\ncontrol = \"{socket}\"\nperiod = 0.5\n");
+    let mut head =
+        format!("[plan]\nio = \"0\"\n\n[router]\ncontrol = \"{socket}\"\nperiod = 0.5\n");
+    for (key, most) in [("routes", 20_000), ("neighbours", 4000)] {
+        if !config.contains(&format!("{key} = ")) {
+            head += &format!("{key} = {most}\n");
+        }
+    }
     std::fs::write(file, head + config).unwrap();
 }
 

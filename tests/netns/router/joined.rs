@@ -3,11 +3,20 @@
 
 use super::instance::{Router, two_ports};
 use super::site::{LEFT4, RIGHT4, RIGHT6, Site, reaches};
-use crate::PATIENCE;
-use crate::scratch::Scratch;
-use crate::traffic::accept;
+use linerate_testkit::PATIENCE;
+use linerate_testkit::Scratch;
+use linerate_testkit::traffic::accept;
+use linerate_testkit::{harness::Test, tests};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+
+pub(crate) const TESTS: &[Test] = tests![
+    segments_are_joined_over_af_packet,
+    segments_are_joined_over_af_xdp,
+    segments_of_hosts_with_offloads_are_joined_over_af_xdp,
+    unsegmented_frames_leave_by_af_xdp,
+    nothing_is_joined_where_that_is_off,
+];
 
 /// Bytes of a stream.
 const BYTES: usize = 6_000_000;
@@ -121,32 +130,27 @@ fn are_joined(counted: &Counted) -> bool {
     counted.joined > 1000
 }
 
-#[test]
 fn segments_are_joined_over_af_packet() {
     streams(Site::new(), ["af_packet:a", "af_packet:b"], are_joined);
 }
 
-#[test]
 fn segments_are_joined_over_af_xdp() {
     streams(Site::new(), ["af_xdp:a", "af_xdp:b"], are_joined);
 }
 
 /// The left host's kernel leaves checksums unfinished, and cuts since XDP is on the wire's other
 /// end.
-#[test]
 fn segments_of_hosts_with_offloads_are_joined_over_af_xdp() {
     streams(Site::with_offloads(), ["af_xdp:a", "af_xdp:b"], are_joined);
 }
 
 /// Unsegmented frames come in by one kind, and go out as they are by the other.
-#[test]
 fn unsegmented_frames_leave_by_af_xdp() {
     let kinds = ["af_packet:a", "af_xdp:b"];
     let uncut = |counted: &Counted| counted.segmented == 0 && counted.received < 5000;
     streams(Site::with_offloads(), kinds, uncut);
 }
 
-#[test]
 fn nothing_is_joined_where_that_is_off() {
     let kinds = ["af_packet:a,gro=off", "af_packet:b,gro=off"];
     streams(Site::new(), kinds, |counted| counted.joined == 0);

@@ -5,9 +5,18 @@ use super::basic::http;
 use super::instance::{Router, port, two_ports};
 use super::operation::none_lost;
 use super::site::{FAR_GATE4, FAR_GATE6, LEFT4, RIGHT4, Site, host, link, reaches};
-use crate::scratch::Scratch;
-use crate::stand::Namespace;
-use crate::{traffic, wait};
+use linerate_testkit::Scratch;
+use linerate_testkit::netns::Namespace;
+use linerate_testkit::{harness::Test, tests};
+use linerate_testkit::{traffic, wait};
+
+pub(crate) const TESTS: &[Test] = tests![
+    a_port_comes_and_goes_over_af_packet,
+    a_port_comes_and_goes_over_af_xdp,
+    a_port_that_cannot_be_opened_changes_nothing,
+    a_vrf_comes_is_renamed_and_goes,
+    addresses_on_no_port,
+];
 
 /// A third network comes with its port, and goes again, while the others' packets pass: none is lost.
 fn a_port_comes_and_goes(kind: &str) {
@@ -51,18 +60,15 @@ fn a_port_comes_and_goes(kind: &str) {
     router.stop();
 }
 
-#[test]
 fn a_port_comes_and_goes_over_af_packet() {
     a_port_comes_and_goes("af_packet");
 }
 
-#[test]
 fn a_port_comes_and_goes_over_af_xdp() {
     a_port_comes_and_goes("af_xdp");
 }
 
 /// A reload that fails half way, at a port that is not there, leaves nothing behind.
-#[test]
 fn a_port_that_cannot_be_opened_changes_nothing() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -86,7 +92,6 @@ fn a_port_that_cannot_be_opened_changes_nothing() {
 
 /// A customer's VRF, with addresses that others have too, comes on a port of its own; it is given another
 /// name, and goes.
-#[test]
 fn a_vrf_comes_is_renamed_and_goes() {
     let Some(site) = Site::new() else { return };
     let (Some(customer), Some(twins)) = (Namespace::with_ipv6("c"), Namespace::with_ipv6("t"))
@@ -153,7 +158,6 @@ fn a_vrf_comes_is_renamed_and_goes() {
 
 /// A loopback of the configuration, and addresses on the kernel's own: both are the router's from any
 /// side, served by the kernel, and so is the address of an interface whose link is down.
-#[test]
 fn addresses_on_no_port() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();

@@ -1,12 +1,10 @@
 //! `linerate router` between hosts in different networks, beside ping, traceroute, FRR, scapy, tshark
 //! and the kernel's own forwarding.
 //!
-//! Read [`site`] for the hosts and wires, [`instance`] for how the router is run and asked, [`frame`]
-//! for packets made by hand, [`compare`] for two routers and the same packets. The other modules are the
-//! scenarios.
+//! Read [`site`] for the hosts and wires, [`instance`] for how the router is run and asked,
+//! [`compare`] for two routers and the same packets. The other modules are the scenarios.
 
 mod compare;
-mod frame;
 mod instance;
 mod mix;
 mod site;
@@ -32,3 +30,27 @@ mod privileges;
 mod segments;
 pub(crate) mod service;
 mod trunk;
+
+use linerate_testkit::harness::Test;
+
+pub(crate) const TESTS: &[&[Test]] = &[
+    asked::TESTS,
+    balance::TESTS,
+    basic::TESTS,
+    bfd::TESTS,
+    fragments::TESTS,
+    frr::TESTS,
+    frr_fpm::TESTS,
+    host::TESTS,
+    joined::TESTS,
+    live::TESTS,
+    multipath::TESTS,
+    neighbours::TESTS,
+    operation::TESTS,
+    oracle::TESTS,
+    policy::TESTS,
+    ports::TESTS,
+    privileges::TESTS,
+    segments::TESTS,
+    trunk::TESTS,
+];

@@ -3,12 +3,20 @@
 
 use super::instance::{Router, port};
 use super::site::{host, reaches};
-use crate::capture::Tcpdump;
-use crate::has;
-use crate::scratch::Scratch;
-use crate::stand::{Namespace, backlog_drops};
+use linerate_testkit::Scratch;
+use linerate_testkit::capture::Tcpdump;
+use linerate_testkit::has;
+use linerate_testkit::netns::{Namespace, backlog_drops};
+use linerate_testkit::{harness::Test, tests};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::UdpSocket;
+
+pub(crate) const TESTS: &[Test] = tests![
+    flows_keep_their_path_over_af_packet,
+    #[ignore = "long: the same with another driver"]
+    flows_keep_their_path_over_af_xdp,
+    weights_are_kept_to,
+];
 
 const PATHS: [&str; 3] = ["p", "q", "s"];
 /// Flows that are looked at: each is a source port from [`FIRST`] on.
@@ -104,7 +112,7 @@ impl Fan {
         while !missing.is_empty() {
             let before = lost();
             missing.iter().copied().for_each(send);
-            crate::wait("all flows to arrive, or a loss to be counted", || {
+            linerate_testkit::wait("all flows to arrive, or a loss to be counted", || {
                 for flow in seen().filter_map(|frame| flow_of(&frame)) {
                     missing.remove(&flow);
                 }
@@ -223,18 +231,14 @@ fn flows_keep_their_path(kind: &str) {
     router.stop();
 }
 
-#[test]
 fn flows_keep_their_path_over_af_packet() {
     flows_keep_their_path("af_packet");
 }
 
-#[test]
-#[ignore = "long: the same with another driver"]
 fn flows_keep_their_path_over_af_xdp() {
     flows_keep_their_path("af_xdp");
 }
 
-#[test]
 fn weights_are_kept_to() {
     let Some(fan) = Fan::new() else { return };
     let scratch = Scratch::new();

@@ -1,14 +1,22 @@
 //! What hosts on a link may say and ask: router advertisements, addresses that are not theirs or are
 //! theirs already, and more than is to be answered.
 
-use super::frame::{self, ICMP, ICMP6, IPV4, IPV6, Mac, UDP, V4, V6, ethernet, text};
 use super::instance::{Router, two_ports};
 use super::site::{FAR_GATE6, GATE4, GATE6, LEFT4, RIGHT4, RIGHT6, Site, reaches};
-use crate::capture::{Tcpdump, inject};
-use crate::has;
-use crate::scratch::Scratch;
-use crate::wait;
+use linerate_testkit::Scratch;
+use linerate_testkit::capture::{Tcpdump, inject};
+use linerate_testkit::frame::{self, ICMP, ICMP6, IPV4, IPV6, Mac, UDP, V4, V6, ethernet, text};
+use linerate_testkit::has;
+use linerate_testkit::wait;
+use linerate_testkit::{harness::Test, tests};
 use std::time::Instant;
+
+pub(crate) const TESTS: &[Test] = tests![
+    other_routers_advertisements_are_not_heeded,
+    an_address_that_somebody_has_is_left_to_them,
+    lies_by_neighbor_discovery,
+    a_storm_of_dying_packets,
+];
 
 const LIAR: Mac = [2, 0xba, 0xdb, 0xad, 0, 1];
 
@@ -64,7 +72,6 @@ fn solicitation(from: Mac, src: &str, address: &str) -> Vec<u8> {
 
 /// Routers take no advice from other routers (RFC 4861 6.2.7): neither an address nor a default route comes
 /// of it, in the kernel or here; unless somebody wants it on that twin.
-#[test]
 fn other_routers_advertisements_are_not_heeded() {
     let Some(site) = Site::new() else { return };
     // As Linux has it for hosts.
@@ -94,7 +101,6 @@ fn other_routers_advertisements_are_not_heeded() {
 
 /// Somebody on the link has an address of the router's already (RFC 4862 5.4): it is told, and the owner
 /// keeps its neighbours.
-#[test]
 fn an_address_that_somebody_has_is_left_to_them() {
     let Some(site) = Site::new() else { return };
     if !has(&["tcpdump"]) {
@@ -124,7 +130,6 @@ fn an_address_that_somebody_has_is_left_to_them() {
 
 /// The same lies as by ARP: a pinned neighbour stays where it is, the router keeps its address, and
 /// thousands who are not there do not crowd out those who are.
-#[test]
 fn lies_by_neighbor_discovery() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -161,7 +166,6 @@ fn lies_by_neighbor_discovery() {
 
 /// More packets that cannot go on than their sender is told of: errors keep to their limit (RFC 1812 4.3.2.8),
 /// the rest is counted, and others are forwarded.
-#[test]
 fn a_storm_of_dying_packets() {
     let Some(site) = Site::new() else { return };
     if !has(&["tcpdump"]) {

@@ -4,13 +4,29 @@
 use super::instance::{Router, port, two_ports};
 use super::site::{FAR_GATE4, GATE4, GATE6, LEFT4, LEFT6, RIGHT4, RIGHT6, Site, reaches};
 use super::stream::Stream;
-use crate::child::Running;
-use crate::linerate::binary;
-use crate::scratch::Scratch;
-use crate::traffic::ROUNDS;
-use crate::{capture, has, wait};
+use linerate_testkit::Scratch;
+use linerate_testkit::cli::binary;
+use linerate_testkit::process::Running;
+use linerate_testkit::traffic::ROUNDS;
+use linerate_testkit::{capture, has, wait};
+use linerate_testkit::{harness::Test, tests};
 use rustix::process::Signal;
 use std::process::Command;
+
+pub(crate) const TESTS: &[Test] = tests![
+    reload_keeps_traffic_over_af_packet,
+    reload_keeps_traffic_over_af_xdp,
+    a_hangup_reloads,
+    twins_mirror_their_interfaces,
+    a_link_that_is_back_hears_of_us,
+    a_twin_deleted_under_us,
+    a_port_deleted_under_us,
+    killed_and_started_again,
+    capture_of_a_running_router,
+    mistakes_are_listed_all_at_once,
+    a_check_touches_nothing,
+    the_kernel_is_silent_on_the_ports_meanwhile,
+];
 
 /// Datagrams flow both ways and with both families while something is done: none is lost. Where the
 /// kernel owns up to a loss, once more: its rings overflow while the router waits for a busy CPU.
@@ -86,18 +102,15 @@ fn reload_keeps_traffic(kind: &str) {
     router.stop();
 }
 
-#[test]
 fn reload_keeps_traffic_over_af_packet() {
     reload_keeps_traffic("af_packet");
 }
 
-#[test]
 fn reload_keeps_traffic_over_af_xdp() {
     reload_keeps_traffic("af_xdp");
 }
 
 /// SIGHUP reads the file again, too.
-#[test]
 fn a_hangup_reloads() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -110,7 +123,6 @@ fn a_hangup_reloads() {
 }
 
 /// A twin has the addresses, the MTU, the MAC address and the state of its interface.
-#[test]
 fn twins_mirror_their_interfaces() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -155,7 +167,6 @@ fn twins_mirror_their_interfaces() {
 }
 
 /// Hosts behind a link that comes back hear at once where the router is, though nobody asks.
-#[test]
 fn a_link_that_is_back_hears_of_us() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -174,7 +185,6 @@ fn a_link_that_is_back_hears_of_us() {
 
 /// Somebody deletes a twin: traffic through the router goes on, the twin is made again, and the
 /// router itself is reached again.
-#[test]
 fn a_twin_deleted_under_us() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -190,7 +200,6 @@ fn a_twin_deleted_under_us() {
 }
 
 /// An interface under a port goes, and comes back.
-#[test]
 fn a_port_deleted_under_us() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -200,7 +209,11 @@ fn a_port_deleted_under_us() {
     router.shows("ports", |text| {
         text.contains("down") || text.contains("no interface")
     });
-    assert!(crate::traffic::reaches(&site.right, FAR_GATE4, 10));
+    assert!(linerate_testkit::traffic::reaches(
+        &site.right,
+        FAR_GATE4,
+        10
+    ));
     site.left.wire("veth0", &site.mid, "a", "");
     site.left.plain("veth0");
     site.mid.plain("a");
@@ -209,7 +222,6 @@ fn a_port_deleted_under_us() {
     router.stop();
 }
 
-#[test]
 fn killed_and_started_again() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -225,7 +237,6 @@ fn killed_and_started_again() {
 }
 
 /// A capture of the live instance, by a filter; libpcap reads it.
-#[test]
 fn capture_of_a_running_router() {
     if !has(&["tcpdump"]) {
         return;
@@ -263,7 +274,6 @@ fn capture_of_a_running_router() {
 }
 
 /// All mistakes of a file at once, each with its line; and nothing is begun.
-#[test]
 fn mistakes_are_listed_all_at_once() {
     let scratch = Scratch::new();
     let file = scratch.file("wrong.toml");
@@ -299,7 +309,6 @@ fn mistakes_are_listed_all_at_once() {
 }
 
 /// `--check` of a right file says so, and touches nothing.
-#[test]
 fn a_check_touches_nothing() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -313,7 +322,6 @@ fn a_check_touches_nothing() {
 
 /// With af_packet the kernel sees all frames, too: it is told to keep silent while the router runs, and
 /// allowed to speak again when it ends, even if a run in between was killed.
-#[test]
 fn the_kernel_is_silent_on_the_ports_meanwhile() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();

@@ -2,14 +2,24 @@
 //! routes, with the same addresses, routes and neighbours, and what comes out is compared.
 
 use super::compare::{self, Output, disagreements, replay, untold};
-use super::frame::{Mac, text};
 use super::instance::{Router, port};
-use super::mix::{self, Dice, FAR, HOST, MTU, ROUTER_A, ROUTER_B};
-use crate::capture::{self, Tcpdump};
-use crate::has;
-use crate::scratch::Scratch;
-use crate::stand::{Namespace, backlog_drops};
-use crate::traffic::ROUNDS;
+use super::mix::{self, FAR, HOST, MTU, ROUTER_A, ROUTER_B};
+use linerate_testkit::Random;
+use linerate_testkit::Scratch;
+use linerate_testkit::capture::{self, Tcpdump};
+use linerate_testkit::frame::{Mac, text};
+use linerate_testkit::has;
+use linerate_testkit::netns::{Namespace, backlog_drops};
+use linerate_testkit::traffic::ROUNDS;
+use linerate_testkit::{harness::Test, tests};
+
+pub(crate) const TESTS: &[Test] = tests![
+    a_mix_comes_out_as_the_kernel_forwards_it_over_af_packet,
+    a_mix_comes_out_as_the_kernel_forwards_it_over_af_xdp,
+    #[ignore = "long: 100 000 packets"]
+    a_long_mix_comes_out_as_the_kernel_forwards_it,
+    the_kernel_agrees_with_itself,
+];
 
 /// `left: veth0 ---- a :mid: b ---- veth1 :right`, the hosts without addresses: they only look.
 struct Bench {
@@ -138,7 +148,7 @@ fn agrees(kind: &str, count: usize, seed: u64) {
         return;
     }
     eprintln!("seed {seed}");
-    let cases = mix::cases(count, &mut Dice::new(seed));
+    let cases = mix::cases(count, &mut Random::new(seed));
     let scratch = Scratch::new();
     let file = scratch.file("mix.pcap");
     let frames: Vec<&[u8]> = cases.iter().map(|case| &case.frame[..]).collect();
@@ -157,30 +167,25 @@ fn agrees(kind: &str, count: usize, seed: u64) {
     router.stop();
 }
 
-#[test]
 fn a_mix_comes_out_as_the_kernel_forwards_it_over_af_packet() {
     agrees("af_packet", 3000, 5);
 }
 
-#[test]
 fn a_mix_comes_out_as_the_kernel_forwards_it_over_af_xdp() {
     agrees("af_xdp", 3000, 6);
 }
 
-#[test]
-#[ignore = "long: 100 000 packets"]
 fn a_long_mix_comes_out_as_the_kernel_forwards_it() {
     agrees("af_packet", 100_000, 7);
 }
 
 /// The kernel against itself: the comparison finds nothing where there is nothing, and the kinds on
 /// which we differ from it.
-#[test]
 fn the_kernel_agrees_with_itself() {
     if !has(&["tcpdump", "ethtool", "setpriv"]) {
         return;
     }
-    let cases = mix::cases(1000, &mut Dice::new(8));
+    let cases = mix::cases(1000, &mut Random::new(8));
     let scratch = Scratch::new();
     let file = scratch.file("mix.pcap");
     let frames: Vec<&[u8]> = cases.iter().map(|case| &case.frame[..]).collect();

@@ -2,15 +2,27 @@
 //! more than a policer lets through, and lies about neighbours.
 
 use super::compare::checksums_are_right;
-use super::frame::{self, ARP, BROADCAST, IPV4, IPV6, Mac, TCP, UDP, V4, V6, ethernet};
 use super::instance::{Router, two_ports};
 use super::site::{GATE4, LEFT4, LEFT6, RIGHT4, RIGHT6, Site, ping_hears, reaches};
-use crate::capture::{Tcpdump, inject};
-use crate::scratch::Scratch;
-use crate::stand::Namespace;
-use crate::{PATIENCE, has, wait};
+use linerate_testkit::Scratch;
+use linerate_testkit::capture::{Tcpdump, inject};
+use linerate_testkit::frame::{self, ARP, BROADCAST, IPV4, IPV6, Mac, TCP, UDP, V4, V6, ethernet};
+use linerate_testkit::netns::Namespace;
+use linerate_testkit::{PATIENCE, has, wait};
+use linerate_testkit::{harness::Test, tests};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
+
+pub(crate) const TESTS: &[Test] = tests![
+    strict_reverse_path_refuses_other_interfaces_sources,
+    loose_reverse_path_refuses_unrouted_sources,
+    access_lists_deny_and_permit,
+    access_lists_reject_and_tell,
+    resets_are_right_on_the_wire,
+    a_policer_lets_its_rate_through,
+    lies_about_neighbours,
+    redirects_are_sent_where_they_are_wanted,
+];
 
 /// Datagrams from these sources through the router, told apart by what is in them: which arrive.
 fn arriving(site: &Site, sources: &[&str], scratch: &Scratch) -> Vec<bool> {
@@ -84,7 +96,6 @@ fn reverse_path(mode: &str, expected: [bool; 8]) {
     router.stop();
 }
 
-#[test]
 fn strict_reverse_path_refuses_other_interfaces_sources() {
     reverse_path(
         "strict",
@@ -92,7 +103,6 @@ fn strict_reverse_path_refuses_other_interfaces_sources() {
     );
 }
 
-#[test]
 fn loose_reverse_path_refuses_unrouted_sources() {
     reverse_path("loose", [true, true, true, true, true, false, false, true]);
 }
@@ -111,7 +121,6 @@ fn connects(from: &Namespace, address: &str, port: u16) -> bool {
     from.inside(|| TcpStream::connect_timeout(&at, Duration::from_secs(1)).is_ok())
 }
 
-#[test]
 fn access_lists_deny_and_permit() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -146,7 +155,9 @@ rules = [
     }
     // An address that the list of what goes out does not name; its host is there.
     site.right.ip("addr add 10.2.0.3/24 dev veth1");
-    assert!(!crate::traffic::reaches(&site.left, "10.2.0.3", 1));
+    assert!(!linerate_testkit::traffic::reaches(
+        &site.left, "10.2.0.3", 1
+    ));
     assert!(router.dropped("acl") >= 3, "{}", router.show("drops"));
     // A reload takes the lists away.
     router.reload(&two_ports("af_packet", "", ""));
@@ -156,7 +167,6 @@ rules = [
 
 /// What an access list rejects is told to its sender, counted by rule, and told of where it asks for it: a
 /// kernel that connects gives up at once.
-#[test]
 fn access_lists_reject_and_tell() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -226,7 +236,6 @@ rules = [
 }
 
 /// Resets on a VLAN: tshark finds them right, a kernel that has left its checksums to the hardware takes them.
-#[test]
 fn resets_are_right_on_the_wire() {
     const HOST: &str = "10.7.0.2";
     if !has(&["tcpdump", "tshark"]) {
@@ -290,7 +299,6 @@ rules = [
     running.stop();
 }
 
-#[test]
 fn a_policer_lets_its_rate_through() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -333,7 +341,6 @@ fn a_policer_lets_its_rate_through() {
 
 /// A host that claims what is not its own: the router's address, a static neighbour's, and those of
 /// thousands who do not exist.
-#[test]
 fn lies_about_neighbours() {
     const LIAR: Mac = [2, 0xba, 0xdb, 0xad, 0, 1];
     let Some(site) = Site::new() else { return };
@@ -389,7 +396,6 @@ fn lies_about_neighbours() {
 
 /// Redirects: a packet that goes back to where it came from tells its sender of the better gateway
 /// (RFC 1812 5.2.7.2), unless that is off.
-#[test]
 fn redirects_are_sent_where_they_are_wanted() {
     if !has(&["tcpdump"]) {
         return;

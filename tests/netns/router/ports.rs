@@ -3,11 +3,23 @@
 
 use super::instance::{Router, port, two_ports};
 use super::site::{GATE4, LEFT4, LEFT6, RIGHT4, Site, ping_hears, reaches};
-use crate::linerate::{L2fwd, binary};
-use crate::scratch::Scratch;
-use crate::stand::Namespace;
-use crate::wait;
+use linerate_testkit::Scratch;
+use linerate_testkit::cli::{L2fwd, binary};
+use linerate_testkit::netns::Namespace;
+use linerate_testkit::wait;
+use linerate_testkit::{harness::Test, tests};
 use rustix::process::Signal;
+
+pub(crate) const TESTS: &[Test] = tests![
+    another_mtu_over_af_packet,
+    another_mtu_over_af_xdp,
+    another_mac_address,
+    a_new_peer_behind_af_packet,
+    a_new_peer_behind_af_xdp,
+    a_link_gone_for_a_moment,
+    what_is_in_the_way_is_said_before_anything_is_begun,
+    an_interface_is_one_processs,
+];
 
 /// Waits until a kernel interface is said to have something.
 #[track_caller]
@@ -63,18 +75,15 @@ fn another_mtu(kind: &str) {
     router.stop();
 }
 
-#[test]
 fn another_mtu_over_af_packet() {
     another_mtu("af_packet");
 }
 
-#[test]
 fn another_mtu_over_af_xdp() {
     another_mtu("af_xdp");
 }
 
 /// A port's MAC address changes under it: so does that of its host interface, and hosts hear of it.
-#[test]
 fn another_mac_address() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -121,18 +130,15 @@ fn a_new_peer(kind: &str) {
     router.stop();
 }
 
-#[test]
 fn a_new_peer_behind_af_packet() {
     a_new_peer("af_packet");
 }
 
-#[test]
 fn a_new_peer_behind_af_xdp() {
     a_new_peer("af_xdp");
 }
 
 /// A link that was gone for less time than passes between two looks was gone all the same.
-#[test]
 fn a_link_gone_for_a_moment() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -168,7 +174,6 @@ fn file(scratch: &Scratch, name: &str, config: &str) -> String {
 
 /// What the machine lacks, all of it at once; an address of the kernel is named, with what is to be
 /// done.
-#[test]
 fn what_is_in_the_way_is_said_before_anything_is_begun() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -228,7 +233,6 @@ fn what_is_in_the_way_is_said_before_anything_is_begun() {
 
 /// One process forwards by an interface, whatever kind of port it is to others; when it is killed,
 /// it has it no more.
-#[test]
 fn an_interface_is_one_processs() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();

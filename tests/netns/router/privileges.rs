@@ -4,13 +4,27 @@
 
 use super::instance::{Router, port, two_ports};
 use super::site::{self, GATE4, GATE6, LEFT4, LEFT6, Site};
-use crate::linerate::public_binary;
-use crate::scratch::Scratch;
-use crate::stand::Namespace;
-use crate::wait;
+use linerate_testkit::Scratch;
+use linerate_testkit::cli::public_binary;
+use linerate_testkit::netns::Namespace;
+use linerate_testkit::wait;
+use linerate_testkit::{harness::Test, tests};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::HashMap;
 use std::path::Path;
+
+pub(crate) const TESTS: &[Test] = tests![
+    forwards_without_privileges_over_af_packet,
+    forwards_without_privileges_over_af_xdp,
+    root_is_not_who_sees_packets,
+    the_user_is_the_one_that_the_file_names,
+    a_user_with_the_units_capabilities_over_af_packet,
+    a_user_with_the_units_capabilities_over_af_xdp,
+    the_keeper_killed,
+    the_router_killed,
+    signals_to_the_keeper_are_none,
+    twins_in_a_name_space_that_the_router_cannot_enter,
+];
 
 pub(super) const NET_ADMIN: u64 = 1 << 12;
 pub(super) const NET_RAW: u64 = 1 << 13;
@@ -142,12 +156,10 @@ fn without_privileges(kind: &str, kept: u64) {
     wait("the keeper to end", || !proc(keeper).exists());
 }
 
-#[test]
 fn forwards_without_privileges_over_af_packet() {
     without_privileges("af_packet", NET_ADMIN | NET_RAW);
 }
 
-#[test]
 fn forwards_without_privileges_over_af_xdp() {
     without_privileges("af_xdp", NET_ADMIN | NET_RAW | BPF);
 }
@@ -204,7 +216,6 @@ fn written(pid: Pid) -> Vec<std::path::PathBuf> {
 
 /// Started by root, in a folder of root's: what sees packets is somebody else, who can write none
 /// of root's files, and what it needs of them it has from its keeper.
-#[test]
 fn root_is_not_who_sees_packets() {
     use std::os::unix::fs::PermissionsExt;
     let Some(site) = Site::new() else { return };
@@ -252,7 +263,6 @@ fn root_is_not_who_sees_packets() {
 }
 
 /// Whoever the file names, and nobody whom it does not know.
-#[test]
 fn the_user_is_the_one_that_the_file_names() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -272,12 +282,10 @@ fn the_user_is_the_one_that_the_file_names() {
     );
 }
 
-#[test]
 fn a_user_with_the_units_capabilities_over_af_packet() {
     as_a_user("af_packet", NET_ADMIN | NET_RAW);
 }
 
-#[test]
 fn a_user_with_the_units_capabilities_over_af_xdp() {
     as_a_user("af_xdp", NET_ADMIN | NET_RAW | BPF);
 }
@@ -294,7 +302,6 @@ fn nothing_is_left(site: &Site) {
 }
 
 /// kill -9 of the keeper: the router ends, and says why.
-#[test]
 fn the_keeper_killed() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -319,7 +326,6 @@ fn the_keeper_killed() {
 }
 
 /// kill -9 of the router: the keeper ends, too.
-#[test]
 fn the_router_killed() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -333,7 +339,6 @@ fn the_router_killed() {
 }
 
 /// Ctrl-C reaches both; the keeper lets the router end in order.
-#[test]
 fn signals_to_the_keeper_are_none() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -351,7 +356,6 @@ fn signals_to_the_keeper_are_none() {
 }
 
 /// Twins of a VRF are in a network name space that the router itself cannot enter.
-#[test]
 fn twins_in_a_name_space_that_the_router_cannot_enter() {
     let Some(site) = Site::new() else { return };
     let Some(twins) = Namespace::with_ipv6("t") else {

@@ -1,13 +1,23 @@
 //! VRFs with the same addresses in each, and VLAN subinterfaces. The kernel here may have no devices
 //! for either: twins of a VRF are in a namespace of their own, and tagged frames are made by hand.
 
-use super::frame::{self, ARP, BROADCAST, IPV4, IPV6, Mac, UDP, V4, V6, ethernet, tagged};
 use super::instance::Router;
 use super::site::{self, Site, host, link, reaches};
-use crate::capture::{Tcpdump, inject};
-use crate::has;
-use crate::scratch::Scratch;
-use crate::stand::Namespace;
+use linerate_testkit::Scratch;
+use linerate_testkit::capture::{Tcpdump, inject};
+use linerate_testkit::frame::{
+    self, ARP, BROADCAST, IPV4, IPV6, Mac, UDP, V4, V6, ethernet, tagged,
+};
+use linerate_testkit::has;
+use linerate_testkit::netns::Namespace;
+use linerate_testkit::{harness::Test, tests};
+
+pub(crate) const TESTS: &[Test] = tests![
+    customers_with_the_same_addresses_do_not_meet_over_af_packet,
+    customers_with_the_same_addresses_do_not_meet_over_af_xdp,
+    vlan_subinterfaces_over_af_packet,
+    vlan_subinterfaces_over_af_xdp,
+];
 
 /// Two customers who use the same addresses: `left` and `right` are the red one's, these the blue.
 struct Customers {
@@ -107,7 +117,7 @@ fn customers_do_not_meet(kind: &str) {
     {
         let before = hosts.map(pinged);
         assert!(
-            crate::traffic::reaches(from, site::RIGHT4, 5),
+            linerate_testkit::traffic::reaches(from, site::RIGHT4, 5),
             "{at}: {:?} {:?}\n{}\n{}",
             before,
             hosts.map(pinged),
@@ -133,12 +143,10 @@ fn customers_do_not_meet(kind: &str) {
     router.stop();
 }
 
-#[test]
 fn customers_with_the_same_addresses_do_not_meet_over_af_packet() {
     customers_do_not_meet("af_packet");
 }
 
-#[test]
 fn customers_with_the_same_addresses_do_not_meet_over_af_xdp() {
     customers_do_not_meet("af_xdp");
 }
@@ -296,12 +304,10 @@ fn vlan_subinterfaces(kind: &str) {
     router.stop();
 }
 
-#[test]
 fn vlan_subinterfaces_over_af_packet() {
     vlan_subinterfaces("af_packet");
 }
 
-#[test]
 fn vlan_subinterfaces_over_af_xdp() {
     vlan_subinterfaces("af_xdp");
 }

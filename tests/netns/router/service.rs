@@ -4,9 +4,9 @@
 use super::instance::port;
 use super::privileges::{BPF, NET_ADMIN, NET_RAW, is_divided, keeper, proc, status};
 use super::site::{FAR_GATE6, GATE4, RIGHT4, RIGHT6, Site, reaches};
-use crate::child::Running;
-use crate::linerate::binary;
-use crate::wait;
+use linerate_testkit::cli::binary;
+use linerate_testkit::process::Running;
+use linerate_testkit::wait;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{Read, Write};

@@ -7,9 +7,9 @@
 //!
 //! `a` and `b` are the router's ports; its TAP twins `lr-a` and `lr-b` are in `mid` too.
 
-use crate::child::Running;
-use crate::stand::Namespace;
-use crate::{has, wait};
+use linerate_testkit::netns::Namespace;
+use linerate_testkit::process::Running;
+use linerate_testkit::{has, wait};
 
 pub(super) const LEFT4: &str = "10.1.0.2";
 pub(super) const LEFT6: &str = "fd00:1::2";
@@ -118,17 +118,17 @@ pub(super) fn host(
     gate4: &str,
     gate6: &str,
 ) {
-    namespace.ip(&format!("addr add {v4}/24 dev {interface}"));
-    namespace.ip(&format!("addr add {v6}/64 dev {interface}"));
-    namespace.ip(&format!("route add default via {gate4}"));
-    namespace.ip(&format!("-6 route add default via {gate6}"));
+    namespace.ip_lines(&format!(
+        "addr add {v4}/24 dev {interface}\naddr add {v6}/64 dev {interface}\n\
+         route add default via {gate4}\nroute add default via {gate6}"
+    ));
 }
 
 /// A ping comes back before long.
 #[track_caller]
 pub(super) fn reaches(from: &Namespace, address: &str) {
     wait(&format!("an answer from {address}"), || {
-        crate::traffic::reaches(from, address, 2)
+        linerate_testkit::traffic::reaches(from, address, 2)
     });
 }
 
@@ -147,7 +147,7 @@ pub(super) fn ping_hears(from: &Namespace, words: &str, expected: &str) {
     let start = std::time::Instant::now();
     while !said.contains(expected) {
         assert!(
-            start.elapsed() < crate::PATIENCE,
+            start.elapsed() < linerate_testkit::PATIENCE,
             "ping {words} is never told `{expected}`: {said}"
         );
         said = ping_says(from, words);

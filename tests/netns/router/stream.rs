@@ -1,6 +1,6 @@
 //! Numbered datagrams from one host to another, one a millisecond: which of them are lost?
 
-use crate::stand::Namespace;
+use linerate_testkit::netns::Namespace;
 use std::collections::HashSet;
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl Stream {
     #[track_caller]
     pub(super) fn flows(&self, count: u32) {
         let goal = self.received.load(Ordering::Relaxed) + count;
-        crate::wait("the stream to flow", || {
+        linerate_testkit::wait("the stream to flow", || {
             self.received.load(Ordering::Relaxed) >= goal
         });
     }

@@ -11,14 +11,21 @@
 //! A kernel without these devices cannot be asked; `../../vm` boots one that can.
 
 use super::compare::{self, Output, replay};
-use super::frame::{Mac, tagged, text};
 use super::instance::Router;
-use super::mix::{self, Dice, FAR, HOST, MTU, ROUTER_A};
+use super::mix::{self, FAR, HOST, MTU, ROUTER_A};
 use super::oracle::ROUTES;
-use crate::capture::{self, Tcpdump};
-use crate::has;
-use crate::scratch::Scratch;
-use crate::stand::Namespace;
+use linerate_testkit::Random;
+use linerate_testkit::Scratch;
+use linerate_testkit::capture::{self, Tcpdump};
+use linerate_testkit::frame::{Mac, tagged, text};
+use linerate_testkit::has;
+use linerate_testkit::netns::Namespace;
+use linerate_testkit::{harness::Test, tests};
+
+pub(crate) const TESTS: &[Test] = tests![
+    customers_on_a_trunk_as_the_kernel_has_them_over_af_packet,
+    customers_on_a_trunk_as_the_kernel_has_them_over_af_xdp,
+];
 
 /// A customer: the VRF, its table, its VLANs, and the MAC addresses of its hosts there.
 struct Customer {
@@ -107,7 +114,7 @@ impl Trunk {
         if !makes("link add probe type vrf table 7")
             || !makes("link add link a name v7 type vlan id 7")
         {
-            eprintln!("SKIP needs a kernel with VRF and VLAN devices");
+            linerate_testkit::skip("needs a kernel with VRF and VLAN devices");
             return false;
         }
         mid.sysctl("ipv4/ip_forward", "1");
@@ -226,7 +233,7 @@ fn customers_on_a_trunk(kind: &str, count: usize, seed: u64) {
         return;
     }
     let scratch = Scratch::new();
-    let mut cases = mix::cases(count, &mut Dice::new(seed));
+    let mut cases = mix::cases(count, &mut Random::new(seed));
     for (number, case) in cases.iter_mut().enumerate() {
         // A tag is as good behind the addresses of a frame that is cut off.
         let customer = &CUSTOMERS[number % 2];
@@ -262,12 +269,10 @@ fn customers_on_a_trunk(kind: &str, count: usize, seed: u64) {
     router.stop();
 }
 
-#[test]
 fn customers_on_a_trunk_as_the_kernel_has_them_over_af_packet() {
     customers_on_a_trunk("af_packet", 2000, 9);
 }
 
-#[test]
 fn customers_on_a_trunk_as_the_kernel_has_them_over_af_xdp() {
     customers_on_a_trunk("af_xdp", 2000, 10);
 }

@@ -99,6 +99,18 @@ impl Options {
     }
 }
 
+/// Rows with a target, and the least ratio that meets it.
+pub(crate) fn targets() -> impl Iterator<Item = (&'static str, f64)> {
+    ROWS.iter().filter_map(|row| Some((row.name, row.target?)))
+}
+
+/// Rows without a peer, and what they may be at most.
+pub(crate) fn limits() -> impl Iterator<Item = (&'static str, f64)> {
+    ABSOLUTES
+        .iter()
+        .filter_map(|row| Some((row.name, row.limit?)))
+}
+
 /// Runs the selected rows and prints what came out.
 pub(crate) fn run(options: &Options) -> Result<ExitCode, TaskError> {
     let started = Instant::now();

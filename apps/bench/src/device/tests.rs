@@ -143,7 +143,7 @@ fn forwards(asked: Asked) {
             Err(error)
                 if error.to_string().contains("PATH") || error.to_string().contains("`nft`") =>
             {
-                return eprintln!("SKIP: {error}");
+                return linerate_testkit::skip(&error.to_string());
             }
             Err(error) => panic!("{error}"),
         };
@@ -165,7 +165,7 @@ fn forwards(asked: Asked) {
 fn may_make_spaces() -> bool {
     let may = Space::new().is_ok();
     if !may {
-        eprintln!("SKIP: this user may make no network name spaces");
+        linerate_testkit::skip("this user may make no network name spaces");
     }
     may
 }

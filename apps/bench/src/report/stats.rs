@@ -126,13 +126,8 @@ mod tests {
 
     #[test]
     fn intervals_hold_the_true_ratio_as_often_as_they_say() {
-        let mut word = 7_u64;
-        let mut random = move || {
-            word = word
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
-            (word >> 11) as f64 / (1_u64 << 53) as f64
-        };
+        let mut random = linerate_testkit::Random::new(7);
+        let mut random = move || (random.bits() >> 11) as f64 / (1_u64 << 53) as f64;
         for count in [3, 5, 8] {
             let mut held = 0;
             let mut coverage = 0.0;

@@ -146,7 +146,7 @@ fn in_front_of_a_router(addresses: &str) -> Space {
 #[test]
 fn a_router_is_measured_that_asks_and_is_asked_for_its_neighbours() {
     if Space::new().is_err() {
-        return eprintln!("SKIP: this user may make no network name spaces");
+        return linerate_testkit::skip("this user may make no network name spaces");
     }
     let four = (
         "address add 10.1.0.1/24 dev d0\naddress add 10.2.0.1/24 dev d1\n",
@@ -197,7 +197,7 @@ fn a_router_is_measured_that_asks_and_is_asked_for_its_neighbours() {
 #[test]
 fn a_gateway_that_nobody_has_is_named() {
     if Space::new().is_err() {
-        return eprintln!("SKIP: this user may make no network name spaces");
+        return linerate_testkit::skip("this user may make no network name spaces");
     }
     let test = || {
         let _router = in_front_of_a_router("address add 10.1.0.1/24 dev d0\n");
@@ -231,7 +231,7 @@ fn a_report_that_cannot_be_written_is_refused_before_the_run() {
 #[test]
 fn a_port_that_goes_spoils_its_trial_and_ends_the_run() {
     if Space::new().is_err() {
-        return eprintln!("SKIP: this user may make no network name spaces");
+        return linerate_testkit::skip("this user may make no network name spaces");
     }
     let test = || {
         let job = job(

@@ -3,26 +3,28 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::connection::{Access, Asker, refusal, serve};
 use super::desk::{DeskHandle, line};
 use super::listen::{Address, Listener};
 use super::wire::Wire;
+use linerate_appliance::control::acceptor::{Acceptor, Clients, Places};
 use linerate_appliance::error::Error;
 
 /// Clients at once.
-const CLIENTS: usize = 64;
-/// How often a listener looks whether all ends.
-const LOOK_MS: u32 = 100;
+const CLIENTS: Clients = Clients {
+    listener: "listener",
+    client: "client",
+    most: 64,
+};
 
 /// Listeners and clients of one session.
 pub(crate) struct Server {
     desk: DeskHandle,
     closing: Arc<AtomicBool>,
-    clients: Arc<AtomicUsize>,
-    listeners: Vec<JoinHandle<()>>,
+    places: Places,
+    listeners: Vec<Acceptor>,
 }
 
 /// What the threads of a listener need.
@@ -30,18 +32,9 @@ pub(crate) struct Server {
 struct Door {
     desk: DeskHandle,
     closing: Arc<AtomicBool>,
-    clients: Arc<AtomicUsize>,
+    places: Places,
     access: Access,
     token: Option<Arc<str>>,
-}
-
-/// Counts a client while it is here.
-struct Seat(Arc<AtomicUsize>);
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
 }
 
 impl Server {
@@ -49,7 +42,7 @@ impl Server {
         Self {
             desk,
             closing: Arc::default(),
-            clients: Arc::default(),
+            places: Places::default(),
             listeners: Vec::new(),
         }
     }
@@ -90,11 +83,11 @@ impl Server {
             token,
             ..self.door()
         };
-        let take = move || door.take(&listener);
-        let thread = std::thread::Builder::new()
-            .name("listener".into())
-            .spawn(take)?;
-        self.listeners.push(thread);
+        let closing = self.closing.clone();
+        let accept = move |time_ms| listener.accept(time_ms);
+        let admit = move |wire| door.admit(wire);
+        let acceptor = Acceptor::start(CLIENTS.listener, closing, accept, admit)?;
+        self.listeners.push(acceptor);
         Ok(at)
     }
 
@@ -111,7 +104,7 @@ impl Server {
         Door {
             desk: self.desk.clone(),
             closing: self.closing.clone(),
-            clients: self.clients.clone(),
+            places: self.places.clone(),
             access: Access::FULL,
             token: None,
         }
@@ -120,51 +113,24 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        // Also clients that came by no listener.
         self.closing.store(true, Ordering::SeqCst);
-        for listener in self.listeners.drain(..) {
-            // A panic there was printed already.
-            let _ = listener.join();
-        }
     }
 }
 
 impl Door {
-    /// Takes clients until all ends.
-    fn take(&self, listener: &Listener) {
-        while !self.closing.load(Ordering::SeqCst) {
-            match listener.accept(LOOK_MS) {
-                Ok(None) => {}
-                Ok(Some(wire)) => {
-                    // A client that cannot have its threads is gone; others may still come.
-                    let _ = self.admit(wire);
-                }
-                // Too many open files, mostly: it may get better.
-                Err(_) => std::thread::sleep(std::time::Duration::from_millis(100)),
-            }
-        }
-    }
-
-    fn admit(&self, mut wire: Wire) -> io::Result<()> {
-        let seat = Seat(self.clients.clone());
-        if self.clients.fetch_add(1, Ordering::SeqCst) >= CLIENTS {
+    fn admit(&self, wire: Wire) -> io::Result<()> {
+        let asker = Asker::new(self.desk.clone(), self.access, self.closing.clone());
+        let token = self.token.clone();
+        // It ends with the client, whatever the reason.
+        let serve = move |wire| _ = serve(wire, asker, token.as_deref());
+        self.places.admit(CLIENTS, wire, serve, |mut wire| {
             let answer = refusal(
-                format!("{CLIENTS} clients are connected already"),
+                format!("{} clients are connected already", CLIENTS.most),
                 "close some of them",
             );
             // It is short: a socket takes it at once, or the client does not listen.
             let _ = io::Write::write_all(&mut wire, &line(&answer));
-            return Ok(());
-        }
-        let asker = Asker::new(self.desk.clone(), self.access, self.closing.clone());
-        let token = self.token.clone();
-        let work = move || {
-            let _seat = seat;
-            // It ends with the client, whatever the reason.
-            let _ = serve(wire, asker, token.as_deref());
-        };
-        std::thread::Builder::new()
-            .name("client".into())
-            .spawn(work)?;
-        Ok(())
+        })
     }
 }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::Control;
-use super::exposition::{Exposition, Kind};
 use crate::config::Config;
+use linerate_appliance::control::exposition::{Exposition, FamilyKind};
 use linerate_routing::plane::acl::Verdict;
 use linerate_routing::plane::hits::{Hit, Hits};
 use linerate_routing::plane::lists::Gate;
@@ -82,7 +82,7 @@ impl Control {
     pub(super) fn acl_metrics(&self, page: &mut Exposition) {
         page.family(
             "acl_packets",
-            Kind::Counter,
+            FamilyKind::Counter,
             "packets",
             "Packets that an access list decided on, and how.",
         );

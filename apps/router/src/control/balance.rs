@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use super::Control;
-use super::exposition::{Exposition, Kind};
+use linerate_appliance::control::exposition::{Exposition, FamilyKind};
 use linerate_routing::plane::counters::Counters;
 
 /// What waits inside of the router: as it was when the workers last answered.
@@ -189,7 +189,7 @@ impl Control {
     pub(super) fn balance_metrics(&self, page: &mut Exposition) {
         page.family(
             "balance_packets",
-            Kind::Counter,
+            FamilyKind::Counter,
             "packets",
             "Where packets came from (in) and what became of them (out): equal but for those held.",
         );
@@ -199,7 +199,7 @@ impl Control {
         }
         page.family(
             "held_packets",
-            Kind::Gauge,
+            FamilyKind::Gauge,
             "packets",
             "Packets that wait for a neighbour's address, or for the rest of their datagram.",
         );

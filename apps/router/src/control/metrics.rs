@@ -2,12 +2,11 @@
 //!
 //! The families are those that `docs/grafana/router.json` draws; a test holds the two together.
 
-use std::collections::BTreeMap;
-
-use linerate_core::port::{Link, PortStats};
+use linerate_core::port::PortStats;
 
 use super::Control;
-use super::exposition::{Exposition, Kind};
+use linerate_appliance::control::exposition::{Exposition, FamilyKind};
+use linerate_appliance::control::metrics;
 use linerate_routing::plane::counters::{Sent, Traffic};
 use linerate_routing::plane::settings::Interface;
 
@@ -15,118 +14,28 @@ impl Control {
     /// The page.
     pub(crate) fn metrics(&self) -> String {
         let mut page = Exposition::default();
-        self.instance(&mut page);
-        self.port_metrics(&mut page);
-        self.capture_metrics(&mut page);
+        metrics::instance(self.began, &mut page);
+        self.reload_metrics(&mut page);
+        metrics::ports(&self.running, &mut page);
+        metrics::captures(&self.running, &mut page);
         self.interface_metrics(&mut page);
         self.host_metrics(&mut page);
         self.balance_metrics(&mut page);
         self.acl_metrics(&mut page);
-        self.lcore_metrics(&mut page);
+        metrics::lcores(&self.running, &mut page);
         self.table_metrics(&mut page);
         page.end()
     }
 
-    fn instance(&self, page: &mut Exposition) {
-        page.family("build", Kind::Info, "", "Version of the program.");
-        page.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
-        let seconds = self.began.elapsed().as_secs_f64();
-        page.family(
-            "uptime_seconds",
-            Kind::Gauge,
-            "seconds",
-            "Time since forwarding began.",
-        );
-        page.sample(&[], seconds);
+    fn reload_metrics(&self, page: &mut Exposition) {
         page.family(
             "reloads",
-            Kind::Counter,
+            FamilyKind::Counter,
             "",
             "Reloads of the configuration, by what came of them.",
         );
         page.sample(&[("outcome", "done")], self.reloads.done);
         page.sample(&[("outcome", "refused")], self.reloads.refused);
-    }
-
-    fn port_metrics(&self, page: &mut Exposition) {
-        let ports: Vec<_> = self
-            .running
-            .ports()
-            .iter()
-            .map(|open| (open.name.as_str(), open.port.link(), open.port.stats()))
-            .collect();
-        page.family(
-            "port_up",
-            Kind::Gauge,
-            "",
-            "Whether packets can come and go.",
-        );
-        for (name, link, _) in &ports {
-            page.sample(&[("port", name)], u8::from(*link == Link::Up));
-        }
-        let families = [
-            ("port_receive_packets", "packets", "Packets received."),
-            (
-                "port_receive_bytes",
-                "bytes",
-                "Bytes of frames received, without FCS.",
-            ),
-            ("port_transmit_packets", "packets", "Packets sent."),
-            (
-                "port_transmit_bytes",
-                "bytes",
-                "Bytes of frames sent, without FCS.",
-            ),
-        ];
-        for (index, (family, unit, help)) in families.into_iter().enumerate() {
-            page.family(family, Kind::Counter, unit, help);
-            for (name, _, stats) in &ports {
-                let all = [
-                    stats.rx_packets,
-                    stats.rx_bytes,
-                    stats.tx_packets,
-                    stats.tx_bytes,
-                ];
-                page.sample(&[("port", name)], all[index]);
-            }
-        }
-        page.family(
-            "port_drops_packets",
-            Kind::Counter,
-            "packets",
-            "Packets that a port had no room for, or could not take.",
-        );
-        for (name, _, stats) in &ports {
-            let drops = [("receive", &stats.rx_drops), ("transmit", &stats.tx_drops)];
-            for (direction, drops) in drops {
-                // A driver may name a reason once for each queue.
-                let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
-                for (reason, count) in drops {
-                    *sums.entry(reason).or_default() += count;
-                }
-                for (reason, count) in sums {
-                    let labels = [
-                        ("port", *name),
-                        ("direction", direction),
-                        ("reason", reason),
-                    ];
-                    page.sample(&labels, count);
-                }
-            }
-        }
-    }
-
-    /// What captures of ports (`capture=`) lack.
-    fn capture_metrics(&self, page: &mut Exposition) {
-        page.family(
-            "port_capture_missed_packets",
-            Kind::Counter,
-            "packets",
-            "Packets that a capture of the port was to have and has not: full disk, or bound reached.",
-        );
-        for open in self.running.ports() {
-            page.sample(&[("port", &open.name)], open.port.stats().capture_missed);
-        }
     }
 
     fn interface_metrics(&self, page: &mut Exposition) {
@@ -158,7 +67,7 @@ impl Control {
             ),
         ];
         for (family, unit, help, read) in families {
-            page.family(family, Kind::Counter, unit, help);
+            page.family(family, FamilyKind::Counter, unit, help);
             let there = |one: &&Interface| !one.name.is_empty();
             for interface in self.settings.interfaces.iter().filter(there) {
                 let vrf = &self.config.vrfs[interface.vrf as usize].name;
@@ -168,7 +77,7 @@ impl Control {
         }
         page.family(
             "interface_policed_packets",
-            Kind::Counter,
+            FamilyKind::Counter,
             "packets",
             "Packets that an interface's policer dropped, of those that came in.",
         );
@@ -181,7 +90,7 @@ impl Control {
         }
         page.family(
             "icmp_messages",
-            Kind::Counter,
+            FamilyKind::Counter,
             "",
             "ICMP messages of the router's own, TCP resets beside them, and those that it did not send.",
         );
@@ -212,7 +121,7 @@ impl Control {
             ),
         ];
         for (family, help, value) in sums {
-            page.family(family, Kind::Counter, "packets", help);
+            page.family(family, FamilyKind::Counter, "packets", help);
             page.sample(&[], value);
         }
     }
@@ -248,7 +157,7 @@ impl Control {
         ];
         let all: Vec<_> = self.twins.iter().map(|twin| (twin, twin.stats())).collect();
         for (family, unit, help, read) in families {
-            page.family(family, Kind::Counter, unit, help);
+            page.family(family, FamilyKind::Counter, unit, help);
             for (twin, stats) in &all {
                 let labels = [
                     ("host", twin.wanted.name.as_str()),
@@ -259,7 +168,7 @@ impl Control {
         }
         page.family(
             "host_drops_packets",
-            Kind::Counter,
+            FamilyKind::Counter,
             "packets",
             "Packets that the kernel did not take or could not hand over by the host interface.",
         );
@@ -280,60 +189,11 @@ impl Control {
         }
     }
 
-    fn lcore_metrics(&self, page: &mut Exposition) {
-        let clock = self.running.clock();
-        let lcores: Vec<_> = self
-            .running
-            .lcores()
-            .map(|(name, cpu, stats)| {
-                let cpu = cpu.map_or_else(String::new, |cpu| cpu.to_string());
-                (name, cpu, stats.clone())
-            })
-            .collect();
-        let seconds = |ticks: u64| clock.ns(ticks) as f64 * 1e-9;
-        let families = [
-            ("lcore_busy_seconds", "Time in rounds that had packets."),
-            ("lcore_idle_seconds", "Time in rounds that had none, awake."),
-            ("lcore_asleep_seconds", "Time asleep."),
-        ];
-        for (index, (family, help)) in families.into_iter().enumerate() {
-            page.family(family, Kind::Counter, "seconds", help);
-            for (name, cpu, stats) in &lcores {
-                let ticks = [
-                    stats.busy_ticks.read(),
-                    stats.idle_ticks.read(),
-                    stats.asleep_ticks.read(),
-                ];
-                page.sample(&[("lcore", name), ("cpu", cpu)], seconds(ticks[index]));
-            }
-        }
-        page.family(
-            "lcore_packets",
-            Kind::Counter,
-            "packets",
-            "Packets that a worker took, from ports and from other workers.",
-        );
-        for (name, cpu, stats) in &lcores {
-            page.sample(&[("lcore", name), ("cpu", cpu)], stats.packets.read());
-        }
-        page.family(
-            "drops_packets",
-            Kind::Counter,
-            "packets",
-            "Packets dropped by a worker, and why.",
-        );
-        for (name, _, stats) in &lcores {
-            for (reason, count) in stats.drops() {
-                page.sample(&[("lcore", name), ("reason", &reason)], count);
-            }
-        }
-    }
-
     fn table_metrics(&self, page: &mut Exposition) {
         let counts = self.rib.counts();
         page.family(
             "routes",
-            Kind::Gauge,
+            FamilyKind::Gauge,
             "",
             "Routes from the configuration, FRR and the kernel.",
         );
@@ -367,7 +227,7 @@ impl Control {
             ),
         ];
         for (family, unit, help, value) in gauges {
-            page.family(family, Kind::Gauge, unit, help);
+            page.family(family, FamilyKind::Gauge, unit, help);
             page.sample(&[], value);
         }
         let kernel = self.kernel.as_ref();
@@ -389,7 +249,7 @@ impl Control {
             ),
         ];
         for (family, help, value) in counters {
-            page.family(family, Kind::Counter, "", help);
+            page.family(family, FamilyKind::Counter, "", help);
             page.sample(&[], value);
         }
         if let Some(fpm) = kernel.and_then(|kernel| kernel.fpm.as_ref()) {
@@ -408,7 +268,7 @@ impl Control {
                     counts.liars,
                 ),
             ] {
-                page.family(family, Kind::Counter, "", help);
+                page.family(family, FamilyKind::Counter, "", help);
                 page.sample(&[], value);
             }
         }

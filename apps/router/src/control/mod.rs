@@ -13,9 +13,7 @@ mod cleared;
 mod desk;
 mod difference;
 mod embedded;
-mod exposition;
 mod generation;
-mod http;
 mod hush;
 mod kernel;
 mod metrics;
@@ -446,12 +444,6 @@ impl Control {
             }
         }
     }
-}
-
-/// Any bytes to the page of metrics.
-#[cfg(any(test, feature = "fuzz"))]
-pub fn fuzz_http(input: &[u8]) {
-    http::fuzz(input);
 }
 
 /// The parameters of any request that starts a stream.

@@ -1,6 +1,5 @@
 //! What `linerate ctl show` shows: rows of JSON, with what was left out counted.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Instant;
 
@@ -12,8 +11,8 @@ use serde_json::{Value, json};
 use super::Control;
 use super::cleared::{COUNTED, Cleared, Counted};
 use super::stage::on_slow;
+use linerate_appliance::control::show::{self as tables, Rows, value};
 use linerate_appliance::nearest::offer;
-use linerate_appliance::runtime::Sample;
 use linerate_appliance::socket::Problem;
 use linerate_routing::model::{Cidr, Prefix};
 use linerate_routing::rib::{Shown, ShownWay, Use};
@@ -30,8 +29,6 @@ const WHAT: [&str; 9] = [
     "path",
     "acls",
 ];
-/// Rows at most, whatever a client asks for.
-const MOST: u64 = 10_000_000;
 
 /// The answer to `show`.
 ///
@@ -44,8 +41,7 @@ pub(super) fn show(control: &mut Control, params: &Value) -> Result<Value, Probl
         control.measure_stages();
         filter = "";
     }
-    let limit = params.get("limit").and_then(Value::as_u64).unwrap_or(1000);
-    let rows = Rows::new(limit.min(MOST));
+    let rows = Rows::asked(params);
     let rows = match what {
         "routes" => control.routes(rows, filter)?,
         "neighbours" => control.neighbours(rows, filter),
@@ -76,42 +72,6 @@ pub(super) fn clear(control: &mut Control, params: &Value) -> Result<Value, Prob
             Err(Problem::new(problem, "clear counters"))
         }
     }
-}
-
-/// Rows under way.
-struct Rows {
-    rows: Vec<Value>,
-    limit: u64,
-    more: u64,
-    summary: Option<String>,
-}
-
-impl Rows {
-    fn new(limit: u64) -> Self {
-        Self {
-            rows: Vec::new(),
-            limit,
-            more: 0,
-            summary: None,
-        }
-    }
-
-    /// Adds the row that `make` makes while there is room.
-    fn add_with<R: Serialize>(&mut self, make: impl FnOnce() -> R) {
-        if self.rows.len() as u64 >= self.limit {
-            self.more += 1;
-            return;
-        }
-        self.rows.push(value(make()));
-    }
-
-    fn end(self) -> Value {
-        json!({ "rows": self.rows, "more": self.more, "summary": self.summary })
-    }
-}
-
-fn value(row: impl Serialize) -> Value {
-    serde_json::to_value(row).expect("rows have only texts as keys")
 }
 
 /// Which routes: those of prefixes with all in them, or those that hold an address.
@@ -187,19 +147,10 @@ impl Control {
         let mut notes = Vec::new();
         match table.what {
             "drops" => {
-                let packets = |row: &Value| row["packets"].as_u64().unwrap_or(0);
-                all.retain(|row| packets(row) > 0);
-                // Most first, and then as they come: by reason and place.
-                all.sort_by_key(|row| std::cmp::Reverse(packets(row)));
-                let total: u64 = all.iter().map(packets).sum();
-                notes.push(format!("{total} packets dropped"));
+                notes.push(tables::most_first(&mut all));
             }
             "ports" => {
-                let ports = self.running.ports().iter();
-                notes.extend(ports.filter_map(|open| {
-                    let warning = open.port.warning()?;
-                    Some(format!("warning: {}: {warning}", open.name))
-                }));
+                notes.extend(tables::warnings(&self.running));
             }
             "path" => {
                 let lost = |row: &&Value| row["unaccounted"].as_i64().is_some_and(|lost| lost != 0);
@@ -234,7 +185,7 @@ impl Control {
     fn rows(&self, table: &Counted) -> Vec<Value> {
         match table.what {
             "summary" => self.balance_rows(),
-            "ports" => self.ports(),
+            "ports" => tables::ports(&self.running, &self.previous),
             "interfaces" => self.interfaces(),
             "drops" => self.drops(),
             "lcores" => self.lcores(),
@@ -266,28 +217,12 @@ impl Control {
         )
     }
 
-    fn ports(&self) -> Vec<Value> {
-        let reading = Sample::take(&self.running).since(&self.previous);
-        reading.ports.iter().map(value).collect()
-    }
-
     fn lcores(&self) -> Vec<Value> {
-        let mut rows = Vec::new();
-        let now = Sample::take(&self.running);
-        // How busy they are now; what they did since the start.
-        let (recent, all) = (now.since(&self.previous), now.since(&self.first));
-        let last = all.lcores.len() - 1;
-        for (index, lcore) in all.lcores.iter().enumerate() {
-            let mut row = value(lcore);
-            row["busy_share"] = recent.lcores[index].load.busy_share.into();
-            let does = match index == last {
-                true => "neighbours, twins, what is for the box",
-                false => "forwards",
-            };
-            row["does"] = does.into();
-            rows.push(row);
-        }
-        rows
+        let does = |index, count| match index + 1 == count {
+            true => "neighbours, twins, what is for the box",
+            false => "forwards",
+        };
+        tables::lcores(&self.running, &self.first, &self.previous, does)
     }
 
     fn interfaces(&self) -> Vec<Value> {
@@ -416,27 +351,9 @@ impl Control {
         rows
     }
 
-    /// By reason and place.
     fn drops(&self) -> Vec<Value> {
-        let mut all: BTreeMap<(String, String), u64> = BTreeMap::new();
-        for (name, _, stats) in self.running.lcores() {
-            for (reason, count) in stats.drops() {
-                *all.entry((reason, name.into())).or_default() += count;
-            }
-        }
-        let ports = self.running.ports().iter();
-        let ports = ports.map(|open| (open.name.as_str(), open.port.stats()));
         let twins = self.twins.iter();
         let twins = twins.map(|twin| (twin.wanted.name.as_str(), twin.stats()));
-        for (name, stats) in ports.chain(twins) {
-            for (way, drops) in [("rx", &stats.rx_drops), ("tx", &stats.tx_drops)] {
-                for (reason, count) in drops.iter().filter(|(_, count)| *count > 0) {
-                    let key = (format!("{way}_{reason}"), name.into());
-                    *all.entry(key).or_default() += count;
-                }
-            }
-        }
-        let row = |((reason, at), packets): ((String, String), u64)| json!({ "reason": reason, "at": at, "packets": packets });
-        all.into_iter().map(row).collect()
+        tables::drops(&self.running, twins)
     }
 }

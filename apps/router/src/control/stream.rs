@@ -20,8 +20,8 @@ use serde_json::{Value, json};
 
 use super::Control;
 use super::desk::Desk;
-use super::server::{say, write_line};
 use super::stage::{on_fast, on_slow};
+use linerate_appliance::control::server::{say, write_line};
 use linerate_appliance::nearest::offer;
 use linerate_appliance::socket::Problem;
 use linerate_routing::plane::trace::{Record, Trace};

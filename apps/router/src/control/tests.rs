@@ -7,7 +7,6 @@ use std::sync::mpsc;
 use linerate_drivers::{Drivers, Own};
 
 use super::desk::Desk;
-use super::exposition;
 use super::start::{Access, bring_up};
 use super::*;
 
@@ -73,7 +72,8 @@ fn the_metrics_page_keeps_to_its_format_and_has_what_the_dashboard_draws() {
          default = \"permit\"\nrules = [{ action = \"reject\", protocol = \"tcp\" }]\n",
     );
     let page = control.metrics();
-    let series = exposition::check(&page).unwrap_or_else(|wrong| panic!("{wrong}\n{page}"));
+    let series = linerate_appliance::control::exposition::check(&page)
+        .unwrap_or_else(|wrong| panic!("{wrong}\n{page}"));
     assert!(series > 40, "{page}");
     // However many rules, a list has three samples.
     for sample in [

@@ -21,6 +21,7 @@ use crate::socket::{Caller, START_ONE, found_socket};
 /// Longest piece that a router sends at once, in bytes.
 const PIECE_BYTES: usize = 1 << 20;
 
+/// Arguments of `linerate capture`.
 #[derive(clap::Args)]
 pub struct Args {
     /// Socket of the router; default: the usual one
@@ -56,6 +57,10 @@ struct Summary {
     dropped: u64,
 }
 
+/// Runs `linerate capture`.
+///
+/// # Errors
+/// There is no router to ask, it refuses, or the output cannot be written.
 pub fn run(args: &Args) -> Result<(), Error> {
     let to_stdout = args.write == Path::new("-");
     if to_stdout && io::stdout().is_terminal() {

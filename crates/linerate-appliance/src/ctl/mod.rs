@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::output;
 use crate::socket::{Caller, START_ONE, found_socket};
 
+/// Arguments of `linerate ctl`.
 #[derive(clap::Args)]
 pub struct Args {
     /// Socket of the router; default: the usual one
@@ -64,13 +65,13 @@ enum Command {
 
 /// What can be cleared.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Clearable {
+pub(crate) enum Clearable {
     Counters,
 }
 
 /// What can be shown.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum What {
+pub(crate) enum What {
     Summary,
     Ports,
     Interfaces,
@@ -99,6 +100,10 @@ impl What {
     }
 }
 
+/// Runs `linerate ctl`.
+///
+/// # Errors
+/// There is nobody to ask, it refuses, or the output cannot be written.
 pub fn run(args: &Args) -> Result<(), Error> {
     let path = args.socket.clone().unwrap_or_else(found_socket);
     let mut router = Caller::connect(&path, START_ONE)?;

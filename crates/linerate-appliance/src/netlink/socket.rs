@@ -22,6 +22,7 @@ use crate::netns::Space;
 /// [`super`] wants to know: besides neighbours, addresses and routes of both families, next-hop
 /// objects.
 pub const LINKS: u32 = 1 << 0;
+/// Groups of events: links, neighbours, addresses and routes.
 pub const ALL: u32 = LINKS | 1 << 2 | 1 << 4 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 31;
 /// The kernel fills at most 32 KiB at once for a reader that offers so much.
 const BUFFER: usize = 64 << 10;
@@ -63,7 +64,9 @@ pub fn open(space: Option<&str>, room: Option<usize>) -> Result<OwnedFd, Error> 
 
 /// What a socket of events has.
 pub enum Events<'a> {
+    /// These.
     Some(Messages<'a>),
+    /// None for now.
     None,
     /// Some were lost: the socket's buffer ran over.
     Lost,

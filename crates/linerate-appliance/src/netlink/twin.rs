@@ -19,12 +19,17 @@ use crate::netns::Space;
 /// A kernel interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
+    /// Its number in the kernel.
     pub index: u32,
+    /// Its name.
     pub name: String,
+    /// Whether it is set up (IFF_UP).
     pub up: bool,
+    /// Whether it has a carrier.
     pub carrier: bool,
     /// How often that has come or gone.
     pub carrier_changes: Option<u32>,
+    /// Its MAC address, where it has one.
     pub mac: Option<MacAddr>,
     /// Largest packet in bytes.
     pub mtu: u32,
@@ -48,6 +53,7 @@ pub enum Inward {
 }
 
 impl Link {
+    /// As a message of the kernel says.
     pub fn of(link: &linerate_wire::rtnetlink::Link<'_>) -> Self {
         Self {
             index: link.index,
@@ -72,8 +78,11 @@ impl Link {
 /// What a twin is to be like.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Likeness {
+    /// MAC address.
     pub mac: MacAddr,
+    /// Largest packet in bytes.
     pub mtu: u32,
+    /// Whether it is to be set up.
     pub up: bool,
     /// Addresses that it has at least.
     pub addresses: Vec<Cidr>,

@@ -11,6 +11,7 @@ use crate::error::Error;
 /// The part of a run's report that says who was how busy; other members are ignored.
 #[derive(Debug, Deserialize)]
 pub struct RunReport {
+    /// The lcores, in any order.
     pub lcores: Vec<LcoreReport>,
 }
 
@@ -29,6 +30,10 @@ pub struct LcoreReport {
 }
 
 impl RunReport {
+    /// Reads a report.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no report.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = fs::read_to_string(path).map_err(|source| Error::File {
             path: path.into(),

@@ -5,10 +5,15 @@ use std::fmt::Write;
 /// How a cell is coloured, where colours are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
+    /// As text is.
     Plain,
+    /// As it should be.
     Good,
+    /// Worth a look.
     Warn,
+    /// Wrong.
     Bad,
+    /// Of little weight.
     Dim,
 }
 
@@ -51,12 +56,14 @@ impl Column {
     }
 }
 
+/// One cell: a text and its tone.
 pub struct Cell {
     text: String,
     tone: Tone,
 }
 
 impl Cell {
+    /// A plain cell.
     pub fn new(value: impl std::fmt::Display) -> Self {
         Self {
             text: value.to_string(),
@@ -64,6 +71,7 @@ impl Cell {
         }
     }
 
+    /// In this tone.
     pub fn tone(self, tone: Tone) -> Self {
         Self { tone, ..self }
     }
@@ -76,6 +84,7 @@ pub struct Table {
 }
 
 impl Table {
+    /// A table without rows.
     pub fn new(columns: impl IntoIterator<Item = Column>) -> Self {
         Self {
             columns: columns.into_iter().collect(),

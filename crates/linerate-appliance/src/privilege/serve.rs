@@ -25,6 +25,7 @@ use crate::error::Error;
 use crate::files;
 use crate::socket::unix;
 
+/// Arguments of the process that keeps privileges.
 #[derive(clap::Args)]
 pub struct Args {
     /// Configuration file of the router

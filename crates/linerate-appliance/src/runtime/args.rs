@@ -1,10 +1,14 @@
 //! What every forwarder is asked: the options that `l2fwd` and `l3fwd` share, and the same as keys of
 //! their files, where the command line goes before.
 
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
 use linerate_core::env::PlanSpec;
 
 use super::{Options, Watch};
 use crate::config::PlanStanza;
+use crate::control::of_run::Places;
 use crate::error::Error;
 
 /// Most receive queues of a port, and most packets of a burst.
@@ -36,23 +40,42 @@ pub struct RunArgs {
     /// Print JSON: one line each period, and one with the totals
     #[arg(long)]
     json: bool,
+    /// Listen at this Unix socket for `linerate ctl --socket PATH`
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// Show metrics at http://ADDRESS:PORT/metrics
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
 }
 
 /// The same as keys of a file.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct RunKeys {
+    /// Seconds between two tables.
     pub period: Option<f64>,
+    /// Seconds after which to end.
     pub duration: Option<f64>,
+    /// Receive queues of each port.
     pub queues: Option<u16>,
+    /// Packets polled at once.
     pub burst: Option<u16>,
+    /// Packets alive at once.
     pub pool_slots: Option<u32>,
+    /// Whether idle lcores sleep.
     pub sleep: Option<bool>,
+    /// Socket of `linerate ctl`.
+    pub control: Option<PathBuf>,
+    /// Address of the metrics page.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// What was asked for, from both places.
 pub struct Run {
+    /// Who runs where.
     pub plan: PlanSpec,
+    /// How long, and how to show it.
     pub watch: Watch,
+    /// How workers run.
     pub options: Options,
 }
 
@@ -66,7 +89,13 @@ impl RunArgs {
         let duration = self.duration.or(file.duration);
         Ok(Run {
             plan: self.plan.over(plan.unwrap_or_default()),
-            watch: Watch::new(period, duration, self.json)?,
+            watch: Watch {
+                places: Places {
+                    control: self.control.clone().or(file.control),
+                    metrics: self.metrics.or(file.metrics),
+                },
+                ..Watch::new(period, duration, self.json)?
+            },
             options: Options {
                 queues: self.queues.or(file.queues).unwrap_or(1).clamp(1, MOST),
                 burst: (self.burst.or(file.burst))

@@ -24,6 +24,7 @@ const QUEUE: i32 = 4096;
 /// The interface is this process's as long as this lives.
 #[derive(Debug)]
 pub struct Claim {
+    /// The interface that is claimed.
     pub interface: String,
     _socket: OwnedFd,
 }

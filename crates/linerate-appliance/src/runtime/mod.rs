@@ -31,7 +31,7 @@ use claim::Claim;
 use wiring::{PortShape, Share};
 
 pub use args::{PlanArgs, Run, RunArgs, RunKeys};
-pub use observe::{Reading, Sample};
+pub use observe::{LcoreRow, Reading, Sample};
 pub use signals::Interrupts;
 pub use watch::{Watch, places, watch};
 
@@ -52,7 +52,9 @@ pub struct OpenPort {
     pub number: u16,
     /// What the user calls it.
     pub name: String,
+    /// The port itself.
     pub port: Box<dyn Port>,
+    /// What its driver says of it.
     pub info: PortInfo,
     /// The interface that it has for itself, and the claim to that while workers forward by it.
     wants: Option<String>,
@@ -107,7 +109,9 @@ impl Options {
 
 /// Opened ports, and the drivers that know the rings among them.
 pub struct Rig {
+    /// The ports, by number.
     pub ports: Vec<OpenPort>,
+    /// The clock of all workers.
     pub clock: Clock,
     /// Whether there are slots of 64 KiB even if no port receives into them.
     needs_large: bool,

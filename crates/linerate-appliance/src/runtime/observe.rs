@@ -47,6 +47,7 @@ struct LcoreSample {
 }
 
 impl Sample {
+    /// Reads all counters.
     pub fn take<S: Stage + 'static>(running: &Running<S>) -> Self {
         let ports = running.ports().iter().map(|open| PortSample {
             number: open.number,
@@ -127,7 +128,9 @@ impl Sample {
 pub struct Reading {
     /// Time between the samples.
     pub seconds: f64,
+    /// By number.
     pub ports: Vec<PortRow>,
+    /// In the order of the plan.
     pub lcores: Vec<LcoreRow>,
     /// From each packet's receive burst to the end of its round.
     pub residence: Percentiles,
@@ -198,20 +201,26 @@ impl PortRow {
 /// at the start would come too late: workers are at work by then, and a short run may be over.
 #[derive(Debug, Serialize)]
 pub struct LcoreRow {
+    /// Who it is and how busy.
     #[serde(flatten)]
     pub load: LcoreReport,
     asleep_share: f64,
+    /// Packets that it took since the start.
     pub packets: u64,
     rounds: u64,
+    /// How often it slept.
     pub sleeps: u64,
     /// From the ring of a doorbell to the end of the nap.
     pub wake_up_p50_ns: u64,
     wake_up_p99_ns: u64,
     /// Rounds so long that somebody else must have had the CPU (or a stage took that long).
     pub gaps: u64,
+    /// Time that others took from it, in nanoseconds.
     pub gaps_ns: u64,
+    /// The longest piece of that.
     pub longest_gap_ns: u64,
     residence: Percentiles,
+    /// Packets by the reason why they were dropped.
     pub drops: BTreeMap<String, u64>,
 }
 

@@ -18,6 +18,10 @@ pub struct Interrupts {
 }
 
 impl Interrupts {
+    /// Begins to catch them.
+    ///
+    /// # Errors
+    /// There can be no handler or no thread.
     pub fn catch() -> io::Result<Self> {
         let mut signals = Signals::new([SIGINT, SIGTERM])?;
         let handle = signals.handle();

@@ -7,16 +7,19 @@ use linerate_core::run::Stage;
 
 use super::{Interrupts, Running, Sample, show};
 use crate::config::PortStanza;
+use crate::control::of_run::{Asked, Control, Places};
 use crate::error::Error;
 use crate::output::MachineFacts;
 
 /// How often to look whether every input has ended.
 const LOOK: Duration = Duration::from_millis(50);
+/// Over which time rates are shown to those who ask.
+const RATES: Duration = Duration::from_secs(1);
 /// Time between two tables of statistics, unless the user says otherwise.
 const PERIOD_S: f64 = 10.0;
 
 /// How long, and how to show it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Watch {
     /// Time between two tables of statistics; only the totals without it.
     pub period: Option<Duration>,
@@ -24,6 +27,8 @@ pub struct Watch {
     pub duration: Option<Duration>,
     /// JSON lines instead of tables.
     pub json: bool,
+    /// Where it may be asked meanwhile.
+    pub places: Places,
 }
 
 impl Watch {
@@ -36,6 +41,7 @@ impl Watch {
                 .map(|value| seconds("duration", value))
                 .transpose()?,
             json,
+            places: Places::default(),
         })
     }
 }
@@ -50,20 +56,25 @@ fn seconds(key: &str, value: f64) -> Result<Duration, Error> {
 
 /// Runs until the end, then takes all down and prints the totals. `way` says what is done with the
 /// packets of each port, to be shown at the start.
-pub fn watch<S: Stage>(
+pub fn watch<S: Stage + 'static>(
     mut running: Running<S>,
     watch: &Watch,
     way: impl Fn(usize) -> String,
     machine: &MachineFacts,
     interrupts: &Interrupts,
 ) -> Result<(), Error> {
+    let control = Control::listen(&watch.places)?;
     show::started(&running, way, watch.json)?;
+    if let Some(http) = &control.http {
+        eprintln!("metrics at http://{}/metrics", http.at);
+    }
     let began = Instant::now();
     let first = Sample::take(&running);
     let end = watch.duration.map(|duration| began + duration);
     let mut previous = first.clone();
     let mut table = watch.period.map(|period| began + period);
     let mut received = u64::MAX;
+    let mut recent = (began, first.clone());
     loop {
         let events = [Some(Instant::now() + LOOK), end, table];
         let next = events.into_iter().flatten().min().unwrap_or(began);
@@ -72,7 +83,19 @@ pub fn watch<S: Stage>(
         }
         running.warn();
         let now = Instant::now();
+        let mut asked = Asked {
+            running: &running,
+            first: &first,
+            recent: &recent.1,
+            began,
+            is_to_end: false,
+        };
+        control.serve(&mut asked);
+        let is_to_end = asked.is_to_end;
         let sample = Sample::take(&running);
+        if now >= recent.0 + RATES {
+            recent = (now, sample.clone());
+        }
         if let Some((due, period)) = table.zip(watch.period).filter(|(due, _)| now >= *due) {
             show::period(&sample.since(&previous), began.elapsed(), watch.json)?;
             previous = sample.clone();
@@ -81,7 +104,7 @@ pub fn watch<S: Stage>(
         // Inputs that ended bring nothing more, so only then are the workers asked.
         let quiet = sample.received() == received;
         received = sample.received();
-        if end.is_some_and(|end| now >= end) || (quiet && running.is_ended()) {
+        if is_to_end || end.is_some_and(|end| now >= end) || (quiet && running.is_ended()) {
             break;
         }
     }

@@ -15,10 +15,13 @@ pub struct Request {
     /// Comes back with the answer: a number or a text.
     #[serde(default)]
     pub id: Value,
+    /// A line of commands, for those who take such.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
+    /// What is to be done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
+    /// With what.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub params: Value,
 }
@@ -45,15 +48,20 @@ impl Request {
 /// What the instance says to a request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
+    /// That of the request.
     pub id: Value,
+    /// Whether it was done.
     pub ok: bool,
+    /// What came of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
+    /// Why it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Problem>,
 }
 
 impl Answer {
+    /// The answer to the request of that number.
     pub fn new(id: Value, result: Result<Value, Problem>) -> Self {
         let ok = result.is_ok();
         let (result, error) = match result {
@@ -73,14 +81,18 @@ impl Answer {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{problem}")]
 pub struct Problem {
+    /// What is wrong.
     pub problem: String,
+    /// What to do about it.
     #[serde(default)]
     pub fix: String,
+    /// Names that may have been meant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nearest: Vec<String>,
 }
 
 impl Problem {
+    /// A problem without names.
     pub fn new(problem: impl Into<String>, fix: impl Into<String>) -> Self {
         Self {
             problem: problem.into(),

@@ -8,11 +8,17 @@ use std::time::{Duration, Instant};
 /// A connected socket.
 #[derive(Debug)]
 pub enum Wire {
+    /// Of this machine.
     Unix(UnixStream),
+    /// Over the network.
     Tcp(TcpStream),
 }
 
 impl Wire {
+    /// The same connection again.
+    ///
+    /// # Errors
+    /// There are too many open files.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(match self {
             Self::Unix(stream) => Self::Unix(stream.try_clone()?),
@@ -20,6 +26,10 @@ impl Wire {
         })
     }
 
+    /// How long a read may take; for ever without it.
+    ///
+    /// # Errors
+    /// The time is zero.
     pub fn set_read_timeout(&self, time: Option<Duration>) -> io::Result<()> {
         match self {
             Self::Unix(stream) => stream.set_read_timeout(time),
@@ -27,6 +37,10 @@ impl Wire {
         }
     }
 
+    /// How long a write may take; for ever without it.
+    ///
+    /// # Errors
+    /// The time is zero.
     pub fn set_write_timeout(&self, time: Option<Duration>) -> io::Result<()> {
         match self {
             Self::Unix(stream) => stream.set_write_timeout(time),
@@ -94,6 +108,7 @@ pub struct Lines {
 }
 
 impl Lines {
+    /// Lines of at most `limit` bytes.
     pub fn new(wire: Wire, limit: usize) -> Self {
         Self {
             wire,

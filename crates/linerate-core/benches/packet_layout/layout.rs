@@ -1,4 +1,5 @@
 //! Pools as the alternatives lay them out, all in the same memory.
+#![allow(unsafe_code)]
 
 use linerate_core::mem::{PageKind, PagePolicy, Region, RegionConfig};
 

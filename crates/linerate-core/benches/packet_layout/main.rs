@@ -7,6 +7,7 @@
 //! is what the kit does (above 1: slower than it), with the smallest and the largest round. Run it
 //! with `cargo bench -p linerate-core --bench packet_layout`; `-- metadata` and the like runs one
 //! part. Two-core rows mean something only while both CPUs are free.
+#![allow(unsafe_code)]
 
 mod layout;
 mod turns;

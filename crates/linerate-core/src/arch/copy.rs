@@ -2,6 +2,7 @@
 //!
 //! `memcpy` makes the same choice, but a caller that also has to look at the words would read
 //! them again in pieces that the wide stores do not forward.
+#![allow(unsafe_code)]
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod avx512;

@@ -1,4 +1,5 @@
 //! Block copies of shared words, one atomic access per element: see [`crate::arch`].
+#![allow(unsafe_code)]
 
 use crate::sync::{AtomicU8, AtomicU32, Ordering, at};
 

@@ -4,6 +4,7 @@
 //! A run of words whose length is no multiple of the block ends in a block that overlaps the one
 //! before: the same value is moved twice, which costs less than a loop over the rest. Stamps must
 //! not be: see there.
+#![allow(unsafe_code)]
 
 use crate::sync::{AtomicU8, AtomicU32, Ordering, fence};
 use std::arch::asm;

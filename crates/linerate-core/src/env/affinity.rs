@@ -1,4 +1,5 @@
 //! The two affinity system calls, without the C library's limit of 1024 CPUs.
+#![allow(unsafe_code)]
 
 use std::io;
 
@@ -14,10 +15,10 @@ const WORDS: usize = LIMIT as usize / 64;
 pub fn allowed() -> io::Result<CpuList> {
     let mut mask = [0u64; WORDS];
     let pid = rustix::process::getpid().as_raw_nonzero().get();
-    // SAFETY: the kernel writes at most `size_of_val(&mask)` bytes to `mask`, which lives here and
-    // is aligned more strictly than the mask of longs that the call expects.
-    let result =
-        unsafe { libc::sched_getaffinity(pid, size_of_val(&mask), mask.as_mut_ptr().cast()) };
+    let (len, words) = (size_of_val(&mask), mask.as_mut_ptr().cast());
+    // SAFETY: the kernel writes at most `len` bytes to `mask`, which lives here and is aligned more
+    // strictly than the mask of longs that the call expects.
+    let result = unsafe { libc::sched_getaffinity(pid, len, words) };
     if result != 0 {
         return Err(io::Error::last_os_error());
     }

@@ -3,6 +3,7 @@
 //! Where the TSC cannot be trusted the clock falls back to `clock_gettime` (a tick is then one
 //! nanosecond) and [`Clock::source`] says why. A clock is a small value: calibrate one at start,
 //! copy it to every lcore.
+#![allow(unsafe_code)]
 
 use std::fmt;
 use std::time::Duration;
@@ -87,6 +88,15 @@ impl Clock {
         if self.tsc { rdtsc() } else { monotonic_ns() }
     }
 
+    /// As [`now`](Self::now), once the loads before it have come back: what took their time is over.
+    #[inline(always)]
+    pub fn now_after_loads(&self) -> u64 {
+        if self.tsc {
+            load_fence();
+        }
+        self.now()
+    }
+
     /// A duration in ticks as nanoseconds, rounded down.
     #[inline]
     pub fn ns(&self, ticks: u64) -> u64 {
@@ -145,6 +155,20 @@ fn monotonic_ns() -> u64 {
 pub(crate) fn ticks() -> u64 {
     rdtsc()
 }
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn load_fence() {
+    // SAFETY: every x86-64 has the instruction, which has no operands. Nothing behind it starts
+    // before all in front of it has ended (Intel SDM 2A, LFENCE; AMD: Linux sets DE_CFG bit 1).
+
+    unsafe {
+        core::arch::x86_64::_mm_lfence();
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn load_fence() {}
 
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]

@@ -1,4 +1,5 @@
 //! A typed array on the largest pages to be had, for tables.
+#![allow(unsafe_code)]
 
 use super::{Region, RegionConfig};
 use crate::MemError;

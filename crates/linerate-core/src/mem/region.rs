@@ -1,4 +1,5 @@
 //! A region: pages of one kind, mapped into the reserved range, given back on drop.
+#![allow(unsafe_code)]
 
 use super::space::{Extent, GRAIN_BYTES, Space};
 use super::sys::{self, Staged};

@@ -6,6 +6,7 @@
 //! then put over the reserved range by one call, under the lock of the process's address space,
 //! which needs no page of data any more. Should that call fail all the same (the kernel has no
 //! memory for its own tables), nobody knows what it left: such a range is never used again.
+#![allow(unsafe_code)]
 
 use rustix::mm::{Advice, MapFlags, MremapFlags, ProtFlags};
 use std::ffi::c_void;

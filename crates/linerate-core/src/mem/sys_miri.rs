@@ -1,4 +1,5 @@
 //! The same as `sys.rs` for Miri, which has no `mmap` at fixed addresses: plain heap memory.
+#![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::io;

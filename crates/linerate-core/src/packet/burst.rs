@@ -1,4 +1,5 @@
 //! Up to 64 packets on the worker's stack: the unit of everything on the hot path.
+#![allow(unsafe_code)]
 
 mod parts;
 

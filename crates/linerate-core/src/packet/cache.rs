@@ -2,6 +2,7 @@
 //!
 //! Getting and freeing a burst is a block copy; only when the stack runs dry or full does the
 //! cache exchange magazines of 64 with the pool's depot.
+#![allow(unsafe_code)]
 
 use super::burst::Burst;
 use super::depot::MAGAZINE;

@@ -4,6 +4,7 @@
 //! keeps at most one magazine to itself. Magazines change hands by the classic tagged stack
 //! (Treiber 1986, with a counter against reuse); strays by a list that only ever loses all its
 //! members at once, so that it needs no counter for safety, only for the books.
+#![allow(unsafe_code)]
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell, at, with_cell};
 

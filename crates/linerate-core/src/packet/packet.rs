@@ -1,5 +1,5 @@
 //! The ownership of one slot, and what its owner may do with it.
-
+#![allow(unsafe_code)]
 // Sizes come from callers, and release builds wrap.
 #![warn(clippy::arithmetic_side_effects)]
 

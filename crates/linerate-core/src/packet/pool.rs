@@ -1,4 +1,5 @@
 //! Pools of fixed slots: their shape, their memory, and how long they live.
+#![allow(unsafe_code)]
 
 use super::depot::{Depot, MAGAZINE, ReturnList, pushes_between};
 use super::meta::{Handle, Line, Meta, Offload, line_of};
@@ -126,9 +127,8 @@ impl PoolShared {
         let shared = unsafe { &*this };
         shared.plain_drops.fetch_add(1, Ordering::Release);
         // SAFETY: until it is pushed, the slot's line is this thread's.
-        let last = shared
-            .returns
-            .push(slot.get(), 1, |next| unsafe { set_next(slot, next) });
+        let set_next = |next| unsafe { set_next(slot, next) };
+        let last = shared.returns.push(slot.get(), 1, set_next);
         if last {
             // SAFETY: exactly one push brings the last slot home, and no `Pool` is left.
             drop(unsafe { Box::from_raw(this.cast_mut()) });

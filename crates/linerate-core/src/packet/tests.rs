@@ -1,4 +1,5 @@
 //! Ownership, exhaustion and lifetime of slots.
+#![allow(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
 use super::*;

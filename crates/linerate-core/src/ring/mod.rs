@@ -19,6 +19,7 @@
 //! assert_eq!(consumer.pop(), Some(1));
 //! assert_eq!(consumer.meter().read().refused, 1);
 //! ```
+#![allow(unsafe_code)]
 
 mod cursor;
 pub mod mpmc;

@@ -26,6 +26,7 @@
 //!
 //! The values are atomics (see [`crate::arch`] for their block copies), so a copy that loses its
 //! race is not a data race; it is thrown away.
+#![allow(unsafe_code)]
 
 use super::cursor::{Cursor, Ends};
 use super::stats::Ledger;

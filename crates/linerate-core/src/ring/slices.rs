@@ -13,6 +13,7 @@
 //! lent.consume(2); // the third stays
 //! assert_eq!(consumer.peek(8).slices().0, [30]);
 //! ```
+#![allow(unsafe_code)]
 
 use super::cursor::Span;
 use super::spsc::{Consumer, Producer};

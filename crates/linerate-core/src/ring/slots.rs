@@ -4,6 +4,7 @@
 //! elements, in at most two block copies. [`Slots`] has the memory; each end keeps a [`Place`],
 //! which says where that is, beside its position. Under loom every slot is a cell of its own, so
 //! that loom sees each access.
+#![allow(unsafe_code)]
 
 use super::cursor::Span;
 use crate::arch::AlignedSlice;

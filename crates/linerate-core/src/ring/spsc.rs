@@ -14,6 +14,7 @@
 //! let (producer, _consumer) = linerate_core::ring::spsc::ring::<u32>(4);
 //! let second = producer.clone(); // one putter: there is no `Clone`
 //! ```
+#![allow(unsafe_code)]
 
 use super::cursor::{Cursor, Ends, Span};
 #[cfg(not(loom))]

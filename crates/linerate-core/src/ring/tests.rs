@@ -1,4 +1,5 @@
 //! Tests of the rings that need no model checker.
+#![allow(unsafe_code)]
 
 use super::{Pop, Push, mpmc, spsc};
 

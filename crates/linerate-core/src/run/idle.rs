@@ -1,4 +1,5 @@
 //! What a worker does when no packets come: poll, then pause, then sleep.
+#![allow(unsafe_code)]
 
 use super::doorbell::Doorbell;
 use crate::port::SleepOn;

@@ -5,6 +5,7 @@
 //! (V3: blocks, each with a chain of frames; V2: one frame each) whose status word says who owns
 //! them. The kernel is trusted to write what it documents, but every offset is still checked
 //! against the unit: a check costs less than a proof.
+#![allow(unsafe_code)]
 
 #[cfg(any(test, feature = "fuzz"))]
 pub(super) mod fuzz;

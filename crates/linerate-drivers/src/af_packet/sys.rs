@@ -1,4 +1,5 @@
 //! The system calls of packet(7), each behind one function.
+#![allow(unsafe_code)]
 
 use std::io::{self, IoSlice};
 use std::mem::size_of;

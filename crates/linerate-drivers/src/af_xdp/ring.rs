@@ -3,6 +3,7 @@
 //! Positions count up for ever and wrap at 2^32; an entry's index is its position modulo the
 //! ring's size, so no position, however wrong, leaves the ring. One side writes `producer`, the
 //! other `consumer`. See the kernel's Documentation/networking/af_xdp.rst.
+#![allow(unsafe_code)]
 
 use super::sys::Mapping;
 use linerate_core::packet::{Packet, Pool};

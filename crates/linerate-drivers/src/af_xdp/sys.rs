@@ -4,6 +4,7 @@
 //! another process: where the kernel reads or writes as much memory as the object behind one says,
 //! the object is asked first. So everything here is safe to call with any arguments; what the
 //! kernel refuses is an error.
+#![allow(unsafe_code)]
 
 use super::program::Insn;
 use rustix::mm::{MapFlags, ProtFlags};

@@ -27,8 +27,8 @@ fn privileged() -> bool {
         able
     });
     if !able {
-        println!(
-            "SKIP af_xdp: needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF for veth pairs and programs"
+        linerate_testkit::skip(
+            "af_xdp: needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF for veth pairs and programs",
         );
     }
     able

@@ -1,4 +1,5 @@
 //! The interface ioctls of netdevice(7), each behind one function.
+#![allow(unsafe_code)]
 
 use std::ffi::c_ulong;
 use std::io;

@@ -1,4 +1,5 @@
 //! The TUN/TAP ioctls (Documentation/networking/tuntap.rst), each behind one function.
+#![allow(unsafe_code)]
 
 use crate::link::sys::request;
 use rustix::fs::{Mode, OFlags};

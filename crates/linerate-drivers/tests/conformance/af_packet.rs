@@ -1,13 +1,13 @@
 //! af_packet: over a veth pair in a network name space of its own.
 
-use crate::netns::Namespace;
 use crate::suite::{Pair, Wire};
 use linerate_core::port::Port;
 use linerate_drivers::Drivers;
+use linerate_testkit::netns::Unnamed;
 
 fn over_veth(options: &'static str) -> impl Fn() -> Result<Pair, String> {
     move || {
-        let namespace = Namespace::new()?;
+        let namespace = Unnamed::new()?;
         namespace.veth("g0", "d0");
         let inside = namespace.enter();
         let open = |name: &str| -> Box<dyn Port> {

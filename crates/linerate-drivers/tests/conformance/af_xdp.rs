@@ -1,13 +1,13 @@
 //! af_xdp: over a veth pair in a network name space of its own, in each mode.
 
-use crate::netns::Namespace;
 use crate::suite::{Pair, Wire};
 use linerate_core::port::Port;
 use linerate_drivers::Drivers;
+use linerate_testkit::netns::Unnamed;
 
 fn over_veth(options: &'static str, queues: u16) -> impl Fn() -> Result<Pair, String> {
     move || {
-        let namespace = Namespace::new()?;
+        let namespace = Unnamed::new()?;
         let many = format!("numrxqueues {queues} numtxqueues {queues}");
         namespace.ip(&format!("link add x0 {many} type veth peer name x1 {many}"));
         for name in ["x0", "x1"] {

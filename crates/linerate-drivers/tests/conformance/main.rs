@@ -1,8 +1,6 @@
 //! One suite for every driver: see `suite.rs` and docs/adding-a-driver.md. One line per driver.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-#[path = "../kernel/netns.rs"]
-mod netns;
 mod suite;
 
 mod af_packet;

@@ -69,7 +69,7 @@ impl Wire {
             let pair = match (self.open)() {
                 Ok(pair) => pair,
                 Err(reason) => {
-                    println!("SKIP {}: {reason}", self.name);
+                    linerate_testkit::skip(&format!("{}: {reason}", self.name));
                     return;
                 }
             };

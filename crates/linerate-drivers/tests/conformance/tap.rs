@@ -1,13 +1,13 @@
 //! tap: two TAPs on a bridge of the kernel, in a network name space of its own.
 
-use crate::netns::Namespace;
 use crate::suite::{Pair, Wire};
 use linerate_core::port::Port;
 use linerate_drivers::Drivers;
+use linerate_testkit::netns::Unnamed;
 
 fn over_bridge(queues: u16) -> impl Fn() -> Result<Pair, String> {
     move || {
-        let namespace = Namespace::new()?;
+        let namespace = Unnamed::new()?;
         if !std::path::Path::new("/dev/net/tun").exists() {
             return Err("needs /dev/net/tun".into());
         }

@@ -3,23 +3,23 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod af_packet;
-mod netns;
-mod refusals;
+mod errors;
 mod tap;
 mod tcp;
 
 use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools, SlotClass};
 use linerate_core::port::{Port, PortConfig, PortError, Queues};
 use linerate_drivers::Drivers;
+use linerate_testkit::netns::Unnamed;
 use std::time::{Duration, Instant};
 
 /// How long anything may take before it counts as lost.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A fresh name space, or a line that says why the test is skipped.
-fn namespace() -> Option<netns::Namespace> {
-    netns::Namespace::new()
-        .map_err(|reason| println!("SKIP {reason}"))
+fn namespace() -> Option<Unnamed> {
+    Unnamed::new()
+        .map_err(|reason| linerate_testkit::skip(&reason))
         .ok()
 }
 

@@ -108,7 +108,7 @@ fn the_kernels_end_may_be_in_another_name_space() {
             .unwrap()
     };
     if !ip(&["netns", "add", &name]).status.success() {
-        eprintln!("SKIP: `ip netns add` is not permitted");
+        linerate_testkit::skip("`ip netns add` is not permitted");
         return;
     }
     let _inside = namespace.enter();

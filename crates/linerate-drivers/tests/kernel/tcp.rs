@@ -1,10 +1,10 @@
 //! The kernel's own TCP through our ports: unsegmented frames and unfinished checksums included.
 
-use crate::netns::Namespace;
 use crate::{PATIENCE, namespace, pools};
 use linerate_core::packet::{Burst, Offload, PoolCache};
 use linerate_core::port::{Port, PortConfig, QueueStats, Queues};
 use linerate_drivers::{Drivers, offload::Finisher};
+use linerate_testkit::netns::Unnamed;
 use linerate_wire::{ipv4::Ipv4, parse, tcp::Tcp};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -84,7 +84,7 @@ pub(crate) fn check(frame: &[u8]) {
 }
 
 /// Sends [`BYTES`] from `left` to `right` and checks each.
-fn transfer(left: &Namespace, right: &Namespace, address: &str) {
+fn transfer(left: &Unnamed, right: &Unnamed, address: &str) {
     let pattern = |at: usize| (at * 31 + at / 4096) as u8;
     std::thread::scope(|scope| {
         let listener = {
@@ -117,9 +117,9 @@ fn transfer(left: &Namespace, right: &Namespace, address: &str) {
 
 /// TCP through a forwarder between the ports of `middle`.
 fn through(
-    middle: &Namespace,
-    left: &Namespace,
-    right: &Namespace,
+    middle: &Unnamed,
+    left: &Unnamed,
+    right: &Unnamed,
     specs: [&str; 2],
     finish: bool,
     address: &str,
@@ -171,7 +171,7 @@ fn over_packet_sockets() {
         .status
         .success()
     {
-        println!("SKIP TCP in a VLAN: the kernel has no 802.1Q interfaces");
+        linerate_testkit::skip("TCP in a VLAN: the kernel has no 802.1Q interfaces");
         return;
     }
     left.ip("link del g0.5");

@@ -243,7 +243,7 @@ fn as_nobody(address: SocketAddr, bytes: &[u8], then: &str) -> Child {
 #[test]
 fn another_user_of_the_machine_is_refused() {
     if !geteuid().is_root() {
-        println!("SKIP FPM of another user: needs root, to be one");
+        linerate_testkit::skip("FPM of another user: needs root, to be one");
         return;
     }
     let lie = frame(&route(2, 2));
@@ -280,7 +280,7 @@ fn another_user_of_the_machine_is_refused() {
 #[test]
 fn a_user_who_was_named_is_believed() {
     if !geteuid().is_root() {
-        println!("SKIP FPM of another user: needs root, to be one");
+        linerate_testkit::skip("FPM of another user: needs root, to be one");
         return;
     }
     let mut stand = Stand::with(LONG, vec![65534]);

@@ -1,5 +1,5 @@
 //! In a network name space of its own: twins made and changed, and what the kernel says about them.
-//! Without root: SKIP.
+//! Without root they are skipped.
 
 use std::time::{Duration, Instant};
 
@@ -34,13 +34,13 @@ impl Stand {
         let space = match Space::new() {
             Ok(space) => space,
             Err(error) => {
-                eprintln!("SKIP netlink in a name space: {error}");
+                linerate_testkit::skip(&format!("netlink in a name space: {error}"));
                 return None;
             }
         };
         let twins = "tuntap add lr-wan mode tap\ntuntap add other mode tap\nlink set other up\n";
         if let Err(error) = space.within(|| command(twins)) {
-            eprintln!("SKIP netlink in a name space: {error}");
+            linerate_testkit::skip(&format!("netlink in a name space: {error}"));
             return None;
         }
         let watch = || {
@@ -200,7 +200,7 @@ fn next_hop_objects_of_the_kernel() {
                    nexthop add id 9 group 7/8,3\n\
                    route add 198.51.100.0/24 nhid 9\n";
     if let Err(error) = stand.space.within(|| command(objects)) {
-        eprintln!("SKIP next-hop objects: {error}");
+        linerate_testkit::skip(&format!("next-hop objects: {error}"));
         return;
     }
     stand.until(|stand| stand.bench.action("198.51.100.1") == Some(Action::Multipath));

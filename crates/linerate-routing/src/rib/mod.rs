@@ -102,6 +102,7 @@ impl Config {
         let routes = self.routes / 4 + self.neighbours / 4 + 4096;
         Lpm6Config {
             vrfs: self.vrfs,
+            direct_vrfs: 0,
             routes,
             budget_bytes: ((self.vrfs as usize + 16) << 20) + 1024 * routes,
             isa: self.isa,

@@ -1,23 +1,8 @@
 //! The table against a plain map, at every level, through growth, deletes and attacks.
 
 use super::*;
+use linerate_testkit::Random;
 use std::collections::{BTreeMap, HashMap};
-
-/// A generator whose seed a failing test can print (xorshift64*).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-}
 
 /// The `number`-th key: structured as real ones are, most bytes alike.
 fn key<const K: usize>(number: usize) -> [u8; K] {
@@ -64,14 +49,14 @@ impl Number for [u8; 24] {
 /// `operations` random ones on a table and on a map, which must agree throughout; phases of mostly
 /// inserts and of mostly removals, in turns, drive the table up to its limit and down again.
 fn agree<const K: usize, V: Number>(isa: Isa, seed: u64, limit: usize, operations: usize) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut table = Exact::<K, V>::new(&config(limit, isa)).unwrap();
     let mut model = BTreeMap::<[u8; K], V>::new();
     let span = limit * 2;
     let mut cursor = Cursor::default();
     for step in 0..operations {
         let at = key::<K>(random.below(span));
-        let value = V::of(random.next());
+        let value = V::of(random.bits());
         let growing = (step / (limit * 4)).is_multiple_of(2);
         let said = format!("K {K} {isa} seed {seed} step {step}");
         match (random.below(16), growing) {
@@ -96,7 +81,7 @@ fn agree<const K: usize, V: Number>(isa: Isa, seed: u64, limit: usize, operation
                 assert_eq!(table.update(&at, change), old, "{said}");
             }
             (11, _) => {
-                let drop = random.next() as u8;
+                let drop = random.bits() as u8;
                 table.sweep(&mut cursor, 3, |key, _| {
                     let keep = key[3] != drop;
                     assert!(model.contains_key(key), "{said}");
@@ -161,11 +146,11 @@ fn a_bulk_insert_is_as_many_inserts() {
     let config = || config(5000, Isa::detect());
     let mut bulk = Exact::<16, u32>::new(&config()).unwrap();
     let mut single = Exact::<16, u32>::new(&config()).unwrap();
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     for _ in 0..200 {
         // Some are there already, some twice in one burst.
         let keys: Vec<[u8; 16]> = (0..70).map(|_| key(random.below(3000))).collect();
-        let values: Vec<u32> = (0..70).map(|_| random.next() as u32).collect();
+        let values: Vec<u32> = (0..70).map(|_| random.bits() as u32).collect();
         let before = single.len();
         for (key, &value) in keys.iter().zip(&values) {
             single.insert(key, value).unwrap();

@@ -120,7 +120,7 @@ impl Direction {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::testing::Random;
+    use linerate_testkit::Random;
 
     /// Both directions have one canonical key, the lesser, and one of them at least is it.
     #[test]

@@ -72,8 +72,6 @@ mod queue;
 mod quota;
 mod table;
 #[cfg(test)]
-pub(crate) mod testing;
-#[cfg(test)]
 mod tests;
 
 pub use ageing::Polled;

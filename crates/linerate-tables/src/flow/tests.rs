@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::testing::Random;
 use super::*;
 use crate::exact::Seed;
 use crate::wheel::Wheel;
+use linerate_testkit::Random;
 
 /// What a flow table should do, one flow at a time.
 struct Model {
@@ -133,7 +133,7 @@ impl Checked {
         let first = First {
             state: random.below(self.model.config.states.len() as u64) as u8,
             owner: random.below(6),
-            user: random.next() as u32,
+            user: random.bits() as u32,
             bytes,
         };
         let inserted = self.table.insert(self.now, key, first);
@@ -307,7 +307,7 @@ fn run(seed: u64, operations: usize) {
         seed: Seed(u128::from(seed)),
         ..config([16, 64, 250][(seed / 2 % 3) as usize])
     };
-    let start = random.next() >> (1 + random.below(63));
+    let start = random.bits() >> (1 + random.below(63));
     let mut checked = Checked::new(config, start);
     for operation in 0..operations {
         match random.below(12) {

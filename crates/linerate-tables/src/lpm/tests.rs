@@ -3,16 +3,9 @@
 use super::file::{self, Prefixes};
 use std::process::Command;
 
-/// The real Internet table; `None`, and a line that says so, where `LINERATE_DATA` does not name its
-/// folder.
+/// The real Internet table; the test is skipped where there is none.
 pub(crate) fn real_prefixes() -> Option<Prefixes> {
-    let Some(folder) = std::env::var_os("LINERATE_DATA") else {
-        println!(
-            "SKIP the real Internet table: set LINERATE_DATA to the folder of internet-prefixes.txt.gz"
-        );
-        return None;
-    };
-    let path = std::path::Path::new(&folder).join("internet-prefixes.txt.gz");
+    let path = linerate_testkit::data("internet-prefixes.txt.gz")?;
     let text = Command::new("zcat").arg(&path).output().unwrap();
     assert!(
         text.status.success(),

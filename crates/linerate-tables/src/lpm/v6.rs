@@ -15,7 +15,7 @@ use self::nodes::{Nodes, Short};
 use super::v4::{Memory, NO_ROUTE};
 use super::{Prefix6, Rib};
 use crate::TableError;
-use crate::simd::lpm6::{Entry, Leaf, ROOT_BITS, Table, Tree, Write};
+use crate::simd::lpm6::{DIRECT, Entry, Leaf, ROOT_BITS, Table, Tree, Write};
 use linerate_core::MemError;
 use linerate_core::env::Isa;
 use linerate_core::mem::PageKind;
@@ -26,6 +26,9 @@ use linerate_core::publish::{Apply, Publisher, Reader};
 pub struct Lpm6Config {
     /// VRFs, numbered from 0: each takes 256 KiB of each copy of the table.
     pub vrfs: u32,
+    /// So many VRFs, from 0 on, have a direct array for global addresses (2000::/3): 8 MiB for each in
+    /// each copy of the table, and one step less for each lookup of such an address.
+    pub direct_vrfs: u32,
     /// How many Internet-like routes to have room for at once, all VRFs together: 80 bytes each of
     /// each copy, of which a [`SharedLpm6`] has three; fewer if that is more than half of the budget.
     /// An [`Lpm6`] grows beyond, and is copied for that, which takes about a millisecond in ten
@@ -39,10 +42,11 @@ pub struct Lpm6Config {
 }
 
 impl Default for Lpm6Config {
-    /// One VRF, with room for a full Internet table, and 256 MiB at most.
+    /// One VRF without a direct array, with room for a full Internet table, and 256 MiB at most.
     fn default() -> Self {
         Self {
             vrfs: 1,
+            direct_vrfs: 0,
             routes: 200_000,
             budget_bytes: 256 << 20,
             isa: Isa::detect(),
@@ -89,7 +93,7 @@ pub struct Change(Write);
 
 impl Apply<Change> for Fib6 {
     fn apply(&mut self, change: &Change) {
-        self.0.write(change.0.clone());
+        self.0.repeat(&change.0);
     }
 
     fn copy(&self) -> Result<Self, MemError> {
@@ -99,8 +103,8 @@ impl Apply<Change> for Fib6 {
 
 /// A routing table with one owner, who changes it and looks up in it.
 ///
-/// An address costs one step for the first 16 bits, and then one for each 8 bits or for a leaf of up
-/// to 16 ranges: five in a row at most for routes of up to 48 bits, fourteen in all. A change takes
+/// An address costs one step for the first 16 bits (24 by a direct array), and then one for each 8
+/// bits or for a leaf of up to 16 ranges: five in a row at most for routes of up to 48 bits, fourteen in all. A change takes
 /// time in proportion to the routes that its prefix covers, in the mean a few microseconds.
 ///
 /// ```
@@ -147,7 +151,8 @@ impl Lpm6 {
             });
         }
         let vrfs = config.vrfs as usize;
-        let roots = vrfs * ROOT_BYTES;
+        let direct_vrfs = (config.direct_vrfs as usize).min(vrfs);
+        let roots = vrfs * ROOT_BYTES + direct_vrfs * DIRECT_BYTES;
         // Half of what the roots leave is for the routes themselves, and for more of them.
         let lookup_bytes = (config.budget_bytes / copies).saturating_sub(roots) / 2;
         let routes = config.routes.min(lookup_bytes / ROUTE_BYTES);
@@ -164,7 +169,7 @@ impl Lpm6 {
         }
         let table = Self {
             ribs: vec![Rib::new(); vrfs],
-            fib: Fib6(Tree::new(vrfs, tables, leaves, config.isa)?),
+            fib: Fib6(Tree::new(vrfs, direct_vrfs, tables, leaves, config.isa)?),
             nodes: Nodes::new(),
             budget_bytes: config.budget_bytes,
             copies: 1,
@@ -222,10 +227,11 @@ impl Lpm6 {
             tree: &mut self.fib.0,
             nodes: &mut self.nodes,
             rib: &self.ribs[vrf as usize],
+            root: (vrf as usize) << ROOT_BITS,
             change,
             removed,
         };
-        build.run((vrf as usize) << ROOT_BITS);
+        build.run();
     }
 
     /// The next hop of exactly this route.
@@ -327,6 +333,7 @@ impl Lpm6 {
 const COPIES: usize = 3;
 const WHAT: &str = "IPv6 routing table";
 const ROOT_BYTES: usize = size_of::<Entry>() << ROOT_BITS;
+const DIRECT_BYTES: usize = size_of::<Entry>() * DIRECT;
 /// What a route takes of a copy of the lookup table.
 const ROUTE_BYTES: usize = 80;
 

@@ -1,7 +1,7 @@
 //! Shares, disruption and independence of order, as the paper measures them.
 
 use super::*;
-use crate::flow::testing::Random;
+use linerate_testkit::Random;
 
 fn backends(count: usize) -> Vec<Backend> {
     (0..count)

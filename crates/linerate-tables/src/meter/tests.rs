@@ -1,8 +1,8 @@
 //! The meters against the RFCs' sentences in exact fractions, and by hand.
 
 use super::*;
-use crate::flow::testing::Random;
 use Color::{Green, Red, Yellow};
+use linerate_testkit::Random;
 
 /// The RFCs word by word: buckets in bytes as fractions over `hz`, 128 bits wide, nothing cut.
 struct Model {
@@ -115,14 +115,14 @@ fn against<P: Profile>(
     for packet in 0..2000 {
         let bytes = match random.below(10) {
             0 => 0,
-            1 => random.below(1 << 32) as u32,
+            1 => random.below(1_u64 << 32) as u32,
             _ => 64 + random.below(1500) as u32,
         };
         let color = [Green, Green, Yellow, Red][random.below(4) as usize];
         // About as long as the packet takes at the rate, so that all colours come.
-        let apart = u128::from(random.below(2 * 800)) * u128::from(hz) / u128::from(per_second);
+        let apart = u128::from(random.below(2 * 800_u64)) * u128::from(hz) / u128::from(per_second);
         let apart = match random.below(300) {
-            0 => random.next() >> random.below(64),
+            0 => random.bits() >> random.below(64),
             _ => apart as u64,
         };
         now = now.saturating_add(apart);
@@ -147,7 +147,7 @@ fn all_kinds(seeds: std::ops::Range<u64>) {
         let (slow, fast) = (rate(&mut random), rate(&mut random));
         let (slow, fast) = (slow.min(fast), slow.max(fast));
         let sizes = [1 + random.below(20_000), 1 + random.below(100_000)];
-        let start = random.next() >> random.below(64);
+        let start = random.bits() >> random.below(64);
         let model = |kind, rates| Model::new(kind, rates, sizes, hz, start);
 
         let meter = srtcm(slow, sizes[0], sizes[1], hz).unwrap();

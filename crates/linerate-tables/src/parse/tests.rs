@@ -3,6 +3,7 @@
 
 use super::*;
 use linerate_core::packet::{Offload, Packet, Pool, PoolCache, PoolConfig};
+use linerate_testkit::Random;
 use linerate_wire::flow::FlowKey;
 use linerate_wire::ipv4::Ipv4;
 use linerate_wire::ipv6::Ipv6;
@@ -10,35 +11,6 @@ use linerate_wire::tcp::Tcp;
 use linerate_wire::udp::Udp;
 use linerate_wire::{EtherType, Headers, protocol};
 use proptest::prelude::*;
-
-/// Weyl sequence and murmur's finisher (Steele et al., "Fast splittable pseudorandom number
-/// generators", 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-
-    fn one_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-
-    fn bytes(&mut self, n: usize) -> Vec<u8> {
-        (0..n).map(|_| self.next() as u8).collect()
-    }
-
-    fn of<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())]
-    }
-}
 
 /// A frame, its flags, whatever comes: mostly sound, with right checksums.
 fn frame(random: &mut Random) -> (Vec<u8>, Offload) {
@@ -106,7 +78,7 @@ fn protocol(random: &mut Random) -> u8 {
             50,
             51,
         ]),
-        _ => random.next() as u8,
+        _ => random.bits() as u8,
     }
 }
 
@@ -459,7 +431,7 @@ fn compare(packet: &Packet, i: usize, parsed: &Parsed, asked: Asked) -> Result<(
 
 /// One frame of each common kind.
 fn common() -> Vec<Vec<u8>> {
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let mut frames = Vec::new();
     for (v6, tagged, protocol) in [
         (false, false, 17),
@@ -580,7 +552,7 @@ fn an_empty_burst_has_nothing() {
 }
 
 fn random_bursts(seed: u64, bursts: usize) {
-    let (mut random, mut frames) = (Random(seed), Frames::new());
+    let (mut random, mut frames) = (Random::new(seed), Frames::new());
     for _ in 0..bursts {
         let count = random.below(Burst::CAPACITY + 1);
         let burst: Vec<_> = (0..count).map(|_| frame(&mut random)).collect();
@@ -598,17 +570,17 @@ proptest! {
 
     #[test]
     fn filled_checksums_are_right(seed: u64) {
-        let (mut random, mut frames) = (Random(seed), Frames::new());
+        let (mut random, mut frames) = (Random::new(seed), Frames::new());
         let mut sound = |mut frame: Vec<u8>, offload| {
             if let Ok(headers) = linerate_wire::parse(&frame) {
                 let at = headers.l3 + 10;
                 if headers.ethertype == EtherType::IPV4 {
-                    frame[at] ^= random.next() as u8;
+                    frame[at] ^= random.bits() as u8;
                 }
             }
             (frame, offload)
         };
-        let mut random = Random(!seed);
+        let mut random = Random::new(!seed);
         let given: Vec<_> = (0..32).map(|_| frame(&mut random)).map(|(f, o)| sound(f, o)).collect();
         for level in Isa::detect().levels() {
             let mut burst = frames.burst(&given);

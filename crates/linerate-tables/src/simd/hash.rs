@@ -76,7 +76,7 @@ pub(crate) mod x86_64 {
         #[test]
         fn vectors_give_what_plain_integers_give() {
             if !matches!(Isa::detect(), Isa::Avx512 { .. }) {
-                println!("SKIP this CPU has no AVX-512");
+                linerate_testkit::skip("this CPU has no AVX-512");
                 return;
             }
             fn both<const K: usize>() {

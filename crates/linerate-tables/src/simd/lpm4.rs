@@ -79,7 +79,7 @@ impl Fib {
         };
         let entries = (vrfs << DIRECTORY_BITS) + 4 * splits;
         let unrouted = |vrf: usize| lpm4_flat::leaf(vrf + 1, NO_ROUTE, true);
-        let flat = (flat_vrfs > 0).then(|| Flat::new(flat_vrfs.min(vrfs), unrouted, isa));
+        let flat = (flat_vrfs > 0).then(|| Flat::new(flat_vrfs.min(vrfs), unrouted));
         Ok(Self {
             directory: HugeArray::from_fn("lpm4 directory", entries, to_vrf)?,
             words: HugeArray::from_fn("lpm4 chunks", words, uniform)?,
@@ -125,9 +125,9 @@ impl Fib {
         self.directory[first..first + count].fill(entry);
     }
 
-    /// Makes the flat array say of a /18 what its directory entry, the `index`-th, leads to. To be
-    /// called when the entry, its chunk or a next hop's number in it has changed.
-    pub(crate) fn flatten(&mut self, index: usize) {
+    /// Makes the flat array say of `count` /24s from the `first`-th of a /18 on what its directory
+    /// entry, the `index`-th, leads to. To be called when that has changed for them.
+    pub(crate) fn flatten(&mut self, index: usize, first: usize, count: usize) {
         let Some(flat) = &mut self.flat else {
             return;
         };
@@ -149,16 +149,15 @@ impl Fib {
                 hop => lpm4_flat::leaf(WIDE as usize, hop as u32, false),
             },
         };
-        let (mut leaves, mut rank) = ([leaf(0); 64], 0);
-        for slot in 1..64 {
-            let changes = bitmap >> (slot - 1) & 1 != 0;
-            rank += usize::from(changes);
-            leaves[slot] = match changes {
-                true => leaf(rank),
-                false => leaves[slot - 1],
-            };
+        let mut at = rank(bitmap, first as u32);
+        let mut last = leaf(at);
+        for (slot, to) in (first..).zip(flat.leaves(index * 64 + first, count)) {
+            if slot > first && bitmap >> (slot - 1) & 1 != 0 {
+                at += 1;
+                last = leaf(at);
+            }
+            *to = last;
         }
-        flat.set(index, &leaves);
     }
 
     /// Writes a chunk, or a part of one.
@@ -211,9 +210,9 @@ impl Fib {
             _ if vrf as usize >= self.vrfs => hops.fill(NO_ROUTE),
             (Some(flat), Layout::Flat) if (vrf as usize) < flat.vrfs() => {
                 for (addresses, hops) in addresses.chunks(BLOCK).zip(hops.chunks_mut(BLOCK)) {
-                    flat.bulk(vrf as usize, &self.hops, addresses, hops);
-                    let any = hops.iter().fold(false, |any, &hop| any | (hop == NO_ROUTE));
-                    if any {
+                    let any = flat.bulk(vrf as usize, &self.hops, addresses, hops);
+                    let ask = |any, &hop: &u32| any | (hop == NO_ROUTE);
+                    if any && hops.iter().fold(false, ask) {
                         self.ask_compact(base, addresses, hops);
                     }
                 }

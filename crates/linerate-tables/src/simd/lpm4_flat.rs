@@ -4,9 +4,13 @@
 //! A leaf below [`BY_NUMBER`] is the next hop itself. Others name one by its number in the compact
 //! table; number 0 is nobody's, and says that the compact table has to be asked. Which of the two
 //! is faster depends on the traffic: see `lpm::v4::choice`.
+//!
+//! All leaves of a burst are asked for before the first is loaded: a load that waits for memory
+//! keeps those behind it from starting, a prefetch does not. Then they are loaded one by one, which
+//! takes less than gathers do even where all are in the first-level cache.
 
 use linerate_core::MemError;
-use linerate_core::env::Isa;
+use linerate_core::arch::prefetch_read;
 use linerate_core::mem::HugeArray;
 
 /// Leaves from here on are numbers of next hops, and not next hops.
@@ -17,20 +21,14 @@ pub(super) const ASK: u16 = BY_NUMBER;
 const BITS: u32 = 24;
 /// Leaves of a VRF.
 pub(crate) const LEAVES: usize = 1 << BITS;
-/// What vectors of 32-bit words read beyond the last leaf.
-const BEYOND: usize = 2;
 /// The least that a table of next hops by number has.
 const NUMBERS: usize = BY_NUMBER as usize;
 
-/// Looks up addresses in the leaves of one VRF, with the next hops by number.
-type Kernel = fn(&[u16], &[u32], &[u32], &mut [u32]);
-
 /// The leaves of the first VRFs.
 pub(super) struct Flat {
-    /// [`LEAVES`] for each VRF, and [`BEYOND`].
+    /// [`LEAVES`] for each VRF.
     leaves: HugeArray<u16>,
     vrfs: usize,
-    kernel: Kernel,
 }
 
 /// The leaf of a next hop that has this number; `fixed` if the number stays and the next hop
@@ -45,16 +43,11 @@ pub(super) fn leaf(number: usize, hop: u32, fixed: bool) -> u16 {
 
 impl Flat {
     /// An array for so many VRFs, each with the same leaf everywhere.
-    pub(super) fn new(
-        vrfs: usize,
-        leaf: impl Fn(usize) -> u16,
-        isa: Isa,
-    ) -> Result<Self, MemError> {
+    pub(super) fn new(vrfs: usize, leaf: impl Fn(usize) -> u16) -> Result<Self, MemError> {
         let at = |index: usize| leaf(index >> BITS);
         Ok(Self {
-            leaves: HugeArray::from_fn("lpm4 flat", vrfs * LEAVES + BEYOND, at)?,
+            leaves: HugeArray::from_fn("lpm4 flat", vrfs * LEAVES, at)?,
             vrfs,
-            kernel: pick(isa),
         })
     }
 
@@ -73,83 +66,48 @@ impl Flat {
         self.vrfs
     }
 
-    /// Writes the leaves of 64 neighbouring /24s, the `block`-th.
-    pub(super) fn set(&mut self, block: usize, leaves: &[u16; 64]) {
-        self.leaves[block * 64..][..64].copy_from_slice(leaves);
+    /// Leaves of neighbouring /24s, from the `first`-th on.
+    pub(super) fn leaves(&mut self, first: usize, count: usize) -> &mut [u16] {
+        &mut self.leaves[first..][..count]
     }
 
     /// The next hops of a VRF that there is; `by_number[0]` where the compact table has to be
-    /// asked.
+    /// asked. Returns whether any was found by its number.
     ///
     /// # Panics
-    /// If there is no such VRF, if the slices differ in length, or if there are too few numbers.
+    /// If there is no such VRF, or if there are too few numbers.
     #[inline]
-    pub(super) fn bulk(&self, vrf: usize, by_number: &[u32], addresses: &[u32], hops: &mut [u32]) {
-        assert!(vrf < self.vrfs && addresses.len() == hops.len() && by_number.len() >= NUMBERS);
-        let leaves = &self.leaves[vrf * LEAVES..][..LEAVES + BEYOND];
-        (self.kernel)(leaves, by_number, addresses, hops);
-    }
-}
-
-#[inline(always)]
-fn scalar(leaves: &[u16], by_number: &[u32], addresses: &[u32], hops: &mut [u32]) {
-    for (&address, hop) in addresses.iter().zip(hops) {
-        let leaf = leaves[(address >> 8) as usize];
-        *hop = match leaf < BY_NUMBER {
-            true => leaf.into(),
-            false => by_number[usize::from(leaf & !BY_NUMBER)],
+    pub(super) fn bulk(
+        &self,
+        vrf: usize,
+        by_number: &[u32],
+        addresses: &[u32],
+        hops: &mut [u32],
+    ) -> bool {
+        // Arrays of known length: no index that is shifted or masked so is checked again.
+        let leaves: Option<&[u16; LEAVES]> = self.leaves[vrf * LEAVES..].first_chunk();
+        let by_number: Option<&[u32; NUMBERS]> = by_number.first_chunk();
+        let (Some(leaves), Some(by_number)) = (leaves, by_number) else {
+            panic!("VRF {vrf} has no flat array");
         };
-    }
-}
-
-fn pick(isa: Isa) -> Kernel {
-    match isa.available() {
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 { .. } => x86::v4,
-        _ => scalar,
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-mod x86 {
-    use super::{BY_NUMBER, LEAVES, NUMBERS};
-    use std::arch::x86_64::*;
-
-    const LANES: usize = 16;
-
-    pub(super) fn v4(leaves: &[u16], by_number: &[u32], addresses: &[u32], hops: &mut [u32]) {
-        assert!(leaves.len() > LEAVES && by_number.len() >= NUMBERS);
-        // SAFETY: `pick` gives this out where the CPU has AVX-512 F, BW, CD, DQ and VL; the lengths
-        // were checked.
-        unsafe { avx512(leaves, by_number, addresses, hops) }
-    }
-
-    /// # Safety
-    /// There are more than `LEAVES` leaves, and `NUMBERS` next hops by number.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    unsafe fn avx512(leaves: &[u16], by_number: &[u32], addresses: &[u32], hops: &mut [u32]) {
-        let low_half = _mm512_set1_epi32(0xffff);
-        let far_bit = _mm512_set1_epi32(i32::from(BY_NUMBER as i16) & 0xffff);
-        let (many, addresses) = addresses.as_chunks::<LANES>();
-        let (many_hops, hops) = hops.as_chunks_mut::<LANES>();
-        for (addresses, hops) in many.iter().zip(many_hops) {
-            // SAFETY: 64 bytes are read from 16 words.
-            let addresses = unsafe { _mm512_loadu_si512(addresses.as_ptr().cast()) };
-            let index = _mm512_srli_epi32::<8>(addresses);
-            // SAFETY: 24-bit indices of elements of 2 bytes, of which 4 are read: within one leaf
-            // more than `LEAVES`.
-            let words = unsafe { _mm512_i32gather_epi32::<2>(index, leaves.as_ptr().cast()) };
-            let mut found = _mm512_and_si512(words, low_half);
-            let far = _mm512_test_epi32_mask(found, far_bit);
-            if far != 0 {
-                let number = _mm512_andnot_si512(far_bit, found);
-                let table = by_number.as_ptr().cast();
-                // SAFETY: numbers have 15 bits, and there are as many next hops.
-                found = unsafe { _mm512_mask_i32gather_epi32::<4>(found, far, number, table) };
-            }
-            // SAFETY: 64 bytes are written to 16 words.
-            unsafe { _mm512_storeu_si512(hops.as_mut_ptr().cast(), found) };
+        for &address in addresses {
+            prefetch_read(&raw const leaves[(address >> 8) as usize]);
         }
-        super::scalar(leaves, by_number, addresses, hops);
+        let mut all = 0;
+        for (&address, hop) in addresses.iter().zip(&mut *hops) {
+            let leaf = leaves[(address >> 8) as usize];
+            all |= leaf;
+            *hop = leaf.into();
+        }
+        let any = all & BY_NUMBER != 0;
+        if any {
+            let near = u32::from(BY_NUMBER);
+            for hop in hops {
+                // Both, without a branch that nobody could predict.
+                let found = by_number[(*hop & (near - 1)) as usize];
+                *hop = if *hop < near { *hop } else { found };
+            }
+        }
+        any
     }
 }

@@ -8,6 +8,9 @@
 //!   by a comparison with all of them at once;
 //! - the entry so found is a next hop, or leads to the next span, where it goes on.
 //!
+//! Beside the root there may be a *direct array* for the global addresses of a VRF (2000::/3): of each
+//! of their 2^21 /24s the entry that root and first table lead to, so that both are one load.
+//!
 //! In an Internet table nearly everything ends in the first span. The AVX-512 kernel takes 16
 //! addresses through it in step, by gathers, and hands the few that go on to scalar code.
 //!
@@ -25,6 +28,13 @@ pub(crate) use super::lpm4::NO_ROUTE;
 pub(crate) const ROOT_BITS: u8 = 16;
 /// Bits that a table decides by.
 pub(crate) const TABLE_BITS: u8 = 8;
+/// Bits that a direct array decides by: the first three are those of [`GLOBAL`].
+pub(crate) const DIRECT_BITS: u8 = 24;
+/// The first three bits of the addresses that a direct array is for, 2000::/3: RFC 4291 2.5.4 and
+/// IANA's registry of global unicast addresses.
+const GLOBAL: u32 = 0b001;
+/// Entries of a direct array.
+pub(crate) const DIRECT: usize = 1 << (DIRECT_BITS - 3);
 /// Bits of a span.
 pub(crate) const SPAN_BITS: u8 = 32;
 /// Ranges that a leaf holds.
@@ -123,6 +133,8 @@ pub(crate) fn span_of(address: u128, from: u8) -> u32 {
 #[derive(Debug)]
 pub(crate) struct Tree {
     pub(crate) roots: HugeArray<Entry>,
+    /// [`DIRECT`] entries for each of the first VRFs.
+    direct: HugeArray<Entry>,
     pub(crate) tables: HugeArray<Table>,
     pub(crate) leaves: HugeArray<Leaf>,
     pub(crate) far: HugeArray<u32>,
@@ -136,6 +148,8 @@ pub(crate) struct Tree {
 pub(crate) enum Write {
     /// An entry of a root.
     Root(usize, Entry),
+    /// So many entries of direct arrays from this one on.
+    Direct(usize, u32, Entry),
     /// An entry of a table.
     Slot(u32, u8, Entry),
     /// A table in which nothing is routed.
@@ -160,12 +174,14 @@ impl Tree {
     /// A tree in which nothing is routed, with room for so many tables, leaves and far hops.
     pub(crate) fn new(
         vrfs: usize,
+        direct_vrfs: usize,
         tables: usize,
         leaves: usize,
         isa: Isa,
     ) -> Result<Self, MemError> {
         Ok(Self {
             roots: HugeArray::filled("fib6 roots", vrfs << ROOT_BITS, Entry::NONE)?,
+            direct: HugeArray::filled("fib6 direct", direct_vrfs * DIRECT, Entry::NONE)?,
             tables: HugeArray::filled("fib6 tables", tables.max(1), [Entry::NONE; 256])?,
             leaves: HugeArray::filled("fib6 leaves", leaves.max(1), Leaf::EMPTY)?,
             far: HugeArray::filled("fib6 far", FAR_HOPS, NO_ROUTE)?,
@@ -178,6 +194,7 @@ impl Tree {
     pub(crate) fn copy(&self) -> Result<Self, MemError> {
         Ok(Self {
             roots: self.roots.copy("fib6 roots")?,
+            direct: self.direct.copy("fib6 direct")?,
             tables: self.tables.copy("fib6 tables")?,
             leaves: self.leaves.copy("fib6 leaves")?,
             far: self.far.copy("fib6 far")?,
@@ -200,8 +217,23 @@ impl Tree {
     /// If there is no such place.
     #[inline]
     pub(crate) fn write(&mut self, write: Write) {
-        match &write {
+        self.repeat(&write);
+        if let Some(log) = &mut self.log {
+            log.push(write);
+        }
+    }
+
+    /// Writes what another tree wrote.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    #[inline]
+    pub(crate) fn repeat(&mut self, write: &Write) {
+        match write {
             Write::Root(index, entry) => self.roots[*index] = *entry,
+            Write::Direct(first, count, entry) => {
+                self.direct[*first..][..*count as usize].fill(*entry);
+            }
             Write::Slot(table, index, entry) => {
                 self.tables[*table as usize][usize::from(*index)] = *entry;
             }
@@ -209,16 +241,37 @@ impl Tree {
             Write::Leaf(number, leaf) => self.leaves[*number as usize] = **leaf,
             Write::Far(number, hop) => self.far[*number as usize] = *hop,
         }
-        if let Some(log) = &mut self.log {
-            log.push(write);
-        }
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
         self.roots.region().len()
+            + self.direct_bytes()
             + self.tables.region().len()
             + self.leaves.region().len()
             + self.far.region().len()
+    }
+
+    fn direct_bytes(&self) -> usize {
+        match self.direct.is_empty() {
+            true => 0,
+            false => self.direct.region().len(),
+        }
+    }
+
+    /// Where the direct array has the /24s of a block of 16 or 24 bits: the first, and how many; if
+    /// the VRF whose root begins at `root` has one, and it is for such addresses.
+    pub(crate) fn direct_of(&self, root: usize, first: u128, len: u8) -> Option<(usize, u32)> {
+        let base = (root >> ROOT_BITS) * DIRECT;
+        let has = base < self.direct.len() && (first >> 125) as u32 == GLOBAL;
+        let at = (first >> (128 - DIRECT_BITS)) as usize % DIRECT;
+        has.then(|| (base + at, 1 << (DIRECT_BITS - len)))
+    }
+
+    /// The direct array of the VRF whose root begins at `root`, if it has one.
+    #[inline(always)]
+    fn direct(&self, root: usize) -> Option<&[Entry; DIRECT]> {
+        let base = (root >> ROOT_BITS) * DIRECT;
+        self.direct.get(base..)?.first_chunk()
     }
 
     pub(crate) fn pages(&self) -> PageKind {
@@ -297,10 +350,17 @@ fn pick(isa: Isa) -> Kernel {
 
 #[inline(always)]
 fn scalar(tree: &Tree, root: usize, addresses: &[[u8; 16]], hops: &mut [u32]) {
+    let direct = tree.direct(root);
     let root = &tree.roots[root..root + (1 << ROOT_BITS)];
     for (address, hop) in addresses.iter().zip(hops) {
         let address = u128::from_be_bytes(*address);
-        *hop = tree.resolve(root[(address >> 112) as usize], address, ROOT_BITS);
+        *hop = match direct {
+            Some(direct) if (address >> 125) as u32 == GLOBAL => {
+                let at = (address >> (128 - DIRECT_BITS)) as usize % DIRECT;
+                tree.resolve(direct[at], address, DIRECT_BITS)
+            }
+            _ => tree.resolve(root[(address >> 112) as usize], address, ROOT_BITS),
+        };
     }
 }
 
@@ -311,6 +371,7 @@ fn baseline(tree: &Tree, root: usize, addresses: &[[u8; 16]], hops: &mut [u32]) 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::*;
+    use linerate_core::arch::prefetch_read;
     use std::arch::x86_64::*;
 
     pub(super) fn v3(tree: &Tree, root: usize, addresses: &[[u8; 16]], hops: &mut [u32]) {
@@ -361,7 +422,12 @@ mod x86 {
         let (addresses, _) = addresses.as_chunks::<LANES>();
         let roots = &tree.roots[root..root + (1 << ROOT_BITS)];
         let zero = _mm512_setzero_si512();
+        let last = _mm512_set1_epi32((tree.tables.len().min(MOST_TABLES) - 1) as i32);
         let (mut spans, mut entries) = ([zero; V], [zero; V]);
+        let mut going = [0; V];
+        // Those that the direct array is not for.
+        let mut rest = [u16::MAX; V];
+        let mut firsts = [zero; V];
         for v in 0..V {
             let (first, second) = words(&addresses[v]);
             // The span's value: bits 16 to 48.
@@ -369,17 +435,34 @@ mod x86 {
                 _mm512_slli_epi32::<16>(first),
                 _mm512_srli_epi32::<16>(second),
             );
-            let index = _mm512_srli_epi32::<16>(first);
-            // SAFETY: 16-bit indices, and 2^16 entries from there on.
-            entries[v] = unsafe { _mm512_i32gather_epi32::<4>(index, roots.as_ptr().cast()) };
+            firsts[v] = first;
         }
-
-        let last = _mm512_set1_epi32((tree.tables.len().min(MOST_TABLES) - 1) as i32);
-        let mut going = [0; V];
+        if let Some(direct) = tree.direct(root) {
+            for v in 0..V {
+                let group = _mm512_srli_epi32::<29>(firsts[v]);
+                let inside = _mm512_cmpeq_epi32_mask(group, _mm512_set1_epi32(GLOBAL as i32));
+                let index = _mm512_srli_epi32::<8>(firsts[v]);
+                let index = _mm512_and_si512(index, _mm512_set1_epi32(DIRECT as i32 - 1));
+                let from = direct.as_ptr().cast();
+                // SAFETY: 21-bit indices, and as many entries.
+                entries[v] = unsafe { _mm512_mask_i32gather_epi32::<4>(zero, inside, index, from) };
+                rest[v] = !inside;
+            }
+        }
+        for v in 0..V {
+            if rest[v] != 0 {
+                let index = _mm512_srli_epi32::<16>(firsts[v]);
+                let from = roots.as_ptr().cast();
+                // SAFETY: 16-bit indices, and 2^16 entries from there on.
+                entries[v] =
+                    unsafe { _mm512_mask_i32gather_epi32::<4>(entries[v], rest[v], index, from) };
+                going[v] = rest[v] & kind_is(TABLE, entries[v]);
+            }
+        }
+        table_step::<V, 24>(tree, last, &mut going, &spans, &mut entries);
         for v in 0..V {
             going[v] = kind_is(TABLE, entries[v]);
         }
-        table_step::<V, 24>(tree, last, &mut going, &spans, &mut entries);
         table_step::<V, 16>(tree, last, &mut going, &spans, &mut entries);
         table_step::<V, 8>(tree, last, &mut going, &spans, &mut entries);
         // Those that take the span's last bits from a table: what they find lies in the next span.
@@ -421,6 +504,12 @@ mod x86 {
             list.len += wanted.count_ones() as usize;
         }
         let hops = hops.as_flattened_mut();
+        // Asked for before the first is needed: both of its lines.
+        for &leaf in &list.leaves[..list.len.min(V * LANES)] {
+            let leaf = tree.leaves.as_ptr().wrapping_add(leaf as usize);
+            prefetch_read(leaf.cast::<[Entry; RANGES]>());
+            prefetch_read(leaf.cast::<[Entry; RANGES]>().wrapping_add(1));
+        }
         for at in 0..list.len.min(V * LANES) {
             let leaf = tree.leaves.as_ptr().wrapping_add(list.leaves[at] as usize);
             // SAFETY: the number was brought below that of leaves, and a leaf begins with 16 keys.

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use super::*;
-use crate::flow::testing::Random;
+use linerate_testkit::Random;
 
 type Key = [u8; 4];
 
@@ -29,7 +29,7 @@ fn zipf(seed: u64, packets: usize, s: f64) -> Vec<(Key, u64)> {
         sums.push(sum);
     }
     let mut packet = || {
-        let draw = random.below(1 << 53) as f64 / (1_u64 << 53) as f64 * sum;
+        let draw = random.below(1_u64 << 53) as f64 / (1_u64 << 53) as f64 * sum;
         let rank = sums.partition_point(|&sum| sum <= draw) as u32;
         (
             rank.wrapping_mul(0x9e37_79b1).to_be_bytes(),

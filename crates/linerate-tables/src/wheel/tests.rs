@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::{TimerId, Timers, Wheel};
 use crate::TableError;
-use crate::flow::testing::Random;
+use linerate_testkit::Random;
 
 /// A wheel and what it should do: timers by the tick at which they are due, and by number.
 struct Checked {
@@ -88,7 +88,7 @@ impl Checked {
 /// A distance of any magnitude up to 2^bits.
 fn distance(random: &mut Random, bits: u64) -> u64 {
     let magnitude = random.below(bits);
-    random.next() & ((2 << magnitude) - 1)
+    random.bits() & ((2 << magnitude) - 1)
 }
 
 fn run(seed: u64, operations: usize, capacity: u32, start: u64) {
@@ -108,7 +108,7 @@ fn run(seed: u64, operations: usize, capacity: u32, start: u64) {
                 checked.schedule(timer, checked.now.saturating_sub(past));
             }
             6 => checked.cancel(timer),
-            7 => checked.schedule(timer, random.next()),
+            7 => checked.schedule(timer, random.bits()),
             _ => {
                 let jump = match random.below(20) {
                     0 => distance(&mut random, 42),

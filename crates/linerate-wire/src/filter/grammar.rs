@@ -1,8 +1,9 @@
 //! From text to program, in one pass: each word emits what it means.
 
 use alloc::vec::Vec;
-use core::{net::IpAddr, str::FromStr};
+use core::net::IpAddr;
 
+use super::cursor::{Cursor, Word};
 use super::relation::{Arithmetic, Base, Compare, Of, Relation, relation};
 use super::services::service;
 use super::{FilterError, Op, Side, Test};
@@ -39,10 +40,7 @@ const PROTOCOLS: &[(&str, u8)] = &[
 
 pub(super) fn compile(expression: &str) -> Result<Vec<Op>, FilterError> {
     let mut compiler = Compiler {
-        words: Words {
-            text: expression,
-            at: 0,
-        },
+        words: Cursor::new(expression, word_len),
         program: Vec::new(),
         tags: 0,
         depth: 0,
@@ -60,67 +58,18 @@ pub(super) fn compile(expression: &str) -> Result<Vec<Op>, FilterError> {
     }
 }
 
-/// A piece of the expression.
-#[derive(Clone, Copy)]
-pub(super) struct Word<'a> {
-    pub(super) text: &'a str,
-    pub(super) at: usize,
-}
-
-impl Word<'_> {
-    pub(super) fn wrong(self, reason: &'static str) -> FilterError {
-        FilterError {
-            word: self.text.into(),
-            at: self.at,
-            reason,
-        }
-    }
-
-    fn parse<T: FromStr>(self, reason: &'static str) -> Result<T, FilterError> {
-        self.text.parse().map_err(|_| self.wrong(reason))
-    }
-}
-
-/// The words of an expression; empty ones once it has ended.
-struct Words<'a> {
-    text: &'a str,
-    at: usize,
-}
-
-impl<'a> Words<'a> {
-    fn peek(&self) -> Word<'a> {
-        let rest = self.text[self.at..].trim_start();
-        let at = self.text.len() - rest.len();
-        let single = |c: char| matches!(c, '(' | ')' | '!');
-        let len = match rest.find(|c: char| c.is_whitespace() || single(c)) {
-            Some(0) => 1, // ( ) or !
-            Some(len) => len,
-            None => rest.len(),
-        };
-        Word {
-            text: &rest[..len],
-            at,
-        }
-    }
-
-    fn next(&mut self) -> Word<'a> {
-        let word = self.peek();
-        self.at = word.at + word.text.len();
-        word
-    }
-
-    /// Takes the next word if it is this one.
-    fn take(&mut self, text: &str) -> bool {
-        let found = self.peek().text == text;
-        if found {
-            self.next();
-        }
-        found
+/// Words stand between spaces; parentheses and `!` need none.
+fn word_len(rest: &str) -> usize {
+    let single = |c: char| matches!(c, '(' | ')' | '!');
+    match rest.find(|c: char| c.is_whitespace() || single(c)) {
+        Some(0) => 1,
+        Some(len) => len,
+        None => rest.len(),
     }
 }
 
 struct Compiler<'a> {
-    words: Words<'a>,
+    words: Cursor<'a>,
     program: Vec<Op>,
     /// VLAN tags that the words so far have looked behind.
     tags: usize,
@@ -181,8 +130,8 @@ impl Compiler<'_> {
     }
 
     fn primitive(&mut self) -> Result<Test, FilterError> {
-        if let Some((compare, end)) = relation(self.words.text, self.words.at)? {
-            self.words.at = end;
+        if let Some((compare, end)) = relation(self.words)? {
+            self.words.go_to(end);
             return Ok(Test::Compare(compare));
         }
         let word = self.words.peek();

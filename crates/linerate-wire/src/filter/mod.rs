@@ -29,6 +29,7 @@
 //! - only the first IPv6 next header counts, or the second behind a fragment header;
 //! - a frame that ends before a byte that is asked for does not match, `not` or no `not`.
 
+mod cursor;
 mod grammar;
 mod relation;
 mod services;

@@ -1,6 +1,6 @@
 //! Bytes of a frame and its length, compared with numbers: `tcp[13] & 2 != 0`, `len > 1000`.
 
-use super::grammar::Word;
+use super::cursor::Cursor;
 use super::{FilterError, has_frame_protocol, is_later_fragment};
 use crate::{EtherType, ethernet, protocol, vlan};
 
@@ -213,19 +213,19 @@ const NAMES: &[(&str, u32)] = &[
     ("tcpflags", 13),
 ];
 
-/// Reads from `at` on; `None`, and nothing is read, where no comparison begins there.
-pub(super) fn relation(text: &str, at: usize) -> Result<Option<(Compare, usize)>, FilterError> {
-    let mut pieces = Pieces { text, at };
+/// Reads a comparison, and says where it ends; `None` where none begins.
+pub(super) fn relation(words: Cursor<'_>) -> Result<Option<(Compare, Cursor<'_>)>, FilterError> {
+    let mut pieces = words.cut(piece_len);
     let first = pieces.next();
     let of = match (first.text, Base::of(first.text), pieces.peek().text) {
         ("len", _, _) => Of::Length,
         (_, Some(base), "[") => {
             pieces.next();
-            let offset = pieces.number("expected an offset in bytes, as in ip[8]")?;
+            let offset = number(&mut pieces, "expected an offset in bytes, as in ip[8]")?;
             let mut size = 1;
             if pieces.take(":") {
                 let word = pieces.peek();
-                size = pieces.number("expected 1, 2 or 4 bytes, as in ip[2:2]")?;
+                size = number(&mut pieces, "expected 1, 2 or 4 bytes, as in ip[2:2]")?;
                 if !matches!(size, 1 | 2 | 4) {
                     return Err(word.wrong("expected 1, 2 or 4 bytes, as in ip[2:2]"));
                 }
@@ -241,7 +241,7 @@ pub(super) fn relation(text: &str, at: usize) -> Result<Option<(Compare, usize)>
     if let Some(arithmetic) = arithmetic(operator.text) {
         pieces.next();
         let word = pieces.peek();
-        let by = pieces.value()?;
+        let by = value(&mut pieces)?;
         if arithmetic == Arithmetic::Divide && by == 0 {
             return Err(word.wrong("nothing is divided by 0"));
         }
@@ -260,14 +260,14 @@ pub(super) fn relation(text: &str, at: usize) -> Result<Option<(Compare, usize)>
         }
         _ => return Err(word.wrong("expected a comparison, as in `ip[8] < 5`")),
     };
-    let value = pieces.value()?;
+    let value = value(&mut pieces)?;
     let compare = Compare {
         of,
         with,
         relation,
         value,
     };
-    Ok(Some((compare, pieces.at)))
+    Ok(Some((compare, pieces)))
 }
 
 fn arithmetic(text: &str) -> Option<Arithmetic> {
@@ -284,85 +284,50 @@ fn arithmetic(text: &str) -> Option<Arithmetic> {
     })
 }
 
-/// The pieces of a comparison, which needs no spaces between them.
-struct Pieces<'a> {
-    text: &'a str,
-    at: usize,
+/// The pieces of a comparison need no spaces between them.
+fn piece_len(rest: &str) -> usize {
+    let is_name = |c: char| c.is_ascii_alphanumeric();
+    // Names have hyphens inside, as tcp-syn; numbers have none.
+    let is_letter = rest.starts_with(|c: char| c.is_ascii_alphabetic());
+    let in_word = |c: char| is_name(c) || is_letter && c == '-';
+    match rest.find(|c| !in_word(c)) {
+        Some(0) => {
+            let two = ["==", "!=", "<=", ">=", "<<", ">>", "&&", "||"];
+            match two.iter().find(|two| rest.starts_with(**two)) {
+                Some(two) => two.len(),
+                None => rest.chars().next().map_or(0, char::len_utf8),
+            }
+        }
+        Some(len) => len,
+        None => rest.len(),
+    }
 }
 
-impl<'a> Pieces<'a> {
-    fn peek(&self) -> Word<'a> {
-        let rest = self.text[self.at..].trim_start();
-        let at = self.text.len() - rest.len();
-        let is_name = |c: char| c.is_ascii_alphanumeric();
-        // Names have hyphens inside, as tcp-syn; numbers have none.
-        let is_letter = rest.starts_with(|c: char| c.is_ascii_alphabetic());
-        let in_word = |c: char| is_name(c) || is_letter && c == '-';
-        let len = match rest.find(|c| !in_word(c)) {
-            Some(0) => {
-                let two = ["==", "!=", "<=", ">=", "<<", ">>", "&&", "||"];
-                match two.iter().find(|two| rest.starts_with(**two)) {
-                    Some(two) => two.len(),
-                    None => rest.chars().next().map_or(0, char::len_utf8),
-                }
-            }
-            Some(len) => len,
-            None => rest.len(),
-        };
-        Word {
-            text: &rest[..len],
-            at,
+/// A number, or the name of one.
+fn number(pieces: &mut Cursor<'_>, reason: &'static str) -> Result<u32, FilterError> {
+    let word = pieces.next();
+    let known = NAMES.iter().find(|(name, _)| *name == word.text);
+    let number = || match word.text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16).ok(),
+        None if word.text.len() > 1 && word.text.starts_with('0') => {
+            u32::from_str_radix(word.text, 8).ok()
         }
-    }
+        None => word.text.parse().ok(),
+    };
+    let number = known.map(|(_, number)| *number).or_else(number);
+    number.ok_or_else(|| word.wrong(reason))
+}
 
-    fn next(&mut self) -> Word<'a> {
-        let word = self.peek();
-        self.at = word.at + word.text.len();
-        word
+/// A number, or several in parentheses, or'd.
+fn value(pieces: &mut Cursor<'_>) -> Result<u32, FilterError> {
+    const VALUE: &str = "expected a number, or names such as (tcp-syn|tcp-ack)";
+    if !pieces.take("(") {
+        return number(pieces, VALUE);
     }
-
-    fn take(&mut self, text: &str) -> bool {
-        let found = self.peek().text == text;
-        if found {
-            self.next();
-        }
-        found
+    let mut value = number(pieces, VALUE)?;
+    while pieces.take("|") {
+        value |= number(pieces, VALUE)?;
     }
-
-    fn expect(&mut self, text: &str, reason: &'static str) -> Result<(), FilterError> {
-        let word = self.next();
-        match word.text == text {
-            true => Ok(()),
-            false => Err(word.wrong(reason)),
-        }
-    }
-
-    /// A number, or the name of one.
-    fn number(&mut self, reason: &'static str) -> Result<u32, FilterError> {
-        let word = self.next();
-        let known = NAMES.iter().find(|(name, _)| *name == word.text);
-        let number = || match word.text.strip_prefix("0x") {
-            Some(digits) => u32::from_str_radix(digits, 16).ok(),
-            None if word.text.len() > 1 && word.text.starts_with('0') => {
-                u32::from_str_radix(word.text, 8).ok()
-            }
-            None => word.text.parse().ok(),
-        };
-        let number = known.map(|(_, number)| *number).or_else(number);
-        number.ok_or_else(|| word.wrong(reason))
-    }
-
-    /// A number, or several in parentheses, or'd.
-    fn value(&mut self) -> Result<u32, FilterError> {
-        const VALUE: &str = "expected a number, or names such as (tcp-syn|tcp-ack)";
-        if !self.take("(") {
-            return self.number(VALUE);
-        }
-        let mut value = self.number(VALUE)?;
-        while self.take("|") {
-            value |= self.number(VALUE)?;
-        }
-        self.expect(")", "expected | or )")?;
-        Ok(value)
-    }
+    pieces.expect(")", "expected | or )")?;
+    Ok(value)
 }

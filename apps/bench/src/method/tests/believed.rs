@@ -7,7 +7,7 @@ use super::super::model::Model;
 use super::super::settings::{Kind, Settings};
 use super::super::verdict::{Limit, judge};
 use super::super::{Load, Silent, Subjects, run};
-use super::{base, measure, quick};
+use super::{base, measure, measure_from, quick};
 use crate::report::{Report, SearchEnd, Trial, VerdictWord};
 use linerate_appliance::error::Error;
 
@@ -141,14 +141,6 @@ fn stand_in(settings: &Settings, pps: f64) -> Report {
         test.stand_in = Some("a pair of veth".into());
     }
     report
-}
-
-fn measure_from(report: Report, kind: Kind, model: &mut Model, settings: &Settings) -> Report {
-    let mut subjects = Subjects {
-        device: model,
-        baselines: Vec::new(),
-    };
-    run(kind, &mut subjects, settings, report, &mut Silent)
 }
 
 #[test]

@@ -31,11 +31,16 @@ fn base(settings: &Settings, generator_pps: f64) -> Report {
 
 fn measure(kind: Kind, model: &mut Model, settings: &Settings) -> Report {
     let report = base(settings, model.generator_pps);
+    measure_from(report, kind, model, settings)
+}
+
+/// The same from what is known before.
+fn measure_from(known: Report, kind: Kind, model: &mut Model, settings: &Settings) -> Report {
     let mut subjects = Subjects {
         device: model,
         baselines: Vec::new(),
     };
-    run(kind, &mut subjects, settings, report, &mut Silent)
+    run(kind, &mut subjects, settings, known, &mut Silent)
 }
 
 fn quick() -> Settings {

@@ -2,8 +2,7 @@
 
 use super::super::model::Model;
 use super::super::settings::{Kind, Settings};
-use super::super::{Silent, Subjects, run};
-use super::{base, measure, quick, whole_pps};
+use super::{base, measure, measure_from, quick, whole_pps};
 use crate::report::{Report, VerdictWord};
 
 #[test]
@@ -195,17 +194,7 @@ fn the_generators_limit_is_not_called_the_devices() {
         silent: true,
         ..Model::default()
     };
-    let mut subjects = Subjects {
-        device: &mut model,
-        baselines: Vec::new(),
-    };
-    let report = run(
-        Kind::Throughput,
-        &mut subjects,
-        &settings,
-        Report::default(),
-        &mut Silent,
-    );
+    let report = measure_from(Report::default(), Kind::Throughput, &mut model, &settings);
     assert_eq!(
         report.verdict.word,
         VerdictWord::GeneratorLimited,
@@ -218,17 +207,7 @@ fn the_generators_limit_is_not_called_the_devices() {
         generator_pps: 3e6,
         ..Model::default()
     };
-    let mut subjects = Subjects {
-        device: &mut model,
-        baselines: Vec::new(),
-    };
-    let report = run(
-        Kind::Throughput,
-        &mut subjects,
-        &settings,
-        Report::default(),
-        &mut Silent,
-    );
+    let report = measure_from(Report::default(), Kind::Throughput, &mut model, &settings);
     assert!(
         report.verdict.reasons[0].contains("could not send"),
         "{:?}",
@@ -246,12 +225,8 @@ fn what_the_device_refuses_is_not_the_generators_fault() {
             ..Model::default()
         };
         let settings = quick();
-        let mut subjects = Subjects {
-            device: &mut model,
-            baselines: Vec::new(),
-        };
-        let report = base(&settings, generator_pps);
-        run(Kind::Rfc2544, &mut subjects, &settings, report, &mut Silent)
+        let known = base(&settings, generator_pps);
+        measure_from(known, Kind::Rfc2544, &mut model, &settings)
     };
     let report = refused(2e7);
     assert_eq!(

@@ -301,9 +301,6 @@ fn no_bytes_make_it_panic_or_speak_for_another() {
     assert!(replies > 1000, "{replies}");
 }
 
-#[path = "../../../../../crates/linerate-drivers/tests/kernel/netns.rs"]
-mod netns;
-
 /// The Linux stack resolves the port's addresses and pings them, and answers when it is asked.
 #[test]
 fn the_kernel_finds_and_pings_the_port_and_is_found_and_pinged() {
@@ -316,14 +313,14 @@ fn the_kernel_finds_and_pings_the_port_and_is_found_and_pinged() {
     use crate::engine::lcore::Waker;
     use crate::engine::{Books, Boundaries, Helper, Receiver};
 
-    let space = match netns::Namespace::new() {
+    let space = match linerate_testkit::netns::Unnamed::new() {
         Ok(space) => space,
-        Err(why) => return eprintln!("SKIP {why}"),
+        Err(why) => return linerate_testkit::skip(&why),
     };
     if space.run("ping", "-V").status.success() {
         space.ip("link add gen type veth peer name kernel");
     } else {
-        return eprintln!("SKIP needs the program ping");
+        return linerate_testkit::skip("needs the program ping");
     }
     for words in [
         "link set kernel addrgenmode none",

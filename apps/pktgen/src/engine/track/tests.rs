@@ -1,23 +1,7 @@
 use std::collections::HashSet;
 
 use super::*;
-
-/// splitmix64, so that a failure can be repeated by its seed.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-}
+use linerate_testkit::Random;
 
 /// One queue's books of some streams.
 struct Queue {
@@ -85,7 +69,7 @@ fn faulty_path(random: &mut Random, frames: u64, late: u64) -> Vec<u64> {
 #[test]
 fn within_the_window_every_verdict_is_that_of_a_model_with_all_numbers_in_a_set() {
     for seed in 0..20 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut queue = Queue::new(8192);
         assert_eq!(window_of(8192), 1024);
         let (mut seen, mut highest) = (HashSet::new(), None);
@@ -122,7 +106,7 @@ fn within_the_window_every_verdict_is_that_of_a_model_with_all_numbers_in_a_set(
 
 #[test]
 fn queues_that_share_a_stream_add_up_to_what_one_queue_would_count() {
-    let mut random = Random(99);
+    let mut random = Random::new(99);
     let mut queues = [Queue::new(4), Queue::new(4), Queue::new(4)];
     let mut seen = HashSet::new();
     let mut duplicates = 0;
@@ -209,12 +193,12 @@ fn a_number_from_far_ahead_is_foreign_unless_the_next_frame_follows_it() {
 
 #[test]
 fn numbers_of_any_kind_neither_panic_nor_take_long() {
-    let mut random = Random(5);
+    let mut random = Random::new(5);
     let mut queue = Queue::new(4);
     for _ in 0..20_000 {
         let shift = random.below(64);
-        let sequence = random.next() >> shift;
-        queue.take(random.below(4) as usize, sequence, random.next() >> 17);
+        let sequence = random.bits() >> shift;
+        queue.take(random.below(4) as usize, sequence, random.bits() >> 17);
         queue.take(0, sequence.wrapping_add(random.below(3)), 0);
     }
     for sequence in [u64::MAX - 3, u64::MAX - 2, u64::MAX - 1, u64::MAX, 0, 1, 2] {
@@ -227,7 +211,7 @@ fn numbers_of_any_kind_neither_panic_nor_take_long() {
 #[test]
 fn a_clear_neither_loses_nor_doubles_what_is_under_way() {
     for seed in 0..50 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let boundaries = Boundaries::new(1);
         let mut queues = [Queue::new(1), Queue::new(1)];
         let mut path: Vec<u64> = Vec::new();
@@ -299,14 +283,14 @@ fn a_stream_of_another_process_counts_from_the_first_frame_that_comes() {
 
 #[test]
 fn latencies_are_within_what_is_promised_and_jitter_is_that_of_the_rfc() {
-    let mut random = Random(3);
+    let mut random = Random::new(3);
     let queue = Queue::new(2);
     let mut fine = vec![0; FINE_BUCKETS];
     let mut ages: Vec<u64> = Vec::new();
     let (mut jitter, mut ipdv) = (0.0, 0);
     for sequence in 0..50_000 {
         let spread = random.below(12);
-        let age = 40 + random.below(1 << (4 + spread));
+        let age = 40 + random.below(1_u64 << (4 + spread));
         if let Some(&last) = ages.last() {
             let difference = age.abs_diff(last);
             // RFC 3550 6.4.1.

@@ -1,4 +1,5 @@
 //! Copies of a burst's handles by 64-byte registers; the last part under a mask.
+#![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
 

@@ -1,4 +1,5 @@
 //! What only trying tells: sockets, BPF, limits. Everything opened here is closed again.
+#![allow(unsafe_code)]
 
 use std::fs::OpenOptions;
 use std::io;

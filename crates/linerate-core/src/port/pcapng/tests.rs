@@ -120,7 +120,9 @@ impl Sample {
     /// What a Wireshark tool says about it; `None` where the tool is not here.
     fn ask(&self, tool: &str, arguments: &[&str]) -> Option<String> {
         let Ok(output) = Command::new(tool).args(arguments).arg(&self.0).output() else {
-            eprintln!("SKIP pcapng against {tool}: not installed; apt install tshark");
+            linerate_testkit::skip(&format!(
+                "pcapng against {tool}: not installed; apt install tshark"
+            ));
             return None;
         };
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -247,7 +249,7 @@ fn a_full_disk_surfaces_and_the_file_goes_on_where_it_stopped() {
 #[test]
 fn the_kernels_full_device_surfaces() {
     let Ok(full) = fs::File::create("/dev/full") else {
-        eprintln!("SKIP pcapng to a full device: /dev/full cannot be opened");
+        linerate_testkit::skip("pcapng to a full device: /dev/full cannot be opened");
         return;
     };
     assert_eq!(

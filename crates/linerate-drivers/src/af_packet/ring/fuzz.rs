@@ -58,6 +58,7 @@ pub(crate) fn check(input: &[u8]) {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use linerate_testkit::Random;
 
     /// A ring whose first block holds frames of these lengths, as the kernel lays them out; V3.
     fn block(lens: &[usize]) -> Vec<u8> {
@@ -121,23 +122,17 @@ mod tests {
     #[test]
     fn changed_blocks_stay_in_bounds_and_are_given_back() {
         let sound = block(&[60, 128, 1514, 60]);
-        let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut random = move || {
-            // Marsaglia's xorshift64.
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            seed as usize
-        };
+        let mut random = Random::new(1);
         for round in 0..4000 {
             let mut bytes = [&[(round % 2) as u8], &sound[..], &sound[..]].concat();
             for _ in 0..1 + round % 6 {
                 // Most of what matters stands at the front, in words.
-                let at = match random() % 4 {
-                    0 => random() % bytes.len(),
-                    _ => 1 + random() % 400,
+                let at = match random.below(4) {
+                    0 => random.below(bytes.len()),
+                    _ => 1 + random.below(400),
                 };
-                bytes[at] = [0, 1, 0xff, random() as u8][random() % 4];
+                let any = random.bits() as u8;
+                bytes[at] = random.of(&[0, 1, 0xff, any]);
             }
             check(&bytes);
         }

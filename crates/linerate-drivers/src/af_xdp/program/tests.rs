@@ -102,7 +102,7 @@ fn frames() -> Vec<Vec<u8>> {
 fn the_kernel_runs_a_filter_as_the_filter_runs_itself() {
     let trial: Filter = "arp".parse().unwrap();
     if sys::load_program(&assemble(&trial, Verdict::Drop).unwrap()).is_err() {
-        println!("SKIP af_xdp: needs CAP_BPF and CAP_NET_ADMIN to load programs");
+        linerate_testkit::skip("af_xdp: needs CAP_BPF and CAP_NET_ADMIN to load programs");
         return;
     }
     let frames = frames();
@@ -160,7 +160,7 @@ fn a_refused_program_shows_what_the_verifier_says() {
     }];
     let error = sys::load_program(&bad).unwrap_err();
     if error.raw_os_error() == Some(1) {
-        println!("SKIP af_xdp: needs CAP_BPF and CAP_NET_ADMIN to load programs");
+        linerate_testkit::skip("af_xdp: needs CAP_BPF and CAP_NET_ADMIN to load programs");
         return;
     }
     assert!(error.to_string().contains("R0 !read_ok"), "{error}");

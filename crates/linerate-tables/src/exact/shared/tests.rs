@@ -2,6 +2,7 @@
 
 use super::*;
 use linerate_core::env::Isa;
+use linerate_testkit::Random;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,14 +15,6 @@ fn config(limit: usize) -> ExactConfig {
     }
 }
 
-/// A generator whose seed a failing test can print (xorshift64*).
-fn next(state: &mut u64) -> u64 {
-    *state ^= *state >> 12;
-    *state ^= *state << 25;
-    *state ^= *state >> 27;
-    state.wrapping_mul(0x2545_f491_4f6c_dd1d)
-}
-
 fn key<const K: usize>(number: u64) -> [u8; K] {
     let mut key = [0x3c; K];
     key[..4].copy_from_slice(&(number as u32).to_be_bytes());
@@ -29,14 +22,14 @@ fn key<const K: usize>(number: u64) -> [u8; K] {
 }
 
 fn agree<const K: usize>(seed: u64, limit: usize, operations: usize) {
-    let mut state = seed;
+    let mut random = Random::new(seed);
     let mut table = SharedExact::<K, u64>::new(&config(limit)).unwrap();
     let reader = table.reader();
     let mut model = BTreeMap::new();
     let mut cursor = Cursor::default();
     for step in 0..operations {
-        let at = key::<K>(next(&mut state) % (limit as u64 * 2));
-        let value = next(&mut state);
+        let at = key::<K>(random.below(limit as u64 * 2));
+        let value = random.bits();
         let growing = (step / (limit * 4)).is_multiple_of(2);
         let said = format!("K {K} seed {seed} step {step}");
         match (value % 16, growing) {
@@ -60,7 +53,7 @@ fn agree<const K: usize>(seed: u64, limit: usize, operations: usize) {
             }
             (12, _) => {
                 let keys: Vec<[u8; K]> = (0..value % 70)
-                    .map(|_| key(next(&mut state) % (limit as u64 * 2)))
+                    .map(|_| key(random.below(limit as u64 * 2)))
                     .collect();
                 let mut found = vec![None; keys.len()];
                 reader.lookup_bulk(&keys, &mut found);
@@ -141,11 +134,11 @@ fn stress_readers_never_miss_nor_see_halves() {
             .map(|seed| {
                 let (reader, done) = (table.reader(), &done);
                 scope.spawn(move || {
-                    let (mut state, mut looked) = (seed, 0);
+                    let (mut random, mut looked) = (Random::new(seed), 0);
                     let mut newest = vec![0; stay as usize];
                     while !done.load(Ordering::Relaxed) || looked == 0 {
                         let numbers: [u64; 32] = std::array::from_fn(|at| {
-                            next(&mut state) % if at % 2 == 0 { stay } else { all }
+                            random.below(if at % 2 == 0 { stay } else { all })
                         });
                         let mut found = [None; 32];
                         reader.lookup_bulk(&numbers.map(key), &mut found);
@@ -167,14 +160,14 @@ fn stress_readers_never_miss_nor_see_halves() {
                 })
             })
             .collect();
-        let mut state = 77;
+        let mut random = Random::new(77);
         for version in 1..=6 {
             for number in stay..all {
                 table
                     .insert(&key(number), value_of(number, version))
                     .unwrap();
                 if number % 16 == 0 {
-                    let number = next(&mut state) % stay;
+                    let number = random.below(stay);
                     table
                         .insert(&key(number), value_of(number, version))
                         .unwrap();
@@ -185,7 +178,7 @@ fn stress_readers_never_miss_nor_see_halves() {
             }
             // Slots are emptied and filled again, and what spilled moves about.
             for number in stay..all {
-                if !next(&mut state).is_multiple_of(8) {
+                if !random.one_in(8) {
                     table.remove(&key(number));
                 }
             }

@@ -1,25 +1,10 @@
 //! The trie against a sorted map of prefixes.
 
 use super::*;
+use linerate_testkit::Random;
 use std::collections::BTreeMap;
 
 type Model<A> = BTreeMap<Prefix<A>, u32>;
-
-/// A generator of its own: xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        (self.next() >> 33) % n
-    }
-}
 
 /// Checks everything that can be asked about `prefix`.
 fn compare<A: Address>(rib: &Rib<A>, model: &Model<A>, prefix: Prefix<A>, max_len: u8) {
@@ -59,18 +44,18 @@ fn compare<A: Address>(rib: &Rib<A>, model: &Model<A>, prefix: Prefix<A>, max_le
 
 /// Random inserts, removes and questions, `bits` wide below `base`, so that prefixes nest.
 fn churn<A: Address>(seed: u64, operations: u32, address: impl Fn(u64) -> A, bits: u8) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let (mut rib, mut model) = (Rib::<A>::new(), Model::new());
     for operation in 0..operations {
         let len = match random.below(20) {
             0 => random.below(u64::from(A::BITS - bits) + 1) as u8,
             _ => A::BITS - bits + random.below(u64::from(bits) + 1) as u8,
         };
-        let prefix = Prefix::of(address(random.next() >> 20), len);
+        let prefix = Prefix::of(address(random.bits() >> 20), len);
         // It grows for a while, then shrinks, down to nothing now and then.
         let grows = operation / 2000 % 2 == 0;
         if random.below(10) < if grows { 7 } else { 2 } {
-            let hop = random.next() as u32;
+            let hop = random.bits() as u32;
             assert_eq!(
                 rib.insert(prefix, hop).unwrap(),
                 model.insert(prefix, hop),
@@ -86,7 +71,7 @@ fn churn<A: Address>(seed: u64, operations: u32, address: impl Fn(u64) -> A, bit
         assert_eq!(rib.len(), model.len());
         if random.below(16) == 0 {
             let asked = Prefix::of(
-                address(random.next() >> 20),
+                address(random.bits() >> 20),
                 A::BITS - random.below(u64::from(bits)) as u8,
             );
             let max_len = asked.len().max(A::BITS - bits / 2);

@@ -137,6 +137,7 @@ impl Arena {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use linerate_testkit::Random;
     use std::collections::BTreeMap;
 
     #[test]
@@ -144,22 +145,17 @@ mod tests {
         let mut arena = Arena::new(3, 64 * PAGE);
         let pages = arena.free_pages.len();
         let mut blocks = BTreeMap::<u32, (usize, usize)>::new(); // by owner
-        let mut seed = 1_u64;
-        let mut random = |n: usize| {
-            seed = seed
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
-            (seed >> 33) as usize % n
-        };
+        let mut random = Random::new(1);
         for owner in 0..20_000 {
-            let class = random(SIZES.len());
+            let class = random.below(SIZES.len());
             let mut comes = [0; SIZES.len()];
             comes[class] = 1;
             if arena.missing_pages(&comes, &[0; SIZES.len()]) == 0 {
                 blocks.insert(owner, (arena.take(class, owner), SIZES[class]));
             }
-            for _ in 0..random(3) {
-                let Some((&victim, &(at, _))) = blocks.iter().nth(random(blocks.len().max(1)))
+            for _ in 0..random.below(3) {
+                let Some((&victim, &(at, _))) =
+                    blocks.iter().nth(random.below(blocks.len().max(1)))
                 else {
                     break;
                 };

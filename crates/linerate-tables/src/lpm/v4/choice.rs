@@ -9,11 +9,17 @@ use linerate_core::env::Clock;
 
 use super::Layout;
 
-/// Bursts that warm the caches for the other layout, before each is timed for `TIMED` bursts.
-const WARMING: u32 = 512;
-const TIMED: u32 = 128;
-/// Bursts between two trials: at first, and at most. What is not overturned is asked half as often.
-const FIRST: u32 = 1 << 13;
+/// A trial: so many rounds, in each of which either layout has so many bursts in a row, of which the
+/// second half is timed. A layout that has not been in use finds none of its memory in the caches,
+/// and needs some hundred thousand addresses until it does: the first rounds do not count.
+const ROUNDS: u32 = 16;
+const STRETCH: u32 = 1024;
+const JUDGED: u32 = 9;
+/// Rounds that the other layout has to win. A thread that was interrupted loses one, not the trial.
+const ENOUGH: u32 = 6;
+/// Bursts between two trials: at first, and at most. After each that changes nothing it is four times
+/// as long.
+const FIRST: u32 = 1 << 14;
 const MOST: u32 = 1 << 22;
 
 /// One lcore's choice, for one [`Fib4`](super::Fib4) and one kind of traffic. Lookups give the same
@@ -33,26 +39,18 @@ const MOST: u32 = 1 << 22;
 pub struct Choice {
     clock: Clock,
     now: Layout,
-    stage: Stage,
-    /// Bursts until the stage ends.
+    /// Which stretch of a trial it is: the current layout has the odd ones, the other the even ones.
+    /// 0 between trials.
+    stretch: u32,
+    /// Bursts until the stretch or the pause ends.
     left: u32,
     /// Bursts until the next trial, after this one.
     pause: u32,
-    /// Ticks and addresses of the current layout, and of the other.
+    /// Ticks and addresses of the current layout and of the other, in this round.
     current: Spent,
     other: Spent,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// Nothing is timed.
-    Pause,
-    /// The current layout is timed.
-    Current,
-    /// The other one is used, and its memory comes into the caches.
-    Warming,
-    /// The other one is timed.
-    Other,
+    /// Rounds that the other won.
+    won: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,11 +73,12 @@ impl Choice {
         Self {
             clock,
             now: Layout::Flat,
-            stage: Stage::Pause,
+            stretch: 0,
             left: FIRST,
             pause: FIRST,
             current: Spent::default(),
             other: Spent::default(),
+            won: 0,
         }
     }
 
@@ -92,15 +91,17 @@ impl Choice {
     #[inline(always)]
     pub(super) fn run(&mut self, count: usize, look_up: impl FnOnce(Layout)) {
         let layout = self.turn();
-        let ticks = match self.stage {
-            Stage::Pause | Stage::Warming => {
+        let ticks = match self.is_timed() {
+            false => {
                 look_up(layout);
                 0
             }
-            Stage::Current | Stage::Other => {
-                let start = self.clock.now();
+            true => {
+                // A plain reading would not wait for the loads, and one layout leaves more of them
+                // on their way than the other.
+                let start = self.clock.now_after_loads();
                 look_up(layout);
-                self.clock.now().saturating_sub(start)
+                self.clock.now_after_loads().saturating_sub(start)
             }
         };
         self.done(count, ticks);
@@ -109,21 +110,30 @@ impl Choice {
     /// The layout whose turn it is.
     #[inline(always)]
     fn turn(&self) -> Layout {
-        match self.stage {
-            Stage::Pause | Stage::Current => self.now,
-            Stage::Warming | Stage::Other => self.now.other(),
+        match self.is_other() {
+            false => self.now,
+            true => self.now.other(),
         }
+    }
+
+    #[inline(always)]
+    fn is_other(&self) -> bool {
+        self.stretch != 0 && self.stretch.is_multiple_of(2)
+    }
+
+    #[inline(always)]
+    fn is_timed(&self) -> bool {
+        self.stretch != 0 && self.left <= STRETCH / 2
     }
 
     /// A burst of `count` addresses took `ticks`, if it was timed.
     #[inline(always)]
     fn done(&mut self, count: usize, ticks: u64) {
-        let spent = match self.stage {
-            Stage::Pause | Stage::Warming => None,
-            Stage::Current => Some(&mut self.current),
-            Stage::Other => Some(&mut self.other),
-        };
-        if let Some(spent) = spent {
+        if self.is_timed() {
+            let spent = match self.is_other() {
+                false => &mut self.current,
+                true => &mut self.other,
+            };
             spent.ticks += ticks;
             spent.addresses += count as u64;
         }
@@ -135,22 +145,23 @@ impl Choice {
 
     #[cold]
     fn next(&mut self) {
-        (self.stage, self.left) = match self.stage {
-            Stage::Pause => (Stage::Current, TIMED),
-            Stage::Current => (Stage::Warming, WARMING),
-            Stage::Warming => (Stage::Other, TIMED),
-            Stage::Other => {
-                self.pause = match self.other.beats(self.current) {
-                    true => {
-                        self.now = self.now.other();
-                        FIRST
-                    }
-                    false => (self.pause * 2).min(MOST),
-                };
-                (self.current, self.other) = Default::default();
-                (Stage::Pause, self.pause)
+        if self.is_other() {
+            let is_judged = self.stretch > 2 * (ROUNDS - JUDGED);
+            self.won += u32::from(is_judged && self.other.beats(self.current));
+            (self.current, self.other) = Default::default();
+        }
+        if self.stretch < 2 * ROUNDS {
+            (self.stretch, self.left) = (self.stretch + 1, STRETCH);
+            return;
+        }
+        self.pause = match self.won >= ENOUGH {
+            true => {
+                self.now = self.now.other();
+                FIRST
             }
+            false => (self.pause * 4).min(MOST),
         };
+        (self.stretch, self.left, self.won) = (0, self.pause, 0);
     }
 }
 
@@ -175,24 +186,62 @@ mod tests {
         move |layout| if layout == which { 200 } else { 100 }
     }
 
-    const TRIAL: u32 = 2 * TIMED + WARMING;
+    const TRIAL: u32 = 2 * ROUNDS * STRETCH;
 
     #[test]
     fn what_is_slower_is_left_after_one_trial() {
         let (choice, used) = runs(slow(Layout::Flat), FIRST + TRIAL + 100);
         assert_eq!(choice.layout(), Layout::Compact);
-        assert_eq!(used[Layout::Flat as usize], FIRST + TIMED);
+        assert_eq!(used[Layout::Flat as usize], FIRST + TRIAL / 2);
     }
 
     #[test]
     fn what_is_faster_stays_and_is_asked_ever_less() {
         let (choice, used) = runs(
             slow(Layout::Compact),
-            FIRST + TRIAL + 2 * FIRST + TRIAL + 4 * FIRST,
+            FIRST + TRIAL + 4 * FIRST + TRIAL + 16 * FIRST,
         );
         assert_eq!(choice.layout(), Layout::Flat);
-        assert_eq!(used[Layout::Compact as usize], 2 * (WARMING + TIMED));
-        assert_eq!((choice.stage, choice.left), (Stage::Current, TIMED));
+        assert_eq!(used[Layout::Compact as usize], TRIAL);
+        assert_eq!((choice.stretch, choice.left), (1, STRETCH));
+    }
+
+    /// As caches do it: a layout that was not in use is slow at first.
+    #[test]
+    fn what_is_cold_at_first_gets_its_chance() {
+        let mut choice = Choice::new(Clock::monotonic("not read"));
+        let mut compact = 0;
+        for _ in 0..FIRST + TRIAL {
+            let ticks = match choice.turn() {
+                Layout::Flat => 100,
+                Layout::Compact => {
+                    compact += 1;
+                    if compact <= (ROUNDS - JUDGED) * STRETCH {
+                        300
+                    } else {
+                        90
+                    }
+                }
+            };
+            choice.done(64, ticks);
+        }
+        assert_eq!(choice.layout(), Layout::Compact);
+    }
+
+    /// A thread may lose its CPU for thousands of bursts' time, in whichever layout.
+    #[test]
+    fn interruptions_do_not_decide() {
+        for faster in [Layout::Flat, Layout::Compact] {
+            let mut choice = Choice::new(Clock::monotonic("not read"));
+            for burst in 0..FIRST + TRIAL {
+                let layout = choice.turn();
+                let usual = if layout == faster { 100 } else { 200 };
+                // One stretch in seven.
+                let is_hit = burst % (7 * STRETCH) == STRETCH / 2 + 7;
+                choice.done(64, if is_hit { 10_000_000 } else { usual });
+            }
+            assert_eq!(choice.layout(), faster);
+        }
     }
 
     #[test]

@@ -42,7 +42,7 @@ enum Write {
     Move { from: u32, to: u32, words: u32 },
     Entries { first: u32, count: u32, entry: u32 },
     Hop { number: u32, hop: u32 },
-    Flatten { index: u32 },
+    Flatten { index: u32, first: u8, count: u8 },
 }
 
 impl Change {
@@ -58,7 +58,11 @@ impl Change {
                 entry,
             } => fib.set_entries(first as usize, count as usize, entry),
             &Write::Hop { number, hop } => fib.set_hop(number as usize, hop),
-            &Write::Flatten { index } => fib.flatten(index as usize),
+            &Write::Flatten {
+                index,
+                first,
+                count,
+            } => fib.flatten(index as usize, first.into(), count.into()),
         }
     }
 }
@@ -297,7 +301,7 @@ impl Control {
             .stage(vrf, prefix, &mut staged)
             .and_then(|()| self.check_room(&staged));
         match outcome {
-            Ok(()) => self.commit(&mut staged, sink),
+            Ok(()) => self.commit(&mut staged, prefix, sink),
             Err(_) => {
                 let taken = staged.split.drain(..).map(|(_, entries)| entries);
                 self.free_splits.extend(taken);
@@ -447,8 +451,9 @@ impl Control {
         }
     }
 
-    /// Makes what is staged true, and tells `sink`.
-    fn commit(&mut self, staged: &mut Staged, sink: &mut impl FnMut(Change)) {
+    /// Makes what is staged true, and tells `sink`; `changed` is the route that came or went.
+    fn commit(&mut self, staged: &mut Staged, changed: Prefix4, sink: &mut impl FnMut(Change)) {
+        let (first_slot, slots) = slots_of(changed);
         for key in staged.joined.drain(..) {
             let entries = self.splits.remove(&key);
             self.free_splits.extend(entries);
@@ -484,7 +489,11 @@ impl Control {
                 self.set_entry(*index, entry, sink);
             }
             if *index < self.flat_entries {
-                sink(Change(Write::Flatten { index: *index }));
+                sink(Change(Write::Flatten {
+                    index: *index,
+                    first: first_slot,
+                    count: slots,
+                }));
             }
         }
     }
@@ -551,6 +560,17 @@ impl Control {
             first: first as u32,
             len: (staged.words.len() - first) as u32,
         }
+    }
+}
+
+/// The slots that a route has of each /18 that it touches: the first, and how many.
+fn slots_of(prefix: Prefix4) -> (u8, u8) {
+    match prefix.len() {
+        ..=TOP => (0, 1 << SLOT_BITS),
+        len => (
+            (prefix.first() >> (32 - TOP_END) & 63) as u8,
+            1 << TOP_END.saturating_sub(len),
+        ),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The table against maps of routes, searched length by length.
 
+use linerate_testkit::Random;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
@@ -11,22 +12,6 @@ fn longest(model: &Model, vrf: u32, address: u32) -> Option<u32> {
     lens.filter_map(|len| model.get(&(vrf, Prefix4::of(address, len))))
         .next()
         .copied()
-}
-
-/// xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u32 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) as u32
-    }
-
-    fn below(&mut self, n: u32) -> u32 {
-        ((u64::from(self.next()) * u64::from(n)) >> 32) as u32
-    }
 }
 
 fn small(vrfs: u32, isa: Isa) -> Lpm4Config {
@@ -64,7 +49,7 @@ fn prefix(random: &mut Random) -> Prefix4 {
 /// A next hop: mostly one of a few, so that neighbours share it.
 fn hop(random: &mut Random, hops: u32) -> u32 {
     match random.below(8) {
-        0 => random.next() & !1, // of 32 bits, and never NO_ROUTE
+        0 => random.bits() as u32 & !1, // of 32 bits, and never NO_ROUTE
         _ => random.below(hops),
     }
 }
@@ -77,7 +62,7 @@ fn questions(model: &Model, random: &mut Random) -> Vec<u32> {
         asked.extend([first, last, first.wrapping_sub(1), last.wrapping_add(1)]);
     }
     asked.extend((0..2000).map(|_| address(random)));
-    asked.extend((0..1000).map(|_| random.next()));
+    asked.extend((0..1000).map(|_| random.bits() as u32));
     asked.into_iter().collect()
 }
 
@@ -112,7 +97,7 @@ fn compare(fib: &Fib4, model: &Model, vrfs: u32, random: &mut Random, seed: u64)
 
 /// Random inserts, replacements and removes in two VRFs, compared now and then.
 fn churn(seed: u64, isa: Isa, operations: u32, hops: u32) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut table = Lpm4::new(&small(2, isa)).unwrap();
     let mut model = Model::new();
     for operation in 0..operations {
@@ -178,7 +163,7 @@ fn more_next_hops_than_numbers() {
         table.insert(0, prefix, hop).unwrap();
         model.insert((0, prefix), hop);
     }
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     compare(table.fib(), &model, 1, &mut random, 7);
     // Low numbers become free and are given to others, here and there.
     for index in (0..20_000_u32).step_by(3) {
@@ -365,37 +350,20 @@ fn readers_see_whole_batches() {
 
 #[test]
 fn the_real_table_against_its_routes() {
-    let Ok(folder) = std::env::var("LINERATE_DATA") else {
-        println!("SKIP the Internet's table: LINERATE_DATA names no folder with it");
+    let Some(real) = crate::lpm::tests::real_prefixes() else {
         return;
     };
-    let file = std::path::Path::new(&folder).join("internet-prefixes.txt.gz");
-    let unpacked = std::process::Command::new("zcat").arg(&file).output();
-    let Some(unpacked) = unpacked.ok().filter(|zcat| zcat.status.success()) else {
-        println!(
-            "SKIP the Internet's table: zcat cannot read {}",
-            file.display()
-        );
-        return;
-    };
-    let text = String::from_utf8(unpacked.stdout).unwrap();
     let mut table = Lpm4::new(&Lpm4Config::default()).unwrap();
     let mut rib = crate::lpm::Rib::<u32>::new();
-    for (line, prefix) in text
-        .lines()
-        .enumerate()
-        .filter(|(_, line)| !line.contains(':'))
-    {
-        let prefix: Prefix4 = prefix.parse().unwrap();
-        let hop = line as u32 % 1000;
+    for (hop, prefix) in (0..1000).cycle().zip(real.v4) {
         assert_eq!(
             table.insert(0, prefix, hop).unwrap(),
             rib.insert(prefix, hop).unwrap()
         );
     }
     println!("{} routes, {:?}", table.len(), table.memory());
-    let mut random = Random(11);
-    let mut asked: Vec<u32> = (0..1_000_000).map(|_| random.next()).collect();
+    let mut random = Random::new(11);
+    let mut asked: Vec<u32> = (0..1_000_000).map(|_| random.bits() as u32).collect();
     for (prefix, _) in rib.iter() {
         let (first, last) = (prefix.first(), prefix.last());
         asked.extend([first, last, first.wrapping_sub(1), last.wrapping_add(1)]);

@@ -9,8 +9,8 @@ use super::nodes::Nodes;
 use super::ranges::{Ranges, What};
 use crate::lpm::{Prefix6, Rib, rib::Found};
 use crate::simd::lpm6::{
-    Entry, Kind, Leaf, NO_ROUTE, RANGES, ROOT_BITS, SPAN_BITS, TABLE_BITS, Tree, Write, span_from,
-    span_of,
+    DIRECT_BITS, Entry, Kind, Leaf, NO_ROUTE, RANGES, ROOT_BITS, SPAN_BITS, TABLE_BITS, Tree,
+    Write, span_from, span_of,
 };
 
 /// A table becomes a leaf again only with so few ranges, so that a route that comes and goes does not
@@ -22,6 +22,8 @@ pub(super) struct Build<'a> {
     pub(super) tree: &'a mut Tree,
     pub(super) nodes: &'a mut Nodes,
     pub(super) rib: &'a Rib<u128>,
+    /// Where the root of their VRF begins.
+    pub(super) root: usize,
     /// Only routes inside it differ from what the tree says.
     pub(super) change: Prefix6,
     /// Whether routes went.
@@ -46,8 +48,9 @@ enum Before<'a> {
 }
 
 impl Build<'_> {
-    /// Brings the tree of the VRF whose root begins at `root` in line with the routes.
-    pub(super) fn run(&mut self, root: usize) {
+    /// Brings the tree of the VRF in line with the routes.
+    pub(super) fn run(&mut self) {
+        let root = self.root;
         self.children(Slots::Root(root), Prefix6::ALL, ROOT_BITS, Before::Table);
     }
 
@@ -116,6 +119,20 @@ impl Build<'_> {
                 Slots::Root(root) => Write::Root(root + index, new),
                 Slots::Table(number) => Write::Slot(number, index as u8, new),
             });
+            let is_table = matches!(new.kind(), Kind::Table(_));
+            match child.len() {
+                // The direct array has what a table of the root says, and not the table.
+                ROOT_BITS if !is_table => self.write_direct(child, new),
+                DIRECT_BITS => self.write_direct(child, new),
+                _ => {}
+            }
+        }
+    }
+
+    /// What the direct array is to say of a block of 16 or 24 bits.
+    fn write_direct(&mut self, block: Prefix6, entry: Entry) {
+        if let Some((first, count)) = self.tree.direct_of(self.root, block.first(), block.len()) {
+            self.tree.write(Write::Direct(first, count, entry));
         }
     }
 
@@ -149,6 +166,10 @@ impl Build<'_> {
             }
             None => {
                 let (number, table) = self.nodes.add_table(self.tree);
+                if block.len() == ROOT_BITS {
+                    // As the table now: only what differs from it is written.
+                    self.write_direct(block, Entry::NONE);
+                }
                 self.children(Slots::Table(number), block, TABLE_BITS, Before::Leaf(from));
                 table
             }
@@ -159,6 +180,15 @@ impl Build<'_> {
     fn as_leaf(&mut self, table: Entry, block: Prefix6, hop: u32) -> Option<Entry> {
         if !self.removed || !self.nodes.has_leaves(self.tree) {
             return None;
+        }
+        // Cheaper than to look at the routes: two entries that differ have a range between them or
+        // in one of them.
+        if let Kind::Table(number) = table.kind() {
+            let entries = &self.tree.tables[number as usize];
+            let differ = entries.windows(2).filter(|two| two[0] != two[1]);
+            if differ.take(2 * FEW + 3).count() > 2 * FEW + 2 {
+                return None;
+            }
         }
         let ranges = Ranges::of(self.rib, block, hop, FEW)?;
         let at = block.len();

@@ -5,6 +5,8 @@ use crate::lpm::synth::{Pattern, Rng, Spec, destinations, routes6};
 
 fn config(isa: Isa) -> Lpm6Config {
     Lpm6Config {
+        // The first VRF has a direct array: bulk lookups read it, single ones do not.
+        direct_vrfs: 1,
         routes: 0,
         isa,
         ..Lpm6Config::default()
@@ -195,6 +197,7 @@ fn every_length_nested_in_the_one_before() {
 fn the_budget_holds_and_an_error_changes_nothing() {
     let budget_bytes = 2 << 20;
     let mut table = Lpm6::new(&Lpm6Config {
+        direct_vrfs: 0,
         budget_bytes,
         ..config(Isa::detect())
     })
@@ -219,6 +222,7 @@ fn the_budget_holds_and_an_error_changes_nothing() {
     check_table(&table, &addresses, 1);
     assert!(
         Lpm6::new(&Lpm6Config {
+            direct_vrfs: 0,
             budget_bytes: 1 << 16,
             ..config(Isa::Baseline)
         })
@@ -257,6 +261,7 @@ fn what_the_budget_lacks_is_told_truly() {
         };
         let table = |budget_bytes| {
             Lpm6::new(&Lpm6Config {
+                direct_vrfs: 0,
                 budget_bytes,
                 ..config(Isa::Baseline)
             })

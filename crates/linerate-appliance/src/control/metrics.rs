@@ -1,0 +1,154 @@
+//! What the page of metrics says of any appliance: read from counters when somebody asks, nothing on the
+//! way of a packet.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use linerate_core::port::Link;
+use linerate_core::run::Stage;
+
+use super::exposition::{Exposition, FamilyKind};
+use crate::runtime::Running;
+
+/// The program, and since when it forwards.
+pub fn instance(began: Instant, page: &mut Exposition) {
+    page.family("build", FamilyKind::Info, "", "Version of the program.");
+    page.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+    page.family(
+        "uptime_seconds",
+        FamilyKind::Gauge,
+        "seconds",
+        "Time since forwarding began.",
+    );
+    page.sample(&[], began.elapsed().as_secs_f64());
+}
+
+/// Ports: links, packets, bytes and drops.
+pub fn ports<S: Stage + 'static>(running: &Running<S>, page: &mut Exposition) {
+    let ports: Vec<_> = running
+        .ports()
+        .iter()
+        .map(|open| (open.name.as_str(), open.port.link(), open.port.stats()))
+        .collect();
+    page.family(
+        "port_up",
+        FamilyKind::Gauge,
+        "",
+        "Whether packets can come and go.",
+    );
+    for (name, link, _) in &ports {
+        page.sample(&[("port", name)], u8::from(*link == Link::Up));
+    }
+    let families = [
+        ("port_receive_packets", "packets", "Packets received."),
+        (
+            "port_receive_bytes",
+            "bytes",
+            "Bytes of frames received, without FCS.",
+        ),
+        ("port_transmit_packets", "packets", "Packets sent."),
+        (
+            "port_transmit_bytes",
+            "bytes",
+            "Bytes of frames sent, without FCS.",
+        ),
+    ];
+    for (index, (family, unit, help)) in families.into_iter().enumerate() {
+        page.family(family, FamilyKind::Counter, unit, help);
+        for (name, _, stats) in &ports {
+            let all = [
+                stats.rx_packets,
+                stats.rx_bytes,
+                stats.tx_packets,
+                stats.tx_bytes,
+            ];
+            page.sample(&[("port", name)], all[index]);
+        }
+    }
+    page.family(
+        "port_drops_packets",
+        FamilyKind::Counter,
+        "packets",
+        "Packets that a port had no room for, or could not take.",
+    );
+    for (name, _, stats) in &ports {
+        let drops = [("receive", &stats.rx_drops), ("transmit", &stats.tx_drops)];
+        for (direction, drops) in drops {
+            // A driver may name a reason once for each queue.
+            let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+            for (reason, count) in drops {
+                *sums.entry(reason).or_default() += count;
+            }
+            for (reason, count) in sums {
+                let labels = [
+                    ("port", *name),
+                    ("direction", direction),
+                    ("reason", reason),
+                ];
+                page.sample(&labels, count);
+            }
+        }
+    }
+}
+
+/// What captures of ports (`capture=`) lack.
+pub fn captures<S: Stage + 'static>(running: &Running<S>, page: &mut Exposition) {
+    page.family(
+        "port_capture_missed_packets",
+        FamilyKind::Counter,
+        "packets",
+        "Packets that a capture of the port was to have and has not: full disk, or bound reached.",
+    );
+    for open in running.ports() {
+        page.sample(&[("port", &open.name)], open.port.stats().capture_missed);
+    }
+}
+
+/// Lcores: what they took, dropped, and how long they were busy.
+pub fn lcores<S: Stage + 'static>(running: &Running<S>, page: &mut Exposition) {
+    let clock = running.clock();
+    let lcores: Vec<_> = running
+        .lcores()
+        .map(|(name, cpu, stats)| {
+            let cpu = cpu.map_or_else(String::new, |cpu| cpu.to_string());
+            (name, cpu, stats.clone())
+        })
+        .collect();
+    let seconds = |ticks: u64| clock.ns(ticks) as f64 * 1e-9;
+    let families = [
+        ("lcore_busy_seconds", "Time in rounds that had packets."),
+        ("lcore_idle_seconds", "Time in rounds that had none, awake."),
+        ("lcore_asleep_seconds", "Time asleep."),
+    ];
+    for (index, (family, help)) in families.into_iter().enumerate() {
+        page.family(family, FamilyKind::Counter, "seconds", help);
+        for (name, cpu, stats) in &lcores {
+            let ticks = [
+                stats.busy_ticks.read(),
+                stats.idle_ticks.read(),
+                stats.asleep_ticks.read(),
+            ];
+            page.sample(&[("lcore", name), ("cpu", cpu)], seconds(ticks[index]));
+        }
+    }
+    page.family(
+        "lcore_packets",
+        FamilyKind::Counter,
+        "packets",
+        "Packets that a worker took, from ports and from other workers.",
+    );
+    for (name, cpu, stats) in &lcores {
+        page.sample(&[("lcore", name), ("cpu", cpu)], stats.packets.read());
+    }
+    page.family(
+        "drops_packets",
+        FamilyKind::Counter,
+        "packets",
+        "Packets dropped by a worker, and why.",
+    );
+    for (name, _, stats) in &lcores {
+        for (reason, count) in stats.drops() {
+            page.sample(&[("lcore", name), ("reason", &reason)], count);
+        }
+    }
+}

@@ -7,14 +7,14 @@
 //! which control publishes and exchanges between two bursts.
 //!
 //! ```text
-//!   port ─► receive ─► vlan ─► parse ─► validate ─► [reassembly ─► policer ─► acl_in ─► reverse_path]
-//!                                                                                          │
-//!      ┌───────────────────────────────────────────────────────────────────────────────────┘
-//!      └─► lookup ─► [acl_out] ─► rewrite ──────────────────────► transmit ─► port
-//!                                    └─ not plain ─► exceptions ─────┘
-//!                                                     ├─► punt ─► ring ─► Slow ─► port, or twin
-//!                                                     ├─► icmp_error
-//!                                                     └─► drop
+//! port ─► receive ─► vlan ─► parse ─► validate ─► [reassembly ─► policer ─► acl_in ─► reverse_path]
+//!                                                                                         │
+//!    ┌────────────────────────────────────────────────────────────────────────────────────┘
+//!    └─► lookup ─► [acl_out] ─► rewrite ──────────────────────► transmit ─► port
+//!                                  └─ not plain ─► exceptions ─────┘
+//!                                                   ├─► punt ─► ring ─► Slow ─► port, or twin
+//!                                                   ├─► icmp_error
+//!                                                   └─► drop
 //! ```
 //!
 //! `path.rs` is that list; each stage is in the file of its name, and `context.rs` is what they

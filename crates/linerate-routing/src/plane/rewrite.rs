@@ -12,7 +12,6 @@ use linerate_tables::parse::Mask;
 use linerate_tables::rewrite::one_less4;
 use linerate_wire::ethernet::{HEADER_LEN, set_macs};
 
-use super::View;
 use super::context::{Context, Packets, ones};
 use super::hops::{Action, Hop, InterfaceIdOrNone};
 use super::lookup::member;
@@ -61,11 +60,51 @@ impl Rewrite {
 impl Stage<Context<'_>> for Rewrite {
     #[inline(always)]
     fn run(&mut self, burst: &mut Burst, context: &mut Context<'_>, _: &mut Egress) {
+        let view = context.view;
         let packets = &*context.packets;
         let plain = packets.plain & packets.live & !packets.parsed.checks.expired;
+        let (v4, back) = (
+            packets.parsed.class.v4,
+            InterfaceIdOrNone::from(packets.interface),
+        );
         let near = self.near(plain, burst.len(), context);
         let plain = plain & !self.with_local_source(plain, context);
-        let ready = write_headers(context.view, plain, near, burst, context.packets);
+        let mut ready = 0;
+        let Packets {
+            parsed,
+            hops,
+            exits,
+            ..
+        } = &mut *context.packets;
+        for &number in &hops[..burst.len()] {
+            prefetch_read(view.hops.get(number));
+        }
+        let ends = &parsed.end[..burst.len()];
+        let found = hops.iter().zip(ends).zip(exits);
+        for ((index, packet), ((&number, &end), exit)) in burst.iter_mut().enumerate().zip(found) {
+            if plain >> index & 1 == 0 {
+                continue;
+            }
+            let mut hop = view.hops.get(number);
+            if hop.action == Action::Multipath {
+                hop = member(view, parsed, hop.group, index, packet).1;
+            }
+            let end = end as usize;
+            let fits = end <= usize::from(hop.mtu) + HEADER_LEN;
+            let is_near = near >> index & 1 != 0;
+            // One branch for all of it: which interface a packet leaves by cannot be predicted.
+            if (hop.action != Action::Forward) | !fits | (is_near & (hop.interface == back)) {
+                continue;
+            }
+            let frame = packet.data_mut();
+            let is_written = match v4 >> index & 1 {
+                1 => forward4(frame, hop),
+                _ => forward6(frame, hop),
+            };
+            trim(packet, end);
+            *exit = hop.interface.number();
+            ready |= Mask::from(is_written) << index;
+        }
         context.packets.ready = ready;
         // The next stage is that of the others, if there are any.
         context.packets.here = match ready == burst.mask() {
@@ -73,61 +112,6 @@ impl Stage<Context<'_>> for Rewrite {
             false => !ready,
         };
     }
-}
-
-/// Writes the headers of the packets of `plain` that go on by a hop that is ready, and the
-/// interface that each leaves by. Returns which. A neighbour's packet, of `near`, that would go
-/// back to where it came from is left to be redirected.
-///
-/// A function of its own, so that the loop has all registers: amid the path it has not.
-#[inline(never)]
-fn write_headers(
-    view: View<'_>,
-    plain: Mask,
-    near: Mask,
-    burst: &mut Burst,
-    packets: &mut Packets,
-) -> Mask {
-    let back = InterfaceIdOrNone::from(packets.interface);
-    let Packets {
-        parsed,
-        hops,
-        exits,
-        ..
-    } = packets;
-    let (all_hops, v4) = (view.hops.all(), parsed.class.v4);
-    let count = burst.len();
-    for &number in &hops[..count] {
-        prefetch_read(all_hops.get(number));
-    }
-    let ends = &parsed.end[..count];
-    let found = hops.iter().zip(ends).zip(exits);
-    let mut ready = 0;
-    for ((index, packet), ((&number, &end), exit)) in burst.iter_mut().enumerate().zip(found) {
-        if plain >> index & 1 == 0 {
-            continue;
-        }
-        let mut hop = all_hops.get(number);
-        if hop.action == Action::Multipath {
-            hop = member(view, parsed, hop.group, index, packet).1;
-        }
-        let end = end as usize;
-        let fits = end <= usize::from(hop.mtu) + HEADER_LEN;
-        let is_near = near >> index & 1 != 0;
-        // One branch for all of it: which interface a packet leaves by cannot be predicted.
-        if (hop.action != Action::Forward) | !fits | (is_near & (hop.interface == back)) {
-            continue;
-        }
-        let frame = packet.data_mut();
-        let is_written = match v4 >> index & 1 {
-            1 => forward4(frame, hop),
-            _ => forward6(frame, hop),
-        };
-        trim(packet, end);
-        *exit = hop.interface.number();
-        ready |= Mask::from(is_written) << index;
-    }
-    ready
 }
 
 /// Finds the sources on a network.

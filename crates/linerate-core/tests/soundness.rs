@@ -57,6 +57,10 @@ const HANDED_OUT: &[(&str, &str)] = &[
         "the application's own, in a file without unsafe code",
     ),
     (
+        "run/point.rs stage_mut",
+        "the application's own, in a file without unsafe code",
+    ),
+    (
         "run/stage.rs first_mut",
         "the application's own, in a file without unsafe code",
     ),

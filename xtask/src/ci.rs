@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::TaskError;
 use crate::libtest::Tally;
-use crate::{process, test, unsafe_report};
+use crate::{lines, process, test, unsafe_report};
 
 /// More than this on two cores is a fault of ours, not of the machine.
 const BUDGET: Duration = Duration::from_secs(20 * 60);
@@ -28,6 +28,7 @@ struct Step {
 #[rustfmt::skip]
 const STEPS: &[Step] = &[
     Step { name: "format",        run: |_| checked(&mut process::cargo(&["fmt", "--all", "--check"])) },
+    Step { name: "lines",         run: |_| lines() },
     Step { name: "clippy",        run: |_| checked(&mut process::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])) },
     Step { name: "docs",          run: |_| docs() },
     Step { name: "unsafe report", run: |_| unsafe_code() },
@@ -81,6 +82,13 @@ pub(crate) fn run() -> Result<ExitCode, TaskError> {
 
 fn checked(command: &mut Command) -> Result<Outcome, TaskError> {
     process::run(command).map(|()| Outcome::Passed)
+}
+
+fn lines() -> Result<Outcome, TaskError> {
+    Ok(match lines::check()? {
+        true => Outcome::Passed,
+        false => Outcome::Failed,
+    })
 }
 
 fn docs() -> Result<Outcome, TaskError> {

@@ -9,6 +9,7 @@ mod compare;
 mod error;
 mod figures;
 mod libtest;
+mod lines;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod links;

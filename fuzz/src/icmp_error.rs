@@ -1,4 +1,5 @@
-//! Any IP packet: the errors and resets that answer it are well formed, and are not answered in turn.
+//! Any IP packet: the errors and resets that answer it are well formed, and are not answered in
+//! turn.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -51,7 +52,7 @@ pub(crate) fn check(packet: &[u8]) {
     if let Some(len) = redirect6(packet, OURS6, None, OURS6, &mut out) {
         assert!(len <= MAX_ERROR6_LEN);
         let accepted = ndp::accept(&out[..len]).expect("redirects are valid");
-        assert_eq!(accepted.message.kind(), ndp::Kind::Redirect);
+        assert_eq!(accepted.message.kind(), ndp::MessageKind::Redirect);
     }
     if let Refusal::Reset(reset) = refuse(packet, true) {
         let len = reset.write(&mut out).expect("there is room");

@@ -9,10 +9,10 @@ mod acl_rules;
 mod filter;
 mod headers;
 mod icmp_error;
-mod keeper;
 mod neighbour;
 mod parse_burst;
 mod pcap;
+mod privilege;
 mod program;
 mod reassembly;
 mod rtnetlink;
@@ -35,7 +35,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("neighbour", neighbour::check),
     ("icmp_error", icmp_error::check),
     ("reassembly", reassembly::check),
-    ("keeper", keeper::check),
+    ("privilege", privilege::check),
     ("af_packet_ring", linerate_drivers::fuzz::af_packet_ring),
     ("router_path", program::router_path),
     ("fpm_stream", program::fpm_stream),

@@ -11,20 +11,20 @@ use linerate_wire::{ipv4::Ipv4, ipv6::Ipv6};
 
 thread_local! {
     /// Made once: mapping pools for each input would take nearly all the time.
-    static RIG: RefCell<Rig> = RefCell::new(Rig::new());
+    static FIXTURE: RefCell<Fixture> = RefCell::new(Fixture::new());
 }
 
 pub(crate) fn check(input: &[u8]) {
-    RIG.with_borrow_mut(|rig| rig.check(input));
+    FIXTURE.with_borrow_mut(|fixture| fixture.check(input));
 }
 
-struct Rig {
+struct Fixture {
     pools: Pools,
     cache: PoolCache,
     reassembler: Reassembler,
 }
 
-impl Rig {
+impl Fixture {
     fn new() -> Self {
         let pages = PagePolicy::Only(PageKind::Base4K);
         let small = PoolConfig {

@@ -45,10 +45,10 @@ fn tcpdump_agrees(ports: &str, offloads: Offloads) {
     traffic::file(&stand, 1, &scratch);
     quiet(&mut l2fwd);
     let totals = l2fwd.stop(Signal::INT);
-    let counted = |way: &str| {
+    let counted = |direction: &str| {
         (
-            totals.count(1, &format!("{way}_packets")),
-            totals.count(1, &format!("{way}_bytes")),
+            totals.count(1, &format!("{direction}_packets")),
+            totals.count(1, &format!("{direction}_bytes")),
         )
     };
     // What the kernel drops after we sent it, or before we could have it, is in its own accounts.
@@ -56,10 +56,10 @@ fn tcpdump_agrees(ports: &str, offloads: Offloads) {
         (arriving, "tx", &stand.right, "veth1"),
         (leaving, "rx", &stand.mid, "vethB"),
     ];
-    for (onlooker, way, end, interface) in ends {
-        let (packets, bytes) = counted(way);
+    for (onlooker, direction, end, interface) in ends {
+        let (packets, bytes) = counted(direction);
         let dropped = end.rx_dropped(interface);
-        let (after, before) = if way == "tx" {
+        let (after, before) = if direction == "tx" {
             (dropped, 0)
         } else {
             (0, dropped)
@@ -69,17 +69,17 @@ fn tcpdump_agrees(ports: &str, offloads: Offloads) {
         assert_eq!(
             packets + before,
             seen.len() as u64 + after,
-            "{way}: {totals}"
+            "{direction}: {totals}"
         );
         assert!(
             bytes == sum as u64 || dropped > 0,
-            "{way}: {sum} bytes seen: {totals}"
+            "{direction}: {sum} bytes seen: {totals}"
         );
         let uncut = seen.iter().any(|frame| frame.len() > 1514);
         assert!(
-            uncut == (offloads == Offloads::On && !ports.contains("xdp") && way == "tx")
-                || way == "rx",
-            "{way}"
+            uncut == (offloads == Offloads::On && !ports.contains("xdp") && direction == "tx")
+                || direction == "rx",
+            "{direction}"
         );
     }
 }

@@ -82,8 +82,8 @@ fn a_disk_that_becomes_full() {
     let input = two_megabytes(&scratch);
     let disk = scratch.file("disk");
     std::fs::create_dir(&disk).unwrap();
-    let script = "mount -t tmpfs -o size=256k tmpfs $0 && \"$1\" l2fwd --json --no-mac-update pcap:rx=$2 pcap:tx=$0/out.pcapng; \
-                  code=$?; cp $0/out.pcapng $3; exit $code";
+    let script = "mount -t tmpfs -o size=256k tmpfs $0 && \"$1\" l2fwd --json --no-mac-update \
+                  pcap:rx=$2 pcap:tx=$0/out.pcapng; code=$?; cp $0/out.pcapng $3; exit $code";
     let copy = scratch.file("copy.pcapng");
     let mut command = namespace.command("unshare");
     let output = command

@@ -214,7 +214,8 @@ fn vlan_tags_cross_taps() {
     vlans_cross("tap:tap0 tap:tap1");
 }
 
-/// As DPDK's l2fwd: source the transmitting port's own address, destination 02:00:00:00:00:NN with its number.
+/// As DPDK's l2fwd: source the transmitting port's own address, destination 02:00:00:00:00:NN with
+/// its number.
 fn macs_are_updated(ports: &str) {
     let Some((stand, l2fwd)) = joined(ports, "", &["tcpdump"], false) else {
         return;

@@ -98,7 +98,8 @@ fn router_rests(ports: [&str; 2]) {
     let (file, socket) = (scratch.file("idle.toml"), scratch.file("idle.sock"));
     for kernel in [false, true] {
         let mut text = format!(
-            "[plan]\nio = \"0\"\n\n[router]\ncontrol = \"{socket}\"\nperiod = 60\nkernel = {kernel}\n"
+            "[plan]\nio = \"0\"\n\n[router]\ncontrol = \"{socket}\"\nperiod = 60\nkernel = \
+             {kernel}\n"
         );
         for (at, port) in ports.iter().enumerate() {
             text += &format!(

@@ -216,7 +216,8 @@ fn a_port_that_vanishes_makes_the_run_invalid() {
     assert!(reasons.contains("g0"), "{counts}");
 }
 
-/// The kernel pings the generator, and the generator the kernel: each finds the other and is answered.
+/// The kernel pings the generator, and the generator the kernel: each finds the other and is
+/// answered.
 fn pktgen_and_the_kernel_ping_each_other() {
     let Some(around) = Loop::new() else {
         return;

@@ -1,4 +1,5 @@
-//! Captures through `pcap -> l2fwd -> pcap` come out byte-identical but for MACs; libpcap reads both.
+//! Captures through `pcap -> l2fwd -> pcap` come out byte-identical but for MACs; libpcap reads
+//! both.
 
 use linerate_testkit::Scratch;
 use linerate_testkit::capture::{self, Tcpdump};

@@ -68,7 +68,8 @@ pub(crate) fn run() -> Result<ExitCode, TaskError> {
     println!("{:17} {:7.1} s", "total", took.as_secs_f64());
     if took > BUDGET {
         println!(
-            "over the budget of {} minutes: shorten the slowest step, or mark its tests #[ignore = \"long: ...\"]",
+            "over the budget of {} minutes: shorten the slowest step, or mark its tests #[ignore = \
+             \"long: ...\"]",
             BUDGET.as_secs() / 60
         );
     }

@@ -1,4 +1,5 @@
-//! Why a task could not be carried out. A failing test or a missed target is a result, not an error.
+//! Why a task could not be carried out. A failing test or a missed target is a result, not an
+//! error.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;

@@ -1,7 +1,7 @@
 //! Lines of code and of pages end at 100 columns.
 //!
-//! rustfmt sees to code, but leaves comments, string literals and what stands in macros. What may be
-//! longer: rows of tables, addresses on the web, what stands between code fences or under
+//! rustfmt sees to code, but leaves comments, string literals and what stands in macros. What may
+//! be longer: rows of tables, addresses on the web, what stands between code fences or under
 //! `#[rustfmt::skip]`, reports, and the CHANGELOG.
 
 use std::path::Path;

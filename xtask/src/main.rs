@@ -1,4 +1,5 @@
-//! The repository's own tasks: `cargo xtask test`, `ci`, `compare`, `package`, `pictures` and others.
+//! The repository's own tasks: `cargo xtask test`, `ci`, `compare`, `package`, `pictures` and
+//! others.
 //!
 //! Each task is a module with a `run` function; nothing here is published. Start with the
 //! [`Task`] table below, then open the module it names.
@@ -46,7 +47,8 @@ struct Cli {
 enum Task {
     /// Build and run every test; offer to install the Debian packages they use
     Test(test::Options),
-    /// What continuous integration runs: format, lints, docs, unsafe, tests, loom, sanitizer, fuzz corpus
+    /// What continuous integration runs: format, lints, docs, unsafe, tests, loom, sanitizer, fuzz
+    /// corpus
     Ci,
     /// Measure linerate against DPDK on this machine, both sides in turns
     Compare(compare::Options),

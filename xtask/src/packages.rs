@@ -52,33 +52,46 @@ fn guest_dir() -> PathBuf {
 /// The one table: a test that shells out to a new program adds its row here.
 #[rustfmt::skip]
 pub(crate) const PACKAGES: &[Package] = &[
-    program("iproute2",    "ip",           "network namespaces, veth pairs and bridges of the scenario tests"),
+    program("iproute2",    "ip",           "network namespaces, veth pairs and bridges of the \
+        scenario tests"),
     program("iputils-ping","ping",         "reachability in the scenario tests"),
-    program("procps",      "sysctl",       "settings of the name spaces that tests of drivers make"),
+    program("procps",      "sysctl",       "settings of the name spaces that tests of drivers \
+        make"),
     program("ethtool",     "ethtool",      "offload settings of veth in the scenario tests"),
     program("iperf3",      "iperf3",       "TCP through linerate in the long scenarios"),
     program("tcpdump",     "tcpdump",      "the second opinion on our counters and captures"),
-    program("tshark",      "tshark",       "reading back the pcapng files and test frames we write"),
+    program("tshark",      "tshark",       "reading back the pcapng files and test frames we \
+        write"),
     program("frr",         "vtysh",        "BGP and OSPF through the router in the long scenarios"),
     program("python3-scapy","scapy",      "fragments of every shape through the router"),
-    Package { name: "python3-prometheus-client", probe: Probe::File("/usr/lib/python3/dist-packages/prometheus_client/openmetrics/parser.py"), used_for: "whether Prometheus reads the router's metrics", long: false },
+    Package { name: "python3-prometheus-client", probe: Probe::File("/usr/lib/python3/\
+        dist-packages/prometheus_client/openmetrics/parser.py"), used_for: "whether \
+        Prometheus reads the router's metrics", long: false },
     program("traceroute",  "traceroute",   "whether the router shows itself"),
-    program("systemd",     "systemd-analyze", "whether the router's unit is right, and how little it may do"),
+    program("systemd",     "systemd-analyze", "whether the router's unit is right, and how little \
+        it may do"),
     program("tmux",        "tmux",         "the screen of pktgen in a real terminal"),
     program("nftables",    "nft",          "the kernel's firewall as a device under test"),
     program("gcc",         "gcc",          "the C peers of `cargo xtask compare`"),
     program("pkg-config",  "pkg-config",   "finding DPDK"),
-    program("dpdk-dev",    "dpdk-testpmd", "interoperation with DPDK, and the forwarding peers of `compare`"),
-    Package { name: "libdpdk-dev", probe: Probe::PkgConfig("libdpdk"), used_for: "the ring and pool peers of `compare`", long: false },
+    program("dpdk-dev",    "dpdk-testpmd", "interoperation with DPDK, and the forwarding peers of \
+        `compare`"),
+    Package { name: "libdpdk-dev", probe: Probe::PkgConfig("libdpdk"), used_for: "the ring and \
+        pool peers of `compare`", long: false },
     program("mandoc",      "mandoc",       "a second opinion on the man pages"),
     program("man-db",      "man",          "whether the man pages are right"),
     program("fish",        "fish",         "completion in fish"),
     program("zsh",         "zsh",          "completion in zsh"),
-    guest("lintian",           Probe::Program("lintian"),    "Debian's opinion of our package, in the long scenarios"),
-    guest("mmdebstrap",        Probe::Program("mmdebstrap"), "a clean Debian to install our package in, in the long scenarios"),
-    guest("qemu-system-x86",   Probe::Program("qemu-system-x86_64"), "guests whose kernel can what this one cannot, in the long scenarios"),
-    guest("linux-image-amd64", Probe::Unpacked("modules/overlay.ko"), "the kernel of these guests; only unpacked, into target/guest"),
-    guest("busybox-static",    Probe::Unpacked("busybox"), "what these guests start with; only unpacked, into target/guest"),
+    guest("lintian",           Probe::Program("lintian"),    "Debian's opinion of our package, in \
+        the long scenarios"),
+    guest("mmdebstrap",        Probe::Program("mmdebstrap"), "a clean Debian to install our \
+        package in, in the long scenarios"),
+    guest("qemu-system-x86",   Probe::Program("qemu-system-x86_64"), "guests whose kernel can what \
+        this one cannot, in the long scenarios"),
+    guest("linux-image-amd64", Probe::Unpacked("modules/overlay.ko"), "the kernel of these guests; \
+        only unpacked, into target/guest"),
+    guest("busybox-static",    Probe::Unpacked("busybox"), "what these guests start with; only \
+        unpacked, into target/guest"),
 ];
 
 impl Package {
@@ -145,7 +158,8 @@ pub(crate) fn consent(packages: &[&Package], decided: Option<bool>) -> bool {
     std::io::stdin().read_line(&mut answer).is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
 }
 
-/// Services stay stopped (policy-rc.d, put there only if there is none, gone afterwards) and nothing asks.
+/// Services stay stopped (policy-rc.d, put there only if there is none, gone afterwards) and
+/// nothing asks.
 const INSTALL: &str = r#"
 set -e
 guard=/usr/sbin/policy-rc.d
@@ -160,8 +174,8 @@ apt-get -q -o DPkg::Lock::Timeout=120 update
 apt-get -q -y -o DPkg::Lock::Timeout=120 install --no-install-recommends "$@"
 "#;
 
-/// Unpacks packages into a folder: of a kernel what a guest on virtual wires needs, and all modules in
-/// one place. Replaces the folder when all is there.
+/// Unpacks packages into a folder: of a kernel what a guest on virtual wires needs, and all modules
+/// in one place. Replaces the folder when all is there.
 const UNPACK: &str = r#"
 set -e
 into=$1
@@ -174,12 +188,14 @@ chmod 755 "$work"
 cd "$work"
 for package in "$@"; do
   # A kernel's own name has its version in it.
-  named=$(apt-cache depends "$package" | sed -n 's/^ *Depends: \(linux-image-.*\)$/\1/p' | head -n 1)
+  named=$(apt-cache depends "$package" |
+    sed -n 's/^ *Depends: \(linux-image-.*\)$/\1/p' | head -n 1)
   apt-get -q -o APT::Sandbox::User=root download "${named:-$package}"
 done
 for package in *.deb; do
   # tar complains of what is in another of the packages; what is missing is seen below.
-  dpkg-deb --fsys-tarfile "$package" | tar -x --wildcards '*/busybox' '*/vmlinuz-*' '*/kernel/net/*' \
+  dpkg-deb --fsys-tarfile "$package" | tar -x --wildcards \
+    '*/busybox' '*/vmlinuz-*' '*/kernel/net/*' \
     '*/kernel/fs/9p/*' '*/kernel/fs/netfs/*' '*/kernel/fs/fscache/*' '*/kernel/fs/overlayfs/*' \
     '*/kernel/drivers/virtio/*' \
     '*/kernel/drivers/net/tun.ko*' '*/kernel/drivers/net/veth.ko*' '*/kernel/drivers/net/vrf.ko*' \

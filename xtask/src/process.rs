@@ -87,7 +87,8 @@ pub(crate) fn output(command: &mut Command) -> Result<Output, TaskError> {
         })
 }
 
-/// Runs to the end and returns its standard output; an exit code other than 0 is an error that quotes it.
+/// Runs to the end and returns its standard output; an exit code other than 0 is an error that
+/// quotes it.
 pub(crate) fn read(command: &mut Command) -> Result<String, TaskError> {
     let output = output(command)?;
     if output.status.success() {

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that tests need, then every test, then one line of counts.
 //!
-//! Long scenarios are `#[ignore = "long: ..."]` tests and run with `--all` only. Tests that need root, a
-//! kernel feature or a package decide that themselves and say so (see [`crate::libtest`]).
+//! Long scenarios are `#[ignore = "long: ..."]` tests and run with `--all` only. Tests that need
+//! root, a kernel feature or a package decide that themselves and say so (see [`crate::libtest`]).
 
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::os::unix::process::CommandExt;
@@ -82,7 +82,8 @@ pub(crate) fn tally(options: &Options) -> Result<Tally, TaskError> {
     Ok(tally)
 }
 
-/// Installs what is missing, if we may; what is missing afterwards is named, with what goes untested.
+/// Installs what is missing, if we may; what is missing afterwards is named, with what goes
+/// untested.
 fn provide_packages(options: &Options) -> Vec<String> {
     let missing = packages::missing(options.all);
     if missing.is_empty() {
@@ -215,7 +216,8 @@ impl Progress {
                 self.clear();
                 let seconds = self.started.elapsed().as_secs_f64();
                 println!(
-                    "  {suite:45} {passed:4} passed {failed:3} failed {skipped:3} skipped {seconds:6.1} s"
+                    "  {suite:45} {passed:4} passed {failed:3} failed {skipped:3} skipped \
+                     {seconds:6.1} s"
                 );
             }
             Event::Show(line) => {

@@ -1,15 +1,15 @@
 //! What we changed on the machine is put back however we end: return, panic, Ctrl-C or kill -9.
 //!
-//! A shell waits at the other end of a pipe, deaf to the terminal's signals. Each [`Undo::add`] hands it
-//! one command; when the pipe closes, because the value was dropped or because we died, it runs them,
-//! the last one first.
+//! A shell waits at the other end of a pipe, deaf to the terminal's signals. Each [`Undo::add`]
+//! hands it one command; when the pipe closes, because the value was dropped or because we died, it
+//! runs them, the last one first.
 
 use std::io::Write;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use crate::error::TaskError;
 
-const KEEPER: &str = r#"
+const SHELL: &str = r#"
 trap '' INT HUP TERM QUIT
 script=
 while IFS= read -r line; do
@@ -21,7 +21,7 @@ eval "$script"
 
 /// Commands to run when this value goes away, or when this process does.
 pub(crate) struct Undo {
-    keeper: Child,
+    shell: Child,
     pipe: Option<ChildStdin>,
 }
 
@@ -32,15 +32,15 @@ impl Undo {
             program: "sh".into(),
             source,
         };
-        let mut keeper = Command::new("sh")
-            .args(["-c", KEEPER])
+        let mut shell = Command::new("sh")
+            .args(["-c", SHELL])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .map_err(start)?;
-        let pipe = keeper.stdin.take();
-        Ok(Undo { keeper, pipe })
+        let pipe = shell.stdin.take();
+        Ok(Undo { shell, pipe })
     }
 
     /// Adds one line of shell. Call it before the change it undoes.
@@ -55,7 +55,7 @@ impl Drop for Undo {
     fn drop(&mut self) {
         drop(self.pipe.take());
         // An error here means that the shell is gone already: there is nobody left to wait for.
-        let _ = self.keeper.wait();
+        let _ = self.shell.wait();
     }
 }
 

@@ -123,9 +123,10 @@ fn workload(row: &str) -> (Vec<Rule4>, Vec<PacketKey4>) {
     (rules, packets)
 }
 
-/// The file that DPDK's side reads, little endian: u32 rules, u32 packets; per rule u32 src, dst, u16 src
-/// port low and high, dst port low and high, u8 src bits, dst bits, protocol, protocol mask, u32 priority
-/// (the largest wins), u32 value; per packet u32 src, dst, u16 src port, dst port, u8 protocol, 3 bytes of 0.
+/// The file that DPDK's side reads, little endian: u32 rules, u32 packets; per rule u32 src, dst,
+/// u16 src port low and high, dst port low and high, u8 src bits, dst bits, protocol, protocol
+/// mask, u32 priority (the largest wins), u32 value; per packet u32 src, dst, u16 src port, dst
+/// port, u8 protocol, 3 bytes of 0.
 fn write(file: &Path, row: &str) -> Result<(), Error> {
     let (rules, packets) = workload(row);
     let save = || -> std::io::Result<()> {

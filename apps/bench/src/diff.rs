@@ -1,8 +1,8 @@
 //! `bench diff a.json b.json`: better, worse or noise, row by row.
 //!
-//! A row is better or worse where the whole interval of its ratio is. The interval comes from repeated
-//! results by their ranks, as wide as the searches were coarse; where there are too few of them
-//! to know their spread, changes below a margin are noise.
+//! A row is better or worse where the whole interval of its ratio is. The interval comes from
+//! repeated results by their ranks, as wide as the searches were coarse; where there are too few of
+//! them to know their spread, changes below a margin are noise.
 
 use std::path::PathBuf;
 
@@ -278,7 +278,8 @@ fn bursts(found: &mut Comparison, before: &Report, after: &Report) {
     }
 }
 
-/// Lost frames are counts: they differ where the difference is beyond three of its standard deviations.
+/// Lost frames are counts: they differ where the difference is beyond three of its standard
+/// deviations.
 fn soaks(found: &mut Comparison, before: &Report, after: &Report) {
     let (Some(old), Some(new)) = (&before.soak, &after.soak) else {
         return;
@@ -418,7 +419,7 @@ fn text(found: &Comparison, colour: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::method::Kind;
+    use crate::method::Measurement;
     use crate::report::example;
 
     fn change(found: &Comparison, what: &str) -> Change {
@@ -476,7 +477,7 @@ mod tests {
     #[test]
     fn single_results_need_a_clear_difference() {
         let once = |share: f64| {
-            let mut report = example::of(Kind::Ndr, 3);
+            let mut report = example::of(Measurement::Ndr, 3);
             for row in &mut report.throughput {
                 row.repeats = vec![row.pps * share];
             }
@@ -519,7 +520,7 @@ mod tests {
     #[test]
     fn soaks_are_compared_by_their_losses() {
         let report = |lost| {
-            let mut report = example::of(Kind::Soak, 3);
+            let mut report = example::of(Measurement::Soak, 3);
             report.soak.as_mut().unwrap().trial.lost = lost;
             report
         };
@@ -549,13 +550,13 @@ mod tests {
                 .unwrap();
             path
         };
-        let mut slow = example::of(Kind::Throughput, 3);
+        let mut slow = example::of(Measurement::Throughput, 3);
         let fast = file("fast", &slow);
         for row in &mut slow.throughput {
             row.repeats.iter_mut().for_each(|pps| *pps *= 0.5);
         }
         let slow = file("slow", &slow);
-        let loss = file("loss", &example::of(Kind::Loss, 3));
+        let loss = file("loss", &example::of(Measurement::Loss, 3));
         let diff = |before: &PathBuf, after: &PathBuf| {
             run(&Args {
                 before: before.clone(),

@@ -6,7 +6,7 @@ use linerate_core::env::{Clock, PrivateFolder};
 use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools, SlotClass};
 use linerate_core::port::pcapng::{Direction, PcapngWriter, Record};
 use linerate_core::port::{Port, PortConfig, PortError};
-use linerate_core::run::{Egress, Inlet, Stage, Way, Worker, WorkerHandle};
+use linerate_core::run::{Egress, Inlet, Stage, TxPath, Worker, WorkerHandle};
 use linerate_drivers::Drivers;
 use linerate_l2fwd::stage::{L2fwd, Route};
 use linerate_wire::ethernet::MacAddr;
@@ -286,7 +286,7 @@ pub(super) fn connect<S: Stage + 'static>(
             worker.add_inlet(Inlet::queue(index, 0, rx));
         }
         for tx in queues.tx {
-            worker.set_outlet(index, Some(Way::Queue(tx)));
+            worker.set_outlet(index, Some(TxPath::Queue(tx)));
         }
     }
     Ok((worker, handle))

@@ -135,12 +135,13 @@ fn measure(growth: &Growth, size: u64, args: &Args) -> Result<Line, Error> {
     })
 }
 
-/// The curves, those of one room (`exact`, `lpm4`, ...) in one pair of charts, with all values below.
+/// The curves, those of one room (`exact`, `lpm4`, ...) in one pair of charts, with all values
+/// below.
 fn page(machine: &str, lines: &[Line]) -> String {
     let mut body = format!(
-        "<h1>How the tables grow</h1><p class=\"dim\">{}</p><p class=\"note\">Time of one lookup in a \
-         burst on one core, and all memory of the table over what it holds. Both scales are logarithmic: \
-         a flat line costs the same at any size.</p>",
+        "<h1>How the tables grow</h1><p class=\"dim\">{}</p><p class=\"note\">Time of one lookup \
+         in a burst on one core, and all memory of the table over what it holds. Both scales are \
+         logarithmic: a flat line costs the same at any size.</p>",
         escape(machine)
     );
     let room = |line: &Line| line.table.split('.').next().unwrap_or_default();
@@ -169,7 +170,10 @@ fn page(machine: &str, lines: &[Line]) -> String {
             curves("time per lookup", of, &curve(|line| line.ns), nanoseconds),
             curves("bytes each", of, &curve(|line| line.bytes_each), count),
         );
-        body.push_str("<div class=\"scroll\"><table><tr><th></th><th>size</th><th>ns</th><th>bytes each</th></tr>");
+        body.push_str(
+            "<div class=\"scroll\"><table><tr><th></th><th>size</th><th>ns</th><th>bytes \
+            each</th></tr>",
+        );
         for line in lines {
             let _ = write!(
                 body,

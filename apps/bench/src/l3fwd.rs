@@ -1,8 +1,9 @@
 //! Layer-3 forwarding on one core, between two looping captures of 64-byte frames, each copied.
 //!
-//! Both ports play the same frames, the second from the middle on, so that neither finds warm what the
-//! other looked up. What both sides work on is three files: rules in the syntax of DPDK's l3fwd, whose
-//! last fields are ways here (the port is the lowest bit), and a capture for each port.
+//! Both ports play the same frames, the second from the middle on, so that neither finds warm what
+//! the other looked up. What both sides work on is three files: rules in the syntax of DPDK's
+//! l3fwd, whose last fields are ways here (the port is the lowest bit), and a capture for each
+//! port.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -177,10 +178,10 @@ impl Flows {
             Vec::new()
         };
         write(path, |file| {
-            for (key, way) in &table {
+            for (key, hop) in &table {
                 let (dst, src) = (key.dst(), key.src());
                 let (dst_port, src_port) = (key.dst_port(), key.src_port());
-                writeln!(file, "R{dst} {src} {dst_port} {src_port} 0x11 {way}")?;
+                writeln!(file, "R{dst} {src} {dst_port} {src_port} 0x11 {hop}")?;
             }
             Ok(())
         })?;
@@ -301,24 +302,24 @@ fn exact(row: &'static str, run: Run, what: &Flows) -> Result<Sample, Error> {
 fn measure(
     row: &'static str,
     run: Run,
-    ways: u32,
+    hops: u32,
     captures: Captures,
     lookup: impl Lookup,
 ) -> Result<Sample, Error> {
     let pool = Pool::new(&PoolConfig::new("bench", 8192))?;
     let pages = pool.page_kind();
     let mut egress = Egress::new(PoolCache::new(std::slice::from_ref(&pool)));
-    let next_hop = |way: u32| {
-        let [.., a, b] = way.to_be_bytes();
-        let port = way as u16 & 1;
+    let made = |hop: u32| {
+        let [.., a, b] = hop.to_be_bytes();
+        let port = hop as u16 & 1;
         let macs = Macs::new(
             MacAddr([2, 0, 0, 1, a, b]),
             MacAddr([2, 0, 0, 0, 1, port as u8]),
         );
         NextHop::out(port, macs)
     };
-    let ways: Vec<NextHop> = (0..ways).map(next_hop).collect();
-    let stage = path(lookup, &ways, &mut egress);
+    let hops: Vec<NextHop> = (0..hops).map(made).collect();
+    let stage = path(lookup, &hops, &mut egress);
     let drops = egress.drop_counts();
     let specs = captures.specs();
     let mpps = run.pinned(move |run| between(run, &specs, pool, stage, egress))??;

@@ -1,13 +1,14 @@
 //! `linerate bench`: measurements, one row at a time.
 //!
-//! `rfc2544`, `ndr` and their parts measure a device ([`suite`], by the searches of [`method`], on what
-//! [`device`] sets up); `diff` compares two of their reports. `micro` times this program's own
-//! parts. Each row prints its figure, the pages under it and what else explains it; `cargo xtask
-//! compare` runs the same rows in turns with DPDK's. `input` writes what a row works on, so that
-//! DPDK works on the same; `growth` shows how tables grow; `rss` is
+//! `rfc2544`, `ndr` and their parts measure a device ([`suite`], by the searches of [`method`], on
+//! what [`device`] sets up); `diff` compares two of their reports. `micro` times this program's own
+//! parts. Each row prints its figure, the pages under it and what else explains it;
+//! `cargo xtask compare` runs the same rows in turns with DPDK's. `input` writes what a row works
+//! on, so that DPDK works on the same; `growth` shows how tables grow; `rss` is
 //! [`apps::rss`](linerate_inspect::rss)'s.
 #![forbid(unsafe_code)]
-// Other crates than the binary, which uses two functions, reach in for benchmarks and fuzzing alone.
+// Other crates than the binary, which uses two functions, reach in for benchmarks and fuzzing
+// alone.
 #![allow(missing_docs)]
 
 // Of tests, what they say is kept until they fail.
@@ -262,13 +263,13 @@ fn inputs() -> impl Iterator<Item = &'static Input> {
 
 pub fn run(args: &Args) -> Result<(), Error> {
     match &args.what {
-        What::Rfc2544(options) => suite::run(method::Kind::Rfc2544, options),
-        What::Ndr(options) => suite::run(method::Kind::Ndr, options),
-        What::Throughput(options) => suite::run(method::Kind::Throughput, options),
-        What::Latency(options) => suite::run(method::Kind::Latency, options),
-        What::Loss(options) => suite::run(method::Kind::Loss, options),
-        What::BackToBack(options) => suite::run(method::Kind::BackToBack, options),
-        What::Soak(options) => suite::run(method::Kind::Soak, options),
+        What::Rfc2544(options) => suite::run(method::Measurement::Rfc2544, options),
+        What::Ndr(options) => suite::run(method::Measurement::Ndr, options),
+        What::Throughput(options) => suite::run(method::Measurement::Throughput, options),
+        What::Latency(options) => suite::run(method::Measurement::Latency, options),
+        What::Loss(options) => suite::run(method::Measurement::Loss, options),
+        What::BackToBack(options) => suite::run(method::Measurement::BackToBack, options),
+        What::Soak(options) => suite::run(method::Measurement::Soak, options),
         What::Micro(args) => micro(args),
         What::Input(args) => input(args),
         What::Growth(args) => growth::run(args),

@@ -14,7 +14,8 @@ use linerate_appliance::error::Error;
 pub(super) const ROWS: &[Row] = &[
     Row {
         name: "parse.burst64",
-        about: "offsets, types, keys and both checksums of bursts of 64 UDP and TCP frames of 64 bytes",
+        about: "offsets, types, keys and both checksums of bursts of 64 UDP and TCP frames of 64 \
+            bytes",
         run: |row, run| parse(row, run, true, shortest),
     },
     Row {
@@ -24,7 +25,8 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "parse.imix",
-        about: "the same with checksums: 64, 594 and 1518 bytes (7:4:1), IPv4 and IPv6, some tagged",
+        about: "the same with checksums: 64, 594 and 1518 bytes (7:4:1), IPv4 and IPv6, some \
+            tagged",
         run: |row, run| parse(row, run, true, imix),
     },
     Row {

@@ -1,8 +1,8 @@
-//! The traffic generator's transmit side on one core: the whole turn of a sender, from the schedule to
-//! the queue, and what becomes of the frames there.
+//! The traffic generator's transmit side on one core: the whole turn of a sender, from the schedule
+//! to the queue, and what becomes of the frames there.
 //!
-//! A frame of 64 bytes is 60 in memory (the check sequence is not), and each is written in full. Over
-//! `ring` the same lcore takes the frames out again and frees them, since nobody else does.
+//! A frame of 64 bytes is 60 in memory (the check sequence is not), and each is written in full.
+//! Over `ring` the same lcore takes the frames out again and frees them, since nobody else does.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use linerate_wire::ethernet::MacAddr;
 use super::forward::rate;
 use super::{Row, Run, Sample};
 use linerate_appliance::error::Error;
-use linerate_pktgen::engine::{Lane, Sender};
+use linerate_pktgen::engine::{ScheduledStream, Sender};
 use linerate_pktgen::stream::{Stream, StreamSpec};
 
 pub(super) const ROWS: &[Row] = &[
@@ -49,7 +49,8 @@ pub(super) const ROWS: &[Row] = &[
 /// The same bytes in each frame, as testpmd's txonly sends them.
 const FIXED: &str = "udp size=64 signature=off";
 /// With a signature: stream, sequence number, time stamp and check.
-const VARIED: &str = "udp size=64 dst=198.19.0.1-198.19.0.254 sport=random:1024-65535 dport=1000-9999 ttl=32,64,128,255";
+const VARIED: &str = "udp size=64 dst=198.19.0.1-198.19.0.254 sport=random:1024-65535 \
+    dport=1000-9999 ttl=32,64,128,255";
 
 const SLOTS: u32 = 16_384;
 
@@ -72,8 +73,8 @@ fn transmit(
         let mut rx = queues.rx.remove(0);
         let mut sender = Sender::new(queues.tx.remove(0), pool, clock.hz());
         sender
-            .lanes
-            .push(Lane::new(stream, None, None, Default::default()));
+            .streams
+            .push(ScheduledStream::new(stream, None, None, Default::default()));
         sender.start(clock.now(), None)?;
         let mut burst = Burst::new();
         let mut turn = || {
@@ -88,7 +89,8 @@ fn transmit(
     Ok(Sample::new(row, mpps, "Mpps", pages).with("bytes_in_memory", 60))
 }
 
-/// p99 of [`SenderStats::departure_error`] in ns: see there for what is measured, and what is left out.
+/// p99 of [`SenderStats::departure_error`] in ns: see there for what is measured, and what is left
+/// out.
 ///
 /// [`SenderStats::departure_error`]: linerate_pktgen::engine::SenderStats
 fn pace(row: &'static str, run: Run) -> Result<Sample, Error> {
@@ -102,8 +104,8 @@ fn pace(row: &'static str, run: Run) -> Result<Sample, Error> {
         let mut port: Box<dyn Port> = Drivers::new().open("null:,rx=off")?;
         let mut queues = port.start(&PortConfig::default(), &pools)?;
         let mut sender = Sender::new(queues.tx.remove(0), pool, clock.hz());
-        let lane = Lane::new(stream, Some(1e6), None, Default::default());
-        sender.lanes.push(lane);
+        let stream = ScheduledStream::new(stream, Some(1e6), None, Default::default());
+        sender.streams.push(stream);
         sender.start(clock.now(), Some(run.duration))?;
         let stats = sender.stats.clone();
         while stats.done.read() == 0 {

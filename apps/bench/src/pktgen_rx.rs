@@ -1,8 +1,8 @@
-//! The traffic generator's receive side on one core: the whole turn of a receiver, from the queue to
-//! the free list, with every frame classified and checked.
+//! The traffic generator's receive side on one core: the whole turn of a receiver, from the queue
+//! to the free list, with every frame classified and checked.
 //!
-//! Frames come from a ring loop. It is filled with [`BATCH`] of them, new labels and all, while no time
-//! is taken; then the receiver empties it by the clock.
+//! Frames come from a ring loop. It is filled with [`BATCH`] of them, new labels and all, while no
+//! time is taken; then the receiver empties it by the clock.
 
 use linerate_core::env::Clock;
 use linerate_core::packet::{Burst, Packet, Pool, PoolCache, PoolConfig, Pools};

@@ -1,8 +1,9 @@
-//! Reassembly: IPv4 datagrams of 2 and of 8 fragments, from a fragment in the burst to the freed datagram.
+//! Reassembly: IPv4 datagrams of 2 and of 8 fragments, from a fragment in the burst to the freed
+//! datagram.
 //!
-//! Only what a router does is timed: fragments are written between the timed parts. They come as one
-//! datagram after the other, each in order or last fragment first, or `interleaved`: first all that come
-//! first, then all that come second. xtask/peer/reassembly.c does the same.
+//! Only what a router does is timed: fragments are written between the timed parts. They come as
+//! one datagram after the other, each in order or last fragment first, or `interleaved`: first all
+//! that come first, then all that come second. xtask/peer/reassembly.c does the same.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -19,7 +20,8 @@ use linerate_appliance::error::Error;
 pub(super) const ROWS: &[Row] = &[
     Row {
         name: "reassembly.2",
-        about: "put together and free datagrams of 2 fragments (704 + 696 bytes), in order, per fragment",
+        about: "put together and free datagrams of 2 fragments (704 + 696 bytes), in order, per \
+            fragment",
         run: |row, run| timed(row, run, TWO, Order::Linear),
     },
     Row {
@@ -34,7 +36,8 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "reassembly.8",
-        about: "put together and free datagrams of 8 fragments (64 bytes each), in order, per fragment",
+        about: "put together and free datagrams of 8 fragments (64 bytes each), in order, per \
+            fragment",
         run: |row, run| timed(row, run, EIGHT, Order::Linear),
     },
     Row {

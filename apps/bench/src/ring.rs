@@ -21,22 +21,30 @@ macro_rules! rows {
 }
 
 pub(super) const ROWS: &[Row] = rows! {
-    "ring.spsc.1core.single" "SPSC, one core, one element in and out" spsc::ring::<u32>, one_in_turns;
+    "ring.spsc.1core.single" "SPSC, one core, one element in and out" spsc::ring::<u32>,
+    one_in_turns;
     "ring.spsc.1core.bulk8" "SPSC, one core, 8 in and out" spsc::ring::<u32>, in_turns::<8, _, _>;
-    "ring.spsc.1core.bulk32" "SPSC, one core, 32 in and out" spsc::ring::<u32>, in_turns::<32, _, _>;
-    "ring.spsc.1core.bulk256" "SPSC, one core, 256 in and out" spsc::ring::<u32>, in_turns::<256, _, _>;
+    "ring.spsc.1core.bulk32" "SPSC, one core, 32 in and out" spsc::ring::<u32>, in_turns::<32, _,
+    _>;
+    "ring.spsc.1core.bulk256" "SPSC, one core, 256 in and out" spsc::ring::<u32>, in_turns::<256,
+    _, _>;
     "ring.spsc.2core.single" "SPSC, two cores, one element at a time" spsc::ring::<u32>, one_across;
     "ring.spsc.2core.bulk8" "SPSC, two cores, 8 at a time" spsc::ring::<u32>, across::<8, _, _>;
     "ring.spsc.2core.bulk32" "SPSC, two cores, 32 at a time" spsc::ring::<u32>, across::<32, _, _>;
-    "ring.spsc.2core.bulk256" "SPSC, two cores, 256 at a time" spsc::ring::<u32>, across::<256, _, _>;
-    "ring.mpmc.1core.single" "MPMC, one core, one element in and out" mpmc::ring::<u32>, one_in_turns;
+    "ring.spsc.2core.bulk256" "SPSC, two cores, 256 at a time" spsc::ring::<u32>, across::<256, _,
+    _>;
+    "ring.mpmc.1core.single" "MPMC, one core, one element in and out" mpmc::ring::<u32>,
+    one_in_turns;
     "ring.mpmc.1core.bulk8" "MPMC, one core, 8 in and out" mpmc::ring::<u32>, in_turns::<8, _, _>;
-    "ring.mpmc.1core.bulk32" "MPMC, one core, 32 in and out" mpmc::ring::<u32>, in_turns::<32, _, _>;
-    "ring.mpmc.1core.bulk256" "MPMC, one core, 256 in and out" mpmc::ring::<u32>, in_turns::<256, _, _>;
+    "ring.mpmc.1core.bulk32" "MPMC, one core, 32 in and out" mpmc::ring::<u32>, in_turns::<32, _,
+    _>;
+    "ring.mpmc.1core.bulk256" "MPMC, one core, 256 in and out" mpmc::ring::<u32>, in_turns::<256,
+    _, _>;
     "ring.mpmc.2core.single" "MPMC, two cores, one element at a time" mpmc::ring::<u32>, one_across;
     "ring.mpmc.2core.bulk8" "MPMC, two cores, 8 at a time" mpmc::ring::<u32>, across::<8, _, _>;
     "ring.mpmc.2core.bulk32" "MPMC, two cores, 32 at a time" mpmc::ring::<u32>, across::<32, _, _>;
-    "ring.mpmc.2core.bulk256" "MPMC, two cores, 256 at a time" mpmc::ring::<u32>, across::<256, _, _>;
+    "ring.mpmc.2core.bulk256" "MPMC, two cores, 256 at a time" mpmc::ring::<u32>, across::<256, _,
+    _>;
 };
 
 const PAGES: &str = "4 KiB pages";

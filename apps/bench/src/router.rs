@@ -1,5 +1,5 @@
-//! The router's fast worker on one core, between two looping captures of 64-byte frames, each copied:
-//! the table and the destinations of `l3fwd.lpm.1m`, all checks on, redirects among them.
+//! The router's fast worker on one core, between two looping captures of 64-byte frames, each
+//! copied: the table and the destinations of `l3fwd.lpm.1m`, all checks on, redirects among them.
 
 use std::sync::{Arc, PoisonError};
 
@@ -126,7 +126,7 @@ pub(super) fn settings(addresses: [[u8; 4]; 2], len: u8) -> Settings {
             len,
         }],
         verified: Vec::new(),
-        twin: None,
+        host_interface: None,
         urpf: Urpf::Off,
         proxy: false,
         redirects: true,

@@ -1,7 +1,7 @@
 //! A full table from FRR, as zebra would send it, until packets follow all of it.
 //!
-//! The stream is [`zebra`]'s, of the prefixes that the `lpm4` rows work on. A worker looks for every
-//! publication. Then changes, in batches.
+//! The stream is [`zebra`]'s, of the prefixes that the `lpm4` rows work on. A worker looks for
+//! every publication. Then changes, in batches.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -33,8 +33,8 @@ const BATCH: usize = 100;
 
 /// Control's turn: takes what has come, and publishes it. The worker looks after each publication.
 fn turn(rib: &mut Rib, fpm: &mut Fpm, worker: &mut Reader<Fib4>, others: &mut impl FnMut()) {
-    let mut news = Vec::new();
-    let more = fpm.poll(rib, Instant::now(), &mut news);
+    let mut events = Vec::new();
+    let more = fpm.poll(rib, Instant::now(), &mut events);
     let progress = rib.commit();
     worker.read();
     others();

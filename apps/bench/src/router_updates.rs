@@ -1,9 +1,11 @@
 //! What 10,000 route changes a second cost forwarding: the router's fast worker between two looping
-//! captures, as in `router.ip4.1m`, while control takes changes from zebra's stream, and while it does not.
+//! captures, as in `router.ip4.1m`, while control takes changes from zebra's stream, and while it
+//! does not.
 //!
-//! The worker has the first CPU. Control and zebra, each a thread, have the second: what is measured is what
-//! the worker loses to tables that change under it, not to a rival for its CPU. Times with and without
-//! changes alternate, and each time with is held against those before and behind it.
+//! The worker has the first CPU. Control and zebra, each a thread, have the second: what is
+//! measured is what the worker loses to tables that change under it, not to a rival for its CPU.
+//! Times with and without changes alternate, and each time with is held against those before and
+//! behind it.
 
 use std::sync::Arc;
 use std::thread;
@@ -43,7 +45,8 @@ const QUICK: Routes = Routes {
 };
 
 const UPDATES_PER_S: usize = 10_000;
-/// zebra says so many at once, each 10 ms; control publishes what has come by then, as the router does.
+/// zebra says so many at once, each 10 ms; control publishes what has come by then, as the router
+/// does.
 const BATCH: usize = UPDATES_PER_S / 100;
 const BATCH_TIME: Duration = Duration::from_millis(10);
 /// Times with changes, and how many batches each of them takes.
@@ -131,14 +134,14 @@ impl Control {
 
     /// Takes and publishes what comes until the time is over, what has come in 10 ms together.
     fn work(&mut self, until: Instant) {
-        let (mut news, mut dirty) = (Vec::new(), None);
+        let (mut events, mut dirty) = (Vec::new(), None);
         loop {
             let now = Instant::now();
             if now >= until {
                 return;
             }
             let before = self.fpm.counts.frames;
-            let more = self.fpm.poll(&mut self.rib, now, &mut news);
+            let more = self.fpm.poll(&mut self.rib, now, &mut events);
             if self.fpm.counts.frames != before {
                 dirty.get_or_insert(now);
             }
@@ -157,9 +160,9 @@ impl Control {
     /// Until packets follow all that zebra was given.
     fn settle(&mut self) -> Result<(), Error> {
         let end = Instant::now() + PATIENCE;
-        let mut news = Vec::new();
+        let mut events = Vec::new();
         loop {
-            let more = self.fpm.poll(&mut self.rib, Instant::now(), &mut news);
+            let more = self.fpm.poll(&mut self.rib, Instant::now(), &mut events);
             let progress = self.rib.commit();
             if !more && progress != Progress::More {
                 if progress == Progress::Done && self.fpm.counts.frames >= self.said {
@@ -234,8 +237,8 @@ fn measure(
     Ok(times)
 }
 
-/// The median of what each time with changes lacks against the mean of its neighbours without, in percent.
-/// Below 0 where it was faster.
+/// The median of what each time with changes lacks against the mean of its neighbours without, in
+/// percent. Below 0 where it was faster.
 fn cost_percent(with: &[f64], without: &[f64]) -> f64 {
     let around = without.windows(2).map(|pair| (pair[0] + pair[1]) / 2.0);
     let costs = with.iter().zip(around);

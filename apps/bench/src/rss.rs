@@ -1,8 +1,8 @@
 //! Receive side scaling: the hash and its inverse.
 //!
-//! Both sides hash 2048 random tuples in bursts of 32 by Microsoft's key; DPDK's bulk form is given its
-//! array of pointers ready made. The inverse asks for 1000 ports of one of 8 queues behind a RETA of 128
-//! entries, for another tuple each time.
+//! Both sides hash 2048 random tuples in bursts of 32 by Microsoft's key; DPDK's bulk form is given
+//! its array of pointers ready made. The inverse asks for 1000 ports of one of 8 queues behind a
+//! RETA of 128 entries, for another tuple each time.
 
 use super::growth::{Growth, Point};
 use super::{Row, Run, Sample};

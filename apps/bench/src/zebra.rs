@@ -1,7 +1,7 @@
 //! What FRR's zebra would say: the stream of `dplane_fpm_nl`, and the routing table that hears it.
 //!
-//! On connecting it sends next-hop objects, then a route for each prefix, each by one of the objects. Ours
-//! comes over a real connection from a thread of its own.
+//! On connecting it sends next-hop objects, then a route for each prefix, each by one of the
+//! objects. Ours comes over a real connection from a thread of its own.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -22,10 +22,10 @@ use linerate_routing::model::InterfaceId;
 use linerate_routing::plane::settings::Settings;
 use linerate_routing::rib::{self, Rib};
 
-/// `RT_TABLE_MAIN`, and the number of the first interface's twin as the stream has it; the other's is the
-/// next.
+/// `RT_TABLE_MAIN`, and the number of the first interface's host interface as the stream has it;
+/// the other's is the next.
 const TABLE: u8 = 254;
-const TWIN: u32 = 11;
+const HOST_INTERFACE: u32 = 11;
 const BGP: u8 = 186;
 /// Between two parts of what is said slowly.
 const APART: Duration = Duration::from_millis(10);
@@ -68,7 +68,7 @@ impl Stream {
             .fixed(&[family::INET, 0, BGP, 0, 0, 0, 0, 0])
             .u32(attribute::nexthop::ID, number + 1)
             .address(attribute::nexthop::GATEWAY, gateway(number).into())
-            .u32(attribute::nexthop::OIF, TWIN + (number & 1));
+            .u32(attribute::nexthop::OIF, HOST_INTERFACE + (number & 1));
         self.frame(&message.finish(0));
     }
 
@@ -100,7 +100,7 @@ pub(super) fn stand(settings: &Settings) -> Result<(Rib, Fpm), Error> {
         rib.interface_state(id, true);
         rib.addresses(id, &interface.addresses);
         fpm.feed
-            .set_interface(&mut rib, TWIN + u32::from(number), Some(id));
+            .set_interface(&mut rib, HOST_INTERFACE + u32::from(number), Some(id));
     }
     Ok((rib, fpm))
 }

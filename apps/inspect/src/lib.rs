@@ -1,7 +1,8 @@
 //! What this machine can do, and how a command would use it: `linerate doctor`, `plan` and `ports`;
 //! and what the hash of a NIC does to flows ([`rss`]).
 #![forbid(unsafe_code)]
-// Other crates than the binary, which uses two functions, reach in for benchmarks and fuzzing alone.
+// Other crates than the binary, which uses two functions, reach in for benchmarks and fuzzing
+// alone.
 #![allow(missing_docs)]
 
 pub mod doctor;

@@ -1,6 +1,6 @@
 //! `linerate plan`: which lcore would run on which CPU, and what is wrong with that; and, from the
-//! report of a finished run, a better split between the roles. With `--rss` also what a NIC would send
-//! to each lcore.
+//! report of a finished run, a better split between the roles. With `--rss` also what a NIC would
+//! send to each lcore.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -34,9 +34,11 @@ pub struct Args {
     #[arg(long, value_name = "SPEC")]
     port: Vec<String>,
     /// Propose a better split from the JSON report of a finished run
-    #[arg(long, value_name = "REPORT", conflicts_with_all = ["topology", "config", "bg", "io", "eu", "cpus", "port"])]
+    #[arg(long, value_name = "REPORT", conflicts_with_all = ["topology", "config", "bg", "io",
+        "eu", "cpus", "port"])]
     suggest: Option<PathBuf>,
-    /// Show which lcore polls which queue of a NIC, and what shares of its table and of the flows it gets
+    /// Show which lcore polls which queue of a NIC, and what shares of its table and of the flows
+    /// it gets
     #[arg(long, conflicts_with = "suggest")]
     rss: bool,
     #[command(flatten)]

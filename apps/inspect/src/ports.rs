@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use linerate_core::port::OptionHelp;
-use linerate_drivers::{COMMON_OPTIONS, Drivers, Kind};
+use linerate_drivers::{COMMON_OPTIONS, Drivers, PortKind};
 use serde::Serialize;
 
 use linerate_appliance::error::Error;
@@ -145,8 +145,8 @@ impl Interface {
     }
 }
 
-impl From<&Kind> for KindRow {
-    fn from(kind: &Kind) -> Self {
+impl From<&PortKind> for KindRow {
+    fn from(kind: &PortKind) -> Self {
         Self {
             name: kind.name,
             summary: kind.summary,

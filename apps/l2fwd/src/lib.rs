@@ -4,7 +4,8 @@
 //! `--pairs` says otherwise. Each io lcore of the plan runs to completion: it polls its share of
 //! the queues, rewrites and sends. The rest is [`runtime`]'s.
 #![forbid(unsafe_code)]
-// Other crates than the binary, which uses two functions, reach in for benchmarks and fuzzing alone.
+// Other crates than the binary, which uses two functions, reach in for benchmarks and fuzzing
+// alone.
 #![allow(missing_docs)]
 
 // Of tests, what they say is kept until they fail.
@@ -25,7 +26,7 @@ use serde::Deserialize;
 use linerate_appliance::config::{self, PlanStanza, PortStanza};
 use linerate_appliance::error::Error;
 use linerate_appliance::output::MachineFacts;
-use linerate_appliance::runtime::{self, Interrupts, OpenPort, Rig, Run, RunArgs, RunKeys};
+use linerate_appliance::runtime::{self, Interrupts, OpenPort, OpenPorts, Run, RunArgs, RunKeys};
 use stage::{L2fwd, Route};
 
 #[derive(clap::Args)]
@@ -113,22 +114,22 @@ pub fn run(args: &Args) -> Result<(), Error> {
         .iter()
         .map(|port| (port.name.clone(), port.spec.clone()))
         .collect();
-    let rig = Rig::open(&specs, Clock::calibrate())?;
+    let opened = OpenPorts::open(&specs, Clock::calibrate())?;
     // Before anything runs that would look like stolen time.
-    let machine = MachineFacts::gather(&rig.clock)?;
-    let routes = routes(&rig.ports, &settings.outs);
+    let machine = MachineFacts::gather(&opened.clock)?;
+    let routes = routes(&opened.ports, &settings.outs);
     let lcores: Vec<&Placement> = plan.role(Role::Io).collect();
     let Settings { outs, run, .. } = &settings;
     let Run { watch, options, .. } = run;
-    let way = |port: usize| format!(" -> port {}", outs[port]);
+    let describe = |port: usize| format!(" -> port {}", outs[port]);
     if settings.mac_update {
         let stage = |egress: &mut Egress| L2fwd::<true>::new(&routes, egress);
-        let running = rig.start(outs, &lcores, options, stage)?;
-        runtime::watch(running, watch, way, &machine, &interrupts)
+        let running = opened.start(outs, &lcores, options, stage)?;
+        runtime::watch(running, watch, describe, &machine, &interrupts)
     } else {
         let stage = |egress: &mut Egress| L2fwd::<false>::new(&routes, egress);
-        let running = rig.start(outs, &lcores, options, stage)?;
-        runtime::watch(running, watch, way, &machine, &interrupts)
+        let running = opened.start(outs, &lcores, options, stage)?;
+        runtime::watch(running, watch, describe, &machine, &interrupts)
     }
 }
 

@@ -42,7 +42,7 @@ impl<const MAC: bool> L2fwd<MAC> {
     #[cold]
     fn drop_short(&self, burst: &mut Burst, out: &mut Egress) {
         let mut short = Burst::new();
-        burst.sift(&mut short, |packet| packet.len() >= HEADER_LEN);
+        burst.retain(&mut short, |packet| packet.len() >= HEADER_LEN);
         out.drop_burst(self.short, &mut short);
     }
 }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use linerate_core::packet::{Pool, PoolCache, PoolConfig, Pools};
     use linerate_core::port::{Port, PortConfig};
-    use linerate_core::run::Way;
+    use linerate_core::run::TxPath;
 
     const ROUTE: Route = Route {
         out: 0,
@@ -98,7 +98,7 @@ mod tests {
         let mut looped = linerate_drivers::ring::looped("stage", 1, 64);
         let mut queues = looped.start(&PortConfig::default(), &pools).unwrap();
         let mut egress = Egress::new(PoolCache::new(pools.as_slice()));
-        egress.set_outlet(0, Some(Way::Queue(queues.tx.remove(0))));
+        egress.set_outlet(0, Some(TxPath::Queue(queues.tx.remove(0))));
         let mut stage = L2fwd::<MAC>::new(&[ROUTE], &mut egress);
         let mut burst = Burst::new();
         burst.port = port;

@@ -38,7 +38,7 @@ use toml::Spanned;
 
 use linerate_wire::MacAddr;
 
-use super::rules::{AclText, Family, FlowText, Place, Ports, Problems, Rules, Ways, Wrong};
+use super::rules::{AclText, Family, FlowText, NextHops, Place, Ports, Problems, Rules, Wrong};
 use super::{Mode, Tables};
 use linerate_appliance::config::{self, PlanStanza, PortStanza};
 use linerate_appliance::error::Error;
@@ -170,7 +170,7 @@ impl File {
             source,
             text,
             ports,
-            ways: &mut tables.ways,
+            hops: &mut tables.hops,
             problems,
         };
         let wanted = match mode {
@@ -182,11 +182,11 @@ impl File {
             let place = reader.place(route);
             if wanted == "[[route]]" {
                 let route = route.get_ref();
-                let way = reader.way(place, &route.port, route.mac.as_deref());
+                let hop = reader.hop(place, &route.port, route.mac.as_deref());
                 let (text, problems) = (&route.destination, &mut *reader.problems);
                 match text.contains(':') {
-                    false => tables.v4.route(place, text, way, problems),
-                    true => tables.v6.route(place, text, way, problems),
+                    false => tables.v4.route(place, text, hop, problems),
+                    true => tables.v6.route(place, text, hop, problems),
                 }
             } else {
                 reader.unwanted(place, "[[route]]", mode, wanted);
@@ -220,7 +220,7 @@ struct Reader<'a> {
     source: usize,
     text: &'a str,
     ports: &'a Ports,
-    ways: &'a mut Ways,
+    hops: &'a mut NextHops,
     problems: &'a mut Problems,
 }
 
@@ -242,15 +242,15 @@ impl Reader<'_> {
         self.problems.add(place, wrong);
     }
 
-    /// The way out of a port, if all is right with it.
-    fn way(&mut self, place: Place, port: &Value, mac: Option<&str>) -> Option<u32> {
+    /// The next hop out of a port, if all is right with it.
+    fn hop(&mut self, place: Place, port: &Value, mac: Option<&str>) -> Option<u32> {
         let port = self.ports.find(&port.text());
         let mac = mac.map(|text| {
             text.parse::<MacAddr>()
                 .map_err(|error| Wrong::new(format!("mac `{text}` is none"), error.to_string()))
         });
         match (port, mac.transpose()) {
-            (Ok(port), Ok(mac)) => Some(self.ways.number(port, mac)),
+            (Ok(port), Ok(mac)) => Some(self.hops.number(port, mac)),
             (port, mac) => {
                 for wrong in [port.err(), mac.err()].into_iter().flatten() {
                     self.problems.add(place, wrong);
@@ -266,7 +266,7 @@ impl Reader<'_> {
         flow: &Flow,
         rules: &mut Rules<A, W>,
     ) {
-        let way = self.way(place, &flow.port, flow.mac.as_deref());
+        let hop = self.hop(place, &flow.port, flow.mac.as_deref());
         let text = FlowText {
             dst: &flow.destination,
             src: &flow.source,
@@ -274,14 +274,14 @@ impl Reader<'_> {
             src_port: &flow.source_port.text(),
             protocol: &flow.protocol.text(),
         };
-        rules.flow(place, text, way, self.problems);
+        rules.flow(place, text, hop, self.problems);
     }
 
     /// An entry without addresses is one for each family.
     fn rule(&mut self, place: Place, rule: &Rule, v4: &mut Rules<u32, 1>, v6: &mut Rules<u128, 4>) {
-        let way = match (&rule.port, rule.deny) {
-            (Some(port), false) => self.way(place, port, rule.mac.as_deref()),
-            (None, true) => Some(self.ways.denied()),
+        let hop = match (&rule.port, rule.deny) {
+            (Some(port), false) => self.hop(place, port, rule.mac.as_deref()),
+            (None, true) => Some(self.hops.denied()),
             _ => {
                 let wrong = Wrong::new(
                     "the rule says neither where to, nor deny, or both",
@@ -298,10 +298,10 @@ impl Reader<'_> {
         };
         let (is_v4, is_v6) = (has(false), has(true));
         if is_v4 || !is_v6 {
-            self.one_rule(place, rule, way, "0.0.0.0/0", v4);
+            self.one_rule(place, rule, hop, "0.0.0.0/0", v4);
         }
         if is_v6 || !is_v4 {
-            self.one_rule(place, rule, way, "::/0", v6);
+            self.one_rule(place, rule, hop, "::/0", v6);
         }
     }
 
@@ -309,7 +309,7 @@ impl Reader<'_> {
         &mut self,
         place: Place,
         rule: &Rule,
-        way: Option<u32>,
+        hop: Option<u32>,
         any: &str,
         rules: &mut Rules<A, W>,
     ) {
@@ -328,7 +328,7 @@ impl Reader<'_> {
             dst_ports: [&dst_ports[0], &dst_ports[1]],
             protocol: &protocol,
         };
-        rules.acl(place, text, way, self.problems);
+        rules.acl(place, text, hop, self.problems);
     }
 }
 
@@ -373,7 +373,7 @@ mod tests {
         assert_eq!((tables.v4.acl.len(), tables.v6.acl.len()), (2, 3));
         assert_eq!(tables.v4.acl[0].0.dst_ports.low(), 80);
         assert_eq!(tables.v6.acl[1].0.src_ports.high(), 9);
-        assert_eq!(tables.v6.acl[2].1, tables.ways.denied());
+        assert_eq!(tables.v6.acl[2].1, tables.hops.denied());
     }
 
     #[test]

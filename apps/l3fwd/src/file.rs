@@ -19,7 +19,7 @@
 use linerate_wire::MacAddr;
 
 use super::Mode;
-use super::rules::{AclText, Family, FlowText, Place, Ports, Problems, Rules, Ways, Wrong};
+use super::rules::{AclText, Family, FlowText, NextHops, Place, Ports, Problems, Rules, Wrong};
 
 /// Reads the lines of one file into `rules`; what is wrong goes to `problems`.
 pub(super) fn read<A: Family<W>, const W: usize>(
@@ -27,7 +27,7 @@ pub(super) fn read<A: Family<W>, const W: usize>(
     source: usize,
     mode: Mode,
     ports: &Ports,
-    ways: &mut Ways,
+    hops: &mut NextHops,
     rules: &mut Rules<A, W>,
     problems: &mut Problems,
 ) {
@@ -39,7 +39,7 @@ pub(super) fn read<A: Family<W>, const W: usize>(
         let mut entry = Entry {
             place,
             ports,
-            ways,
+            hops,
             rules,
             problems,
         };
@@ -67,7 +67,7 @@ pub(super) fn read<A: Family<W>, const W: usize>(
 struct Entry<'a, A: Family<W>, const W: usize> {
     place: Place,
     ports: &'a Ports,
-    ways: &'a mut Ways,
+    hops: &'a mut NextHops,
     rules: &'a mut Rules<A, W>,
     problems: &'a mut Problems,
 }
@@ -75,8 +75,8 @@ struct Entry<'a, A: Family<W>, const W: usize> {
 impl<A: Family<W>, const W: usize> Entry<'_, A, W> {
     fn route(&mut self, line: &str) -> Result<(), Wrong> {
         let [prefix, port] = fields(line, ["destination", "port"], Rest::None)?;
-        let way = self.way(port);
-        self.rules.route(self.place, prefix, way, self.problems);
+        let hop = self.hop(port);
+        self.rules.route(self.place, prefix, hop, self.problems);
         Ok(())
     }
 
@@ -90,7 +90,7 @@ impl<A: Family<W>, const W: usize> Entry<'_, A, W> {
             "port",
         ];
         let [dst, src, dst_port, src_port, protocol, port] = fields(line, names, Rest::None)?;
-        let way = self.way(port);
+        let hop = self.hop(port);
         let flow = FlowText {
             dst,
             src,
@@ -98,7 +98,7 @@ impl<A: Family<W>, const W: usize> Entry<'_, A, W> {
             src_port,
             protocol,
         };
-        self.rules.flow(self.place, flow, way, self.problems);
+        self.rules.flow(self.place, flow, hop, self.problems);
         Ok(())
     }
 
@@ -115,13 +115,13 @@ impl<A: Family<W>, const W: usize> Entry<'_, A, W> {
             "protocol/mask",
             "port",
         ];
-        let (words, way) = if drops {
+        let (words, hop) = if drops {
             let names = *NAMES.first_chunk::<9>().expect("ten are more than nine");
-            let denied = self.ways.denied();
+            let denied = self.hops.denied();
             (fields(line, names, Rest::Flags)?, Some(denied))
         } else {
             let [words @ .., port] = fields(line, NAMES, Rest::None)?;
-            (words, self.way(port))
+            (words, self.hop(port))
         };
         let [
             src,
@@ -147,15 +147,15 @@ impl<A: Family<W>, const W: usize> Entry<'_, A, W> {
             dst_ports: [dst_first, dst_last],
             protocol,
         };
-        self.rules.acl(self.place, entry, way, self.problems);
+        self.rules.acl(self.place, entry, hop, self.problems);
         Ok(())
     }
 
-    /// The way out of a port, if there is such a port.
-    fn way(&mut self, port: &str) -> Option<u32> {
+    /// The next hop out of a port, if there is such a port.
+    fn hop(&mut self, port: &str) -> Option<u32> {
         const DEFAULT: Option<MacAddr> = None;
         match self.ports.find(port) {
-            Ok(port) => Some(self.ways.number(port, DEFAULT)),
+            Ok(port) => Some(self.hops.number(port, DEFAULT)),
             Err(wrong) => {
                 self.problems.add(self.place, wrong);
                 None
@@ -205,9 +205,9 @@ mod tests {
     fn read_as<A: Family<W>, const W: usize>(
         mode: Mode,
         text: &str,
-    ) -> (Rules<A, W>, Ways, Result<(), Error>) {
+    ) -> (Rules<A, W>, NextHops, Result<(), Error>) {
         let ports = Ports(["a", "b", "c"].map(String::from).into());
-        let (mut ways, mut rules) = (Ways::new(3), Rules::default());
+        let (mut hops, mut rules) = (NextHops::new(3), Rules::default());
         let mut problems = Problems::default();
         let source = problems.source("t.cfg");
         read(
@@ -215,23 +215,24 @@ mod tests {
             source,
             mode,
             &ports,
-            &mut ways,
+            &mut hops,
             &mut rules,
             &mut problems,
         );
-        (rules, ways, problems.result())
+        (rules, hops, problems.result())
     }
 
     #[test]
     fn the_files_that_dpdk_ships() {
         // The first and last lines of examples/l3fwd/{lpm,em}_default_{v4,v6}.cfg.
-        let text = "# Copy of hard-coded IPv4 FWD table for L3FWD LPM\nR198.18.0.0/24 0\nR198.18.2.0/24 2\n";
+        let text = "# Copy of hard-coded IPv4 FWD table for L3FWD LPM\nR198.18.0.0/24 0\n\
+            R198.18.2.0/24 2\n";
         let (rules, _, result) = read_as::<u32, 1>(Mode::Lpm, text);
         result.unwrap();
         let shown: Vec<_> = rules
             .routes
             .iter()
-            .map(|(p, way)| format!("{p} {way}"))
+            .map(|(p, hop)| format!("{p} {hop}"))
             .collect();
         assert_eq!(shown, ["198.18.0.0/24 0", "198.18.2.0/24 2"]);
 
@@ -263,10 +264,10 @@ mod tests {
         let text = "@192.0.2.7/32 0.0.0.0/0 0 : 65535 0 : 65535 0x00/0x00\n\
                     R192.0.2.0/24 198.18.0.9/24 0 : 65535 80 : 81 0x06/0xff 1\n\
                     @0.0.0.0/0 0.0.0.0/0 0 : 65535 0 : 65535 0x11/0xff 0x0000/0x0200\n";
-        let (rules, ways, result) = read_as::<u32, 1>(Mode::Acl, text);
+        let (rules, hops, result) = read_as::<u32, 1>(Mode::Acl, text);
         result.unwrap();
-        let denied = ways.denied();
-        let numbers: Vec<_> = rules.acl.iter().map(|&(_, way)| way).collect();
+        let denied = hops.denied();
+        let numbers: Vec<_> = rules.acl.iter().map(|&(_, hop)| hop).collect();
         assert_eq!(numbers, [denied, 1, denied]);
         let forward = rules.acl[1].0;
         assert_eq!(forward.dst_ports, Range::new(80, 81).unwrap());

@@ -1,11 +1,12 @@
 //! `linerate l3fwd`: forward IP packets by static tables, as DPDK's l3fwd does.
 //!
 //! What to look packets up in is chosen once ([`Mode`]), the table read from rule files in DPDK's
-//! syntax ([`mod@file`]) and from TOML ([`config`]), checked as a whole ([`rules`]), and shared by all
-//! workers ([`lookup`]). Each io lcore of the plan runs to completion: [`stage`] parses, validates,
-//! looks up, rewrites and sends a burst at a time. The rest is [`runtime`]'s.
+//! syntax ([`mod@file`]) and from TOML ([`config`]), checked as a whole ([`rules`]), and shared by
+//! all workers ([`lookup`]). Each io lcore of the plan runs to completion: [`stage`] parses,
+//! validates, looks up, rewrites and sends a burst at a time. The rest is [`runtime`]'s.
 #![forbid(unsafe_code)]
-// Other crates than the binary, which uses two functions, reach in for benchmarks and fuzzing alone.
+// Other crates than the binary, which uses two functions, reach in for benchmarks and fuzzing
+// alone.
 #![allow(missing_docs)]
 
 mod config;
@@ -29,9 +30,9 @@ use linerate_appliance::config::PortStanza;
 use linerate_appliance::error::Error;
 use linerate_appliance::output::MachineFacts;
 use linerate_appliance::runtime::wiring::{self, PortShape};
-use linerate_appliance::runtime::{self, Interrupts, OpenPort, Rig, Run, RunArgs};
+use linerate_appliance::runtime::{self, Interrupts, OpenPort, OpenPorts, Run, RunArgs};
 use lookup::{ExactMatch, FirstMatch, Longest, Lookup};
-use rules::{Ports, Problems, Rules, WayTo, Ways};
+use rules::{Destination, NextHops, Ports, Problems, Rules};
 use stage::{NextHop, path};
 
 /// Ports have numbers of one byte in DPDK's rule files and addresses.
@@ -44,7 +45,8 @@ pub struct Args {
     ports: Vec<String>,
     #[arg(
         long,
-        help = "Read [plan], [[port]], [l3fwd] and [[route]], [[flow]] or [[rule]] from this TOML file",
+        help = "Read [plan], [[port]], [l3fwd] and [[route]], [[flow]] or [[rule]] from this TOML \
+            file",
         value_name = "FILE"
     )]
     config: Option<PathBuf>,
@@ -93,10 +95,10 @@ impl std::fmt::Display for Mode {
     }
 }
 
-/// What the table is to hold, and the ways it leads to.
+/// What the table is to hold, and the next hops it leads to.
 #[derive(Debug)]
 struct Tables {
-    ways: Ways,
+    hops: NextHops,
     v4: Rules<u32, 1>,
     v6: Rules<u128, 4>,
 }
@@ -104,7 +106,7 @@ struct Tables {
 impl Tables {
     fn new(ports: usize) -> Self {
         Self {
-            ways: Ways::new(ports),
+            hops: NextHops::new(ports),
             v4: Rules::default(),
             v6: Rules::default(),
         }
@@ -124,21 +126,21 @@ struct Settings {
 
 pub fn run(args: &Args) -> Result<(), Error> {
     let settings = Settings::read(args)?;
-    let Tables { ways, v4, v6 } = &settings.tables;
+    let Tables { hops, v4, v6 } = &settings.tables;
     let entries = format!("{} IPv4 and {} IPv6 entries", v4.len(), v6.len());
-    let way = |_| format!(" -> {}, {entries}", settings.mode);
+    let describe = |_| format!(" -> {}, {entries}", settings.mode);
     match settings.mode {
         Mode::Lpm | Mode::Fib => {
             let lookup = Longest::new(&v4.routes, &v6.routes)?;
-            forward(&settings, ways, way, lookup)
+            forward(&settings, hops, describe, lookup)
         }
         Mode::Em => {
             let lookup = ExactMatch::new(&v4.flows, &v6.flows)?;
-            forward(&settings, ways, way, lookup)
+            forward(&settings, hops, describe, lookup)
         }
         Mode::Acl => {
             let lookup = FirstMatch::new(&v4.acl, &v6.acl)?;
-            forward(&settings, ways, way, lookup)
+            forward(&settings, hops, describe, lookup)
         }
     }
 }
@@ -146,8 +148,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
 /// Opens the ports and forwards until the end.
 fn forward<L: Lookup + Clone>(
     settings: &Settings,
-    ways: &Ways,
-    way: impl Fn(usize) -> String,
+    hops: &NextHops,
+    describe: impl Fn(usize) -> String,
     lookup: L,
 ) -> Result<(), Error> {
     let topology = Topology::machine()?;
@@ -159,23 +161,29 @@ fn forward<L: Lookup + Clone>(
         .iter()
         .map(|port| (port.name.clone(), port.spec.clone()))
         .collect();
-    let rig = Rig::open(&specs, Clock::calibrate())?;
+    let opened = OpenPorts::open(&specs, Clock::calibrate())?;
     // Before anything runs that would look like stolen time.
-    let machine = MachineFacts::gather(&rig.clock)?;
-    let ways = settings.ways(ways, &rig.ports);
+    let machine = MachineFacts::gather(&opened.clock)?;
+    let hops = settings.hops(hops, &opened.ports);
     let lcores: Vec<&Placement> = plan.role(Role::Io).collect();
     let shape = |port: &OpenPort| PortShape {
         rx_queues: settings.run.options.queues,
         max_tx_queues: port.info.max_tx_queues,
         outs: Vec::new(),
     };
-    let shapes: Vec<PortShape> = rig.ports.iter().map(shape).collect();
+    let shapes: Vec<PortShape> = opened.ports.iter().map(shape).collect();
     // A table may lead anywhere.
     let shares = wiring::spread_all(&shapes, lcores.len());
-    let running = rig.start_shares(shares, &lcores, &settings.run.options, |_, egress| {
-        path(lookup.clone(), &ways, egress)
+    let running = opened.start_shares(shares, &lcores, &settings.run.options, |_, egress| {
+        path(lookup.clone(), &hops, egress)
     })?;
-    runtime::watch(running, &settings.run.watch, way, &machine, &interrupts)
+    runtime::watch(
+        running,
+        &settings.run.watch,
+        describe,
+        &machine,
+        &interrupts,
+    )
 }
 
 impl Settings {
@@ -213,8 +221,8 @@ impl Settings {
         })
     }
 
-    /// The ways with the addresses that the frames get.
-    fn ways(&self, ways: &Ways, ports: &[OpenPort]) -> Vec<NextHop> {
+    /// The next hops with the addresses that the frames get.
+    fn hops(&self, hops: &NextHops, ports: &[OpenPort]) -> Vec<NextHop> {
         let src = |port: u16| {
             let at = usize::from(port);
             self.eth_src[at]
@@ -223,12 +231,12 @@ impl Settings {
         };
         let dst =
             |port: u16| self.eth_dest[usize::from(port)].unwrap_or(MacAddr::local(port as u8));
-        let way = |way: &WayTo| match *way {
-            WayTo::Port(port) => NextHop::out(port, Macs::new(dst(port), src(port))),
-            WayTo::Station(port, mac) => NextHop::out(port, Macs::new(mac, src(port))),
-            WayTo::Denied => NextHop::denied(),
+        let hop = |hop: &Destination| match *hop {
+            Destination::Port(port) => NextHop::out(port, Macs::new(dst(port), src(port))),
+            Destination::Station(port, mac) => NextHop::out(port, Macs::new(mac, src(port))),
+            Destination::Denied => NextHop::denied(),
         };
-        ways.ways.iter().map(way).collect()
+        hops.hops.iter().map(hop).collect()
     }
 }
 
@@ -259,14 +267,14 @@ fn tables(
 ) -> Result<Tables, Error> {
     let mut tables = Tables::new(ports.0.len());
     let mut problems = Problems::default();
-    let Tables { ways, v4, v6 } = &mut tables;
+    let Tables { hops, v4, v6 } = &mut tables;
     if let Some(path) = rule_ipv4 {
         let (text, source) = (text(path)?, problems.source(path.display().to_string()));
-        file::read(&text, source, mode, ports, ways, v4, &mut problems);
+        file::read(&text, source, mode, ports, hops, v4, &mut problems);
     }
     if let Some(path) = rule_ipv6 {
         let (text, source) = (text(path)?, problems.source(path.display().to_string()));
-        file::read(&text, source, mode, ports, ways, v6, &mut problems);
+        file::read(&text, source, mode, ports, hops, v6, &mut problems);
     }
     if let Some((path, file, text)) = toml {
         file.entries(path, text, mode, ports, &mut tables, &mut problems);
@@ -290,7 +298,7 @@ fn tables(
         source,
         mode,
         ports,
-        &mut all.ways,
+        &mut all.hops,
         &mut all.v4,
         &mut problems,
     );
@@ -299,7 +307,7 @@ fn tables(
         source,
         mode,
         ports,
-        &mut all.ways,
+        &mut all.hops,
         &mut all.v6,
         &mut problems,
     );

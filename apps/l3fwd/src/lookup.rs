@@ -1,4 +1,4 @@
-//! The tables, as the stage asks them: which way goes a packet.
+//! The tables, as the stage asks them: the number of the next hop of each packet.
 //!
 //! Nobody changes them, so all workers share them. Each looks up a whole burst at once.
 
@@ -19,7 +19,7 @@ use linerate_wire::{FlowKey4, FlowKey6};
 
 /// What a stage looks packets up in.
 pub trait Lookup: Send + 'static {
-    /// Writes the number of the way of each packet in `v4` and `v6`, at its position;
+    /// Writes the number of the next hop of each packet in `v4` and `v6`, at its position;
     /// [`NO_ROUTE`] where there is none. At other positions it may write what it likes.
     fn find(
         &mut self,
@@ -53,8 +53,8 @@ impl Longest {
             rib_bytes: least.rib_bytes.max(routes4.len() * RIB_BYTES),
             ..least
         })?;
-        for &(prefix, way) in routes4 {
-            v4.insert(0, prefix, way)?;
+        for &(prefix, hop) in routes4 {
+            v4.insert(0, prefix, hop)?;
         }
         let mut v6 = Lpm6::new(&Lpm6Config {
             direct_vrfs: u32::from(!routes6.is_empty()),
@@ -62,8 +62,8 @@ impl Longest {
             budget_bytes: usize::MAX,
             ..Lpm6Config::default()
         })?;
-        for &(prefix, way) in routes6 {
-            v6.insert(0, prefix, way)?;
+        for &(prefix, hop) in routes6 {
+            v6.insert(0, prefix, hop)?;
         }
         Ok(Self {
             v4: Arc::new(v4),
@@ -85,7 +85,8 @@ impl Lookup for Longest {
     ) {
         let count = burst.len();
         if v4 != 0 {
-            // All positions: where there is no IPv4 packet, some old address is looked up for nothing.
+            // All positions: where there is no IPv4 packet, some old address is looked up for
+            // nothing.
             let addresses = &parsed.dst4[..count];
             let numbers = &mut numbers[..count];
             self.v4
@@ -98,7 +99,7 @@ impl Lookup for Longest {
                 numbers,
                 |at| *parsed.keys6[at].0[16..].first_chunk().expect("an address"),
                 |addresses, found| self.v6.fib().lookup_bulk(0, addresses, found),
-                |way| way,
+                |hop| hop,
             );
         }
     }
@@ -116,12 +117,12 @@ impl ExactMatch {
         let config =
             |limit: usize| ExactConfig::new("flows", limit.max(1), Seed::random()).full_size();
         let mut v4 = Exact::new(&config(flows4.len()))?;
-        for (key, way) in flows4 {
-            v4.insert(&key.0, *way)?;
+        for (key, hop) in flows4 {
+            v4.insert(&key.0, *hop)?;
         }
         let mut v6 = Exact::new(&config(flows6.len()))?;
-        for (key, way) in flows6 {
-            v6.insert(&key.0, *way)?;
+        for (key, hop) in flows6 {
+            v6.insert(&key.0, *hop)?;
         }
         Ok(Self {
             v4: Arc::new(v4),
@@ -155,7 +156,7 @@ impl Lookup for ExactMatch {
                 numbers,
                 |at| parsed.keys6[at].0,
                 |keys, found| self.v6.lookup_bulk(keys, found),
-                |way| way.unwrap_or(NO_ROUTE),
+                |hop| hop.unwrap_or(NO_ROUTE),
             );
         }
     }
@@ -185,7 +186,7 @@ fn filled<const W: usize>(rules: &[(Match<W>, u32)]) -> Result<Acl<W>, TableErro
     })?;
     let rules: Vec<Rule<W>> = (0..)
         .zip(rules)
-        .map(|(priority, &(matching, way))| Rule::new(priority, matching, way))
+        .map(|(priority, &(matching, hop))| Rule::new(priority, matching, hop))
         .collect();
     table.insert_all(&rules)?;
     Ok(table)
@@ -216,7 +217,7 @@ impl Lookup for FirstMatch {
                     packet_key(src, dst, ports, key.protocol(), has_upper(at))
                 },
                 |keys, found| self.v4.classify(keys, found),
-                |way| way,
+                |hop| hop,
             );
         }
         if v6 != 0 {
@@ -230,7 +231,7 @@ impl Lookup for FirstMatch {
                     packet_key(src, dst, ports, key.protocol(), has_upper(at))
                 },
                 |keys, found| self.v6.classify(keys, found),
-                |way| way,
+                |hop| hop,
             );
         }
     }

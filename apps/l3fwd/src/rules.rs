@@ -137,9 +137,9 @@ impl std::fmt::Display for Ports {
     }
 }
 
-/// A way that packets can go, before the ports' own addresses are known.
+/// Where packets can go, before the ports' own addresses are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WayTo {
+pub(super) enum Destination {
     /// Out of a port, to the station that all its packets go to unless something else is said.
     Port(u16),
     /// Out of a port, to this station.
@@ -150,17 +150,17 @@ pub(super) enum WayTo {
 
 /// All of them by number: first those of the ports, then what is denied, then the stations.
 #[derive(Clone, Debug)]
-pub(super) struct Ways {
-    pub(super) ways: Vec<WayTo>,
+pub(super) struct NextHops {
+    pub(super) hops: Vec<Destination>,
     ports: u32,
     stations: HashMap<(u16, MacAddr), u32>,
 }
 
-impl Ways {
+impl NextHops {
     pub(super) fn new(ports: usize) -> Self {
-        let to_ports = (0..ports as u16).map(WayTo::Port);
+        let to_ports = (0..ports as u16).map(Destination::Port);
         Self {
-            ways: to_ports.chain([WayTo::Denied]).collect(),
+            hops: to_ports.chain([Destination::Denied]).collect(),
             ports: ports as u32,
             stations: HashMap::new(),
         }
@@ -171,14 +171,14 @@ impl Ways {
         self.ports
     }
 
-    /// The number of a way.
+    /// The number of a next hop.
     pub(super) fn number(&mut self, port: u16, mac: Option<MacAddr>) -> u32 {
         let Some(mac) = mac else {
             return port.into();
         };
         *self.stations.entry((port, mac)).or_insert_with(|| {
-            self.ways.push(WayTo::Station(port, mac));
-            self.ways.len() as u32 - 1
+            self.hops.push(Destination::Station(port, mac));
+            self.hops.len() as u32 - 1
         })
     }
 }
@@ -226,7 +226,7 @@ impl Family<4> for u128 {
 }
 
 /// The rules of one address family: routes, flows or an access list, whatever the lookup asks for.
-/// Each leads to the number of a way.
+/// Each leads to the number of a next hop.
 #[derive(Debug)]
 pub(super) struct Rules<A: Family<W>, const W: usize> {
     pub(super) routes: Vec<(Prefix<A>, u32)>,
@@ -282,16 +282,16 @@ impl<A: Family<W>, const W: usize> Rules<A, W> {
         &mut self,
         place: Place,
         prefix_text: &str,
-        way: Option<u32>,
+        hop: Option<u32>,
         problems: &mut Problems,
     ) {
         let prefix = problems.take(place, prefix("destination", prefix_text));
-        let (Some(prefix), Some(way)) = (prefix, way) else {
+        let (Some(prefix), Some(hop)) = (prefix, hop) else {
             return;
         };
         match self.seen_routes.insert(prefix, place) {
             Some(before) => problems.twice(place, "route", &prefix, before),
-            None => self.routes.push((prefix, way)),
+            None => self.routes.push((prefix, hop)),
         }
     }
 
@@ -300,7 +300,7 @@ impl<A: Family<W>, const W: usize> Rules<A, W> {
         &mut self,
         place: Place,
         flow: FlowText,
-        way: Option<u32>,
+        hop: Option<u32>,
         problems: &mut Problems,
     ) {
         let dst = problems.take(place, address::<A, W>("destination", flow.dst));
@@ -308,15 +308,15 @@ impl<A: Family<W>, const W: usize> Rules<A, W> {
         let dst_port = problems.take(place, port("destination port", flow.dst_port));
         let src_port = problems.take(place, port("source port", flow.src_port));
         let protocol = problems.take(place, protocol(flow.protocol));
-        let (Some(dst), Some(src), Some(dst_port), Some(src_port), Some(protocol), Some(way)) =
-            (dst, src, dst_port, src_port, protocol, way)
+        let (Some(dst), Some(src), Some(dst_port), Some(src_port), Some(protocol), Some(hop)) =
+            (dst, src, dst_port, src_port, protocol, hop)
         else {
             return;
         };
         let key = A::key(dst, src, dst_port, src_port, protocol);
         match self.seen_flows.insert(key, place) {
             Some(before) => problems.twice(place, "flow", &key, before),
-            None => self.flows.push((key, way)),
+            None => self.flows.push((key, hop)),
         }
     }
 
@@ -325,7 +325,7 @@ impl<A: Family<W>, const W: usize> Rules<A, W> {
         &mut self,
         place: Place,
         entry: AclText,
-        way: Option<u32>,
+        hop: Option<u32>,
         problems: &mut Problems,
     ) {
         let src = problems.take(place, acl_prefix::<A, W>("source", entry.src));
@@ -333,8 +333,8 @@ impl<A: Family<W>, const W: usize> Rules<A, W> {
         let src_ports = problems.take(place, range("source port", entry.src_ports));
         let dst_ports = problems.take(place, range("destination port", entry.dst_ports));
         let protocol = problems.take(place, bits(entry.protocol));
-        let (Some(src), Some(dst), Some(src_ports), Some(dst_ports), Some(protocol), Some(way)) =
-            (src, dst, src_ports, dst_ports, protocol, way)
+        let (Some(src), Some(dst), Some(src_ports), Some(dst_ports), Some(protocol), Some(hop)) =
+            (src, dst, src_ports, dst_ports, protocol, hop)
         else {
             return;
         };
@@ -348,7 +348,7 @@ impl<A: Family<W>, const W: usize> Rules<A, W> {
         };
         match self.seen_acl.insert(matching, place) {
             Some(before) => problems.twice(place, "rule", &"match", before),
-            None => self.acl.push((matching, way)),
+            None => self.acl.push((matching, hop)),
         }
     }
 }
@@ -496,18 +496,18 @@ mod tests {
     }
 
     #[test]
-    fn ways_of_one_address_are_one_way() {
-        let mut ways = Ways::new(2);
+    fn next_hops_of_one_address_are_one() {
+        let mut hops = NextHops::new(2);
         let [near, far] = [1, 2].map(MacAddr::local);
-        assert_eq!(ways.number(1, None), 1);
-        assert_eq!(ways.denied(), 2);
-        assert_eq!(ways.number(1, Some(near)), 3);
-        assert_eq!(ways.number(0, Some(near)), 4);
-        assert_eq!(ways.number(1, Some(near)), 3);
-        assert_eq!(ways.number(1, Some(far)), 5);
+        assert_eq!(hops.number(1, None), 1);
+        assert_eq!(hops.denied(), 2);
+        assert_eq!(hops.number(1, Some(near)), 3);
+        assert_eq!(hops.number(0, Some(near)), 4);
+        assert_eq!(hops.number(1, Some(near)), 3);
+        assert_eq!(hops.number(1, Some(far)), 5);
         let stations =
-            [(1, near), (0, near), (1, far)].map(|(port, mac)| WayTo::Station(port, mac));
-        assert_eq!(ways.ways[3..], stations);
+            [(1, near), (0, near), (1, far)].map(|(port, mac)| Destination::Station(port, mac));
+        assert_eq!(hops.hops[3..], stations);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use linerate_core::env::Isa;
 use linerate_core::packet::Burst;
 use linerate_core::run::{BurstContext, DropId, Egress, Stage, StageExt, named};
 use linerate_tables::parse::{Mask, Parsed, Parser};
-use linerate_tables::rewrite::{self, Divider, Macs};
+use linerate_tables::rewrite::{self, Macs, Scatter};
 
 use super::lookup::Lookup;
 
@@ -105,7 +105,7 @@ pub fn path<L: Lookup>(lookup: L, hops: &[NextHop], egress: &mut Egress) -> impl
         .then(
             "transmit",
             Transmit {
-                divider: Divider::new(isa),
+                scatter: Scatter::new(isa),
                 drops: NAMES.map(|name| egress.reason(name)),
             },
         )
@@ -190,15 +190,15 @@ impl Context {
 
 /// Sends or drops by the exits.
 struct Transmit {
-    divider: Divider,
+    scatter: Scatter,
     drops: [DropId; NAMES.len()],
 }
 
 impl Stage<Context> for Transmit {
     #[inline(always)]
     fn run(&mut self, burst: &mut Burst, context: &mut Context, out: &mut Egress) {
-        let (divider, drops) = (self.divider, &self.drops);
-        divider.divide(burst, Mask::MAX, &context.exits, |exit, packets| match exit
+        let (scatter, drops) = (self.scatter, &self.drops);
+        scatter.by_value(burst, Mask::MAX, &context.exits, |exit, packets| match exit
             .checked_sub(DROPS)
         {
             None => out.send(exit as u16, packets),

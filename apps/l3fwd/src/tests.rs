@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools};
 use linerate_core::port::{Port, PortConfig};
-use linerate_core::run::{Egress, Stage, Way as Out};
+use linerate_core::run::{Egress, Stage, TxPath as Out};
 use linerate_tables::acl::{Bits, Match, Range};
 use linerate_wire::ipv4::Ipv4;
 use linerate_wire::{FlowKey4, FlowKey6, set_macs};
@@ -74,12 +74,12 @@ fn forward(lookup: impl Lookup, frames: &[Vec<u8>]) -> (Sent, BTreeMap<String, u
         rx.push(queues.rx.remove(0));
         ports.push(looped);
     }
-    let ways = [
+    let hops = [
         NextHop::out(0, NEXT[0]),
         NextHop::out(1, NEXT[1]),
         NextHop::denied(),
     ];
-    let mut stage = path(lookup, &ways, &mut egress);
+    let mut stage = path(lookup, &hops, &mut egress);
     for frames in frames.chunks(64) {
         let mut burst = Burst::new();
         egress.cache.fill(&pool, &mut burst, frames.len());
@@ -111,8 +111,8 @@ fn longest() -> Longest {
     let routes4 = [("198.18.0.0/24", 0), ("198.18.0.128/25", 1)];
     let routes6 = [("2001:db8:1::/48", 1), ("2001:db8:2::/48", 0)];
     Longest::new(
-        &routes4.map(|(text, way)| (text.parse().unwrap(), way)),
-        &routes6.map(|(text, way)| (text.parse().unwrap(), way)),
+        &routes4.map(|(text, hop)| (text.parse().unwrap(), hop)),
+        &routes6.map(|(text, hop)| (text.parse().unwrap(), hop)),
     )
     .unwrap()
 }
@@ -269,7 +269,7 @@ fn without_entries_ports_have_what_dpdk_gives_them() {
             .v4
             .routes
             .iter()
-            .map(|(p, way)| format!("{p} {way}"))
+            .map(|(p, hop)| format!("{p} {hop}"))
             .collect();
         assert_eq!(
             routes,

@@ -1,10 +1,11 @@
 //! `linerate pktgen`: the traffic generator.
 //!
 //! [`stream`] says what a frame looks like and writes it, [`engine`] sends and checks on lcores,
-//! [`session`] owns ports and lcores and takes [`snapshot`]s, [`control`] is the command table and the JSON
-//! interface that the screen ([`crate::tui`]) and scripts use.
+//! [`session`] owns ports and lcores and takes [`snapshot`]s, [`control`] is the command table and
+//! the JSON interface that the screen ([`crate::tui`]) and scripts use.
 #![forbid(unsafe_code)]
-// Other crates than the binary, which uses two functions, reach in for benchmarks and fuzzing alone.
+// Other crates than the binary, which uses two functions, reach in for benchmarks and fuzzing
+// alone.
 #![allow(missing_docs)]
 
 // Of tests, what they say is kept until they fail.

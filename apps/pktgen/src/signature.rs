@@ -1,6 +1,6 @@
-//! What every test frame carries in its last 18 bytes: which session sent it, of which stream it is, its
-//! number in it, and when it was to be sent. By it loss, reordering, duplication and latency are known per
-//! stream, and the frames of another generator are told from one's own.
+//! What every test frame carries in its last 18 bytes: which session sent it, of which stream it
+//! is, its number in it, and when it was to be sent. By it loss, reordering, duplication and
+//! latency are known per stream, and the frames of another generator are told from one's own.
 //!
 //! ```text
 //! byte  0..2    check: one's complement, chosen so that the 18 bytes and MAGIC sum to 0 (RFC 1071)
@@ -11,9 +11,9 @@
 //! ```
 //!
 //! All little endian. Because the sum of the 18 bytes is the same in every frame ([`SUM`]), the
-//! checksums of UDP and TCP over a frame do not depend on what its signature says: they are worked out
-//! once with the template. It lies at the end because there it survives headers that a device adds
-//! or takes away, and is found without parsing.
+//! checksums of UDP and TCP over a frame do not depend on what its signature says: they are worked
+//! out once with the template. It lies at the end because there it survives headers that a device
+//! adds or takes away, and is found without parsing.
 
 /// Bytes at the end of each test frame.
 pub const SIGNATURE_BYTES: usize = 18;
@@ -46,8 +46,8 @@ pub struct Label {
 }
 
 impl Label {
-    /// Ticks from the intended send time to `now`; 0 for a stamp of the future (two CPUs' clocks may
-    /// differ by some ticks).
+    /// Ticks from the intended send time to `now`; 0 for a stamp of the future (two CPUs' clocks
+    /// may differ by some ticks).
     #[inline(always)]
     pub fn age(&self, now: u64) -> u64 {
         let age = now.wrapping_sub(self.stamp) << (64 - STAMP_BITS);

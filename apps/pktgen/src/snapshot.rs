@@ -60,8 +60,8 @@ pub struct Snapshot {
     pub sending: bool,
     /// Whether all test frames have come or count as lost: none is under way any more.
     pub settled: bool,
-    /// Why the counts say nothing of the device under test (a port vanished, an lcore died); empty where
-    /// they do.
+    /// Why the counts say nothing of the device under test (a port vanished, an lcore died); empty
+    /// where they do.
     pub invalid: Vec<String>,
     /// The newest lines of the log, oldest first.
     pub log: Vec<LogLine>,
@@ -72,8 +72,8 @@ pub struct Snapshot {
 pub struct Traffic {
     pub packets: u64,
     pub bytes: u64,
-    /// Now, and the most since `clear`. What is sent is divided by the time of sending alone; what is
-    /// received, once nothing is sent any more, by the time up to the last test frame.
+    /// Now, and the most since `clear`. What is sent is divided by the time of sending alone; what
+    /// is received, once nothing is sent any more, by the time up to the last test frame.
     pub pps: f64,
     pub max_pps: f64,
     /// All since `clear`, divided by the time that it took, likewise: the achieved rate.
@@ -98,11 +98,13 @@ pub struct PortView {
     pub link_reason: String,
     /// The line rate that percentages are of; none where there is no wire.
     pub speed_bps: Option<f64>,
-    /// `idle`, `sending`, `done`, `failed`; a word and a reason where nothing is sent though it was asked.
+    /// `idle`, `sending`, `done`, `failed`; a word and a reason where nothing is sent though it was
+    /// asked.
     pub state: String,
     pub state_reason: String,
-    /// A letter for each that is on, else `-`: `E` answers ARP and echoes, `C` looks at checksums, `L` measures
-    /// latency, `p` replays a capture, `R` random fields, `S` several streams, `V` VLAN tags.
+    /// A letter for each that is on, else `-`: `E` answers ARP and echoes, `C` looks at checksums,
+    /// `L` measures latency, `p` replays a capture, `R` random fields, `S` several streams, `V`
+    /// VLAN tags.
     pub flags: String,
     /// Its own addresses, such as `192.0.2.1/24`, and what it answered for them, by kind.
     pub addrs: Vec<String>,
@@ -119,8 +121,8 @@ pub struct PortView {
     pub icmp: u64,
     /// Received frames without a signature of this session.
     pub foreign: u64,
-    /// Test frames that were sent before the `clear`: with `foreign` and `tally.received` they sum to
-    /// `rx.packets`.
+    /// Test frames that were sent before the `clear`: with `foreign` and `tally.received` they sum
+    /// to `rx.packets`.
     pub earlier: u64,
     /// Received frames with a wrong layer-3 or layer-4 checksum; none where nobody looks.
     pub corrupt: Option<u64>,
@@ -152,7 +154,8 @@ pub struct PortView {
     pub latency: Latency,
     /// Between frames sent, as they were timed and as they went: what the pacing is worth.
     pub departure_error: Spread,
-    /// Cycles (ticks) of the transmit lcore for each frame sent, and of the receive lcore for each received.
+    /// Cycles (ticks) of the transmit lcore for each frame sent, and of the receive lcore for each
+    /// received.
     pub tx_ticks_per_packet: f64,
     pub rx_ticks_per_packet: f64,
     /// Free slots of the pool, and all.
@@ -203,8 +206,8 @@ pub struct Tally {
     pub sent: u64,
     /// All that came, duplicates too.
     pub received: u64,
-    /// While frames are under way: numbers that later ones overtook. Once the port has settled: sent less
-    /// those that came at least once.
+    /// While frames are under way: numbers that later ones overtook. Once the port has settled:
+    /// sent less those that came at least once.
     pub lost: u64,
     /// Came after one with a later number (RFC 4737, 3.3).
     pub reordered: u64,

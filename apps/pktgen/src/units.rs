@@ -1,7 +1,8 @@
 //! Rates and sizes: what a frame costs on a wire, and how much to send.
 //!
-//! A frame's size includes its 4 bytes of FCS (RFC 2544), which are not in memory; on the wire 20 more
-//! pass for it: preamble, start delimiter and the gap (IEEE 802.3 4.4.2). L2 counts the size, L1 all.
+//! A frame's size includes its 4 bytes of FCS (RFC 2544), which are not in memory; on the wire 20
+//! more pass for it: preamble, start delimiter and the gap (IEEE 802.3 4.4.2). L2 counts the size,
+//! L1 all.
 
 use std::fmt;
 use std::str::FromStr;
@@ -176,7 +177,8 @@ mod tests {
 
     #[test]
     fn line_rates_are_those_of_the_table() {
-        // Frames a second that Ethernet takes, by link and size: rounded as printed in RFC-style tables.
+        // Frames a second that Ethernet takes, by link and size: rounded as printed in RFC-style
+        // tables.
         let table: [(f64, [f64; 7]); 2] = [
             (
                 1e9,

@@ -5,13 +5,13 @@
 //! | [`config`] | the file: read, checked as a whole, explained |
 //! | [`control`] | the control thread: start, reload, questions, metrics, captures |
 //! | [`machine`] | what a file takes of this machine, and whether that is there |
-//! | [`plane`] | what workers do with packets |
-//! | [`rib`] | routes of all sources, the best of them, and the tables that follow |
-//! | [`netlink`], [`fpm`] | the kernel and FRR as sources ([`feed`]: what they have in common) |
+//!
+//! What workers do with packets, the routing table and its feeds are [`linerate_routing`].
 //!
 //! `docs/router.md` is the user's side of it.
 #![forbid(unsafe_code)]
-// Other crates than the binary, which uses two functions, reach in for benchmarks and fuzzing alone.
+// Other crates than the binary, which uses two functions, reach in for benchmarks and fuzzing
+// alone.
 #![allow(missing_docs)]
 
 // Of tests, what they say is kept until they fail.

@@ -11,7 +11,7 @@ use rustix::net::sockopt::socket_peercred;
 use super::config::{Config, PortConfig};
 use linerate_appliance::error::Error;
 use linerate_appliance::nearest::offer;
-use linerate_appliance::netlink::twin::{Kernel, Link};
+use linerate_appliance::netlink::host_interface::{Kernel, Link};
 use linerate_appliance::runtime::claim;
 use linerate_appliance::socket::usual_socket;
 use linerate_routing::model::Cidr;
@@ -89,7 +89,10 @@ fn hindrances(config: &Config) -> Result<Vec<Hindrance>, Error> {
     for port in &config.ports {
         of_files(port, &mut found);
     }
-    let spaces = config.interfaces.iter().filter(|one| one.twin.is_some());
+    let spaces = config
+        .interfaces
+        .iter()
+        .filter(|one| one.host_interface.is_some());
     let mut spaces: Vec<&str> = spaces
         .filter_map(|one| config.vrfs[one.vrf as usize].netns.as_deref())
         .collect();

@@ -63,7 +63,8 @@ pub enum Error {
     /// A signal came before all was done.
     #[error("ended by a signal")]
     Interrupted,
-    /// What is wrong stands in a configuration file: starting again is vain until somebody changes that.
+    /// What is wrong stands in a configuration file: starting again is vain until somebody changes
+    /// that.
     #[error(transparent)]
     Misconfigured(Box<Self>),
     /// The command did its work; what it found is its exit code. Nothing more is to be said.
@@ -105,12 +106,22 @@ impl Error {
             Self::Env(error) => error.fix(),
             Self::Misconfigured(error) => error.fix(),
             Self::File { .. } => Some("check the path and its permissions".into()),
-            Self::Config { .. } => Some("correct the line shown; [plan] takes bg, io, eu and cpus, each a string such as \"0,2-4\"".into()),
+            Self::Config { .. } => Some(
+                "correct the line shown; [plan] takes bg, io, eu and cpus, \
+                each a string such as \"0,2-4\""
+                    .into(),
+            ),
             Self::Report { .. } => Some(
-                "give a JSON object with \"lcores\": [{\"name\", \"role\", \"cpu\", \"busy_share\"}], as `linerate l2fwd --json` prints".into(),
+                "give a JSON object with \"lcores\": [{\"name\", \"role\", \"cpu\", \
+                 \"busy_share\"}], as `linerate l2fwd --json` prints"
+                    .into(),
             ),
             Self::Port(PortError::File { source, .. }) => Some(match source.kind() {
-                io::ErrorKind::InvalidData => "give a pcap or pcapng file of Ethernet frames; of a damaged one `editcap FILE NEW` keeps what is whole".into(),
+                io::ErrorKind::InvalidData => {
+                    "give a pcap or pcapng file of Ethernet frames; of a \
+                    damaged one `editcap FILE NEW` keeps what is whole"
+                        .into()
+                }
                 io::ErrorKind::StorageFull => "make room on that disk, or write to another".into(),
                 _ => "check the path and its permissions".into(),
             }),

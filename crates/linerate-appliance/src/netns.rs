@@ -1,5 +1,5 @@
-//! Network name spaces for comparisons and benchmarks, without names: one goes, with all interfaces in
-//! it, when the last thread or descriptor in it does, however the process ends.
+//! Network name spaces for comparisons and benchmarks, without names: one goes, with all interfaces
+//! in it, when the last thread or descriptor in it does, however the process ends.
 //!
 //! Without root the whole process first moves into a user name space of its own ([`as_root`]).
 
@@ -21,8 +21,8 @@ use crate::error::Error;
 pub struct Space(File);
 
 impl Space {
-    /// A fresh one. The loopback interface is down, and IPv6 is off, so that the kernel itself sends
-    /// nothing.
+    /// A fresh one. The loopback interface is down, and IPv6 is off, so that the kernel itself
+    /// sends nothing.
     ///
     /// # Errors
     /// Where `unshare` is missing or not permitted.
@@ -113,8 +113,9 @@ fn refused(problem: &str) -> Error {
     }
 }
 
-/// Makes sure that this process may make name spaces: does nothing as root; otherwise starts the program
-/// anew, with the same arguments, in a user name space in which it is root, and does not return.
+/// Makes sure that this process may make name spaces: does nothing as root; otherwise starts the
+/// program anew, with the same arguments, in a user name space in which it is root, and does not
+/// return.
 ///
 /// # Errors
 /// Where the kernel lets users have no name spaces.

@@ -131,8 +131,8 @@ impl<T> Drop for AlignedSlice<T> {
     }
 }
 
-/// Work that [`Vectors::run`] compiles for several instruction sets. Mark `run`, and all that its loops
-/// call, `#[inline(always)]`: what is not inlined stays as it is.
+/// Work that [`Vectors::run`] compiles for several instruction sets. Mark `run`, and all that its
+/// loops call, `#[inline(always)]`: what is not inlined stays as it is.
 pub trait Work {
     /// What it returns.
     type Output;
@@ -141,7 +141,8 @@ pub trait Work {
     fn run(self) -> Self::Output;
 }
 
-/// Vector instructions that this CPU is known to have: plain loops get wider with them, and stay safe.
+/// Vector instructions that this CPU is known to have: plain loops get wider with them, and stay
+/// safe.
 ///
 /// ```
 /// use linerate_core::arch::{Vectors, Work};
@@ -170,8 +171,8 @@ impl Vectors {
         Self(isa.available())
     }
 
-    /// Does `work`, compiled for these instructions: those of AVX2 at most, since wider ones were no
-    /// faster in loops over bursts.
+    /// Does `work`, compiled for these instructions: those of AVX2 at most, since wider ones were
+    /// no faster in loops over bursts.
     #[inline(always)]
     pub fn run<W: Work>(self, work: W) -> W::Output {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -201,14 +202,15 @@ pub fn prefetch_read<T>(address: *const T) {
     #[cfg(all(target_arch = "aarch64", not(miri)))]
     // SAFETY: a prefetch never faults, whatever the address.
     unsafe {
-        std::arch::asm!("prfm pldl1keep, [{a}]", a = in(reg) address, options(nostack, readonly, preserves_flags));
+        std::arch::asm!("prfm pldl1keep, [{a}]", a = in(reg) address, options(nostack, readonly,
+            preserves_flags));
     }
     #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
     let _ = address;
 }
 
-/// As [`prefetch_read`], for a line that is not read before hundreds of others: it comes into the second-level
-/// cache, since it would not last in the first.
+/// As [`prefetch_read`], for a line that is not read before hundreds of others: it comes into the
+/// second-level cache, since it would not last in the first.
 #[inline(always)]
 pub fn prefetch_later<T>(address: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -220,7 +222,8 @@ pub fn prefetch_later<T>(address: *const T) {
     #[cfg(all(target_arch = "aarch64", not(miri)))]
     // SAFETY: a prefetch never faults, whatever the address.
     unsafe {
-        std::arch::asm!("prfm pldl2keep, [{a}]", a = in(reg) address, options(nostack, readonly, preserves_flags));
+        std::arch::asm!("prfm pldl2keep, [{a}]", a = in(reg) address, options(nostack, readonly,
+            preserves_flags));
     }
     #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
     let _ = address;

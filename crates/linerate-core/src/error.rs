@@ -6,7 +6,8 @@
 pub enum MemError {
     /// The one address range of the process could not be reserved.
     #[error(
-        "cannot reserve an address range of at least 1 GiB: {source}; raise the limit with `ulimit -v unlimited`"
+        "cannot reserve an address range of at least 1 GiB: {source}; raise the limit with `ulimit \
+         -v unlimited`"
     )]
     Reserve {
         /// What the kernel said.
@@ -14,7 +15,8 @@ pub enum MemError {
     },
     /// The reserved range has no gap left that is large enough.
     #[error(
-        "no {bytes} bytes left in the reserved address range of {range_bytes} bytes; use fewer or smaller pools"
+        "no {bytes} bytes left in the reserved address range of {range_bytes} bytes; use fewer or \
+         smaller pools"
     )]
     RangeFull {
         /// Bytes asked for.

@@ -1,8 +1,9 @@
 //! The kit's ground floor: environment, memory, packets, rings, ports and workers.
 //!
-//! Read in this order: [`env`](mod@env) (what machine this is, who runs where), [`mem`] (where memory comes
-//! from), [`packet`] (who owns a slot of it), [`port`] (how packets come and go), [`ring`] (how they go from lcore to lcore), [`run`] (who
-//! moves them), [`publish`] (tables that one changes while others read).
+//! Read in this order: [`env`](mod@env) (what machine this is, who runs where), [`mem`] (where
+//! memory comes from), [`packet`] (who owns a slot of it), [`port`] (how packets come and go),
+//! [`ring`] (how they go from lcore to lcore), [`run`] (who moves them), [`publish`] (tables that
+//! one changes while others read).
 
 pub mod arch;
 pub mod env;

@@ -1,9 +1,9 @@
 //! The standard library's atomics, or loom's, under one name.
 //!
-//! Lock-free code of this crate takes its atomics, cells and `Arc` from here, so that
-//! `--cfg loom` model-checks the very code that ships. Two hooks serve the tests and vanish from
-//! every other build: [`at`] lets a loom model weaken one named ordering (its twin must then
-//! fail), and [`window`] lets a test stop a thread between two steps of an operation.
+//! Lock-free code of this crate takes its atomics, cells and `Arc` from here, so that `--cfg loom`
+//! model-checks the very code that ships. Two hooks serve the tests and vanish from every other
+//! build: [`at`] lets a loom model weaken one named ordering (its host interface must then fail),
+//! and [`window`] lets a test stop a thread between two steps of an operation.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
@@ -16,7 +16,8 @@ pub(crate) use std::sync::{
     atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
 
-// Loom's cell hands out its pointer through closures only; where code differs over that, it says so.
+// Loom's cell hands out its pointer through closures only; where code differs over that, it says
+// so.
 #[cfg(not(loom))]
 pub(crate) use std::cell::UnsafeCell;
 

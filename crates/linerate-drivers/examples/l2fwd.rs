@@ -4,7 +4,7 @@
 use linerate_core::env::Clock;
 use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools};
 use linerate_core::port::PortConfig;
-use linerate_core::run::{Egress, Inlet, Way, Worker};
+use linerate_core::run::{Egress, Inlet, TxPath, Worker};
 use linerate_drivers::Drivers;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         };
         let mut queues = port.start(&config, &pools)?;
         worker.add_inlet(Inlet::queue(index, 0, queues.rx.remove(0)));
-        worker.set_outlet(index, Some(Way::Queue(queues.tx.remove(0))));
+        worker.set_outlet(index, Some(TxPath::Queue(queues.tx.remove(0))));
         ports.push(port);
     }
     drop(worker.run(true)); // until nothing more can come: a capture file ends

@@ -49,7 +49,7 @@ use std::sync::Arc;
 
 /// One kind of port, as `linerate ports` shows it.
 #[derive(Clone, Copy)]
-pub struct Kind {
+pub struct PortKind {
     /// What stands before the colon.
     pub name: &'static str,
     /// What it is, in one line.
@@ -66,7 +66,7 @@ pub struct Kind {
 pub type Open = fn(&Spec, &mut Drivers) -> Result<Box<dyn Port>, PortError>;
 
 /// Every kind of port: one row per driver.
-pub const KINDS: &[Kind] = &[
+pub const KINDS: &[PortKind] = &[
     null::KIND,
     pcap::KIND,
     ring::KIND,
@@ -116,7 +116,7 @@ impl Drivers {
     }
 
     /// Every kind of port.
-    pub fn kinds() -> &'static [Kind] {
+    pub fn kinds() -> &'static [PortKind] {
         KINDS
     }
 

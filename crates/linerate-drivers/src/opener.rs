@@ -2,9 +2,10 @@
 //!
 //! A process may keep its capabilities and open for itself ([`Own`]), or give them away and have
 //! another one open for it: then it passes its own [`Opener`] to
-//! [`Drivers::opened_by`](crate::Drivers::opened_by). What comes back are descriptors, on which drivers
-//! go on by themselves: for registering memory, mapping rings and binding the kernel asks for no
-//! capability. Nothing here is called for a packet; queues call it when an interface is back.
+//! [`Drivers::opened_by`](crate::Drivers::opened_by). What comes back are descriptors, on which
+//! drivers go on by themselves: for registering memory, mapping rings and binding the kernel asks
+//! for no capability. Nothing here is called for a packet; queues call it when an interface is
+//! back.
 
 use crate::link::{self, Interface};
 use crate::{af_packet, af_xdp, tap};
@@ -34,22 +35,22 @@ pub trait Opener: Debug + Send + Sync {
     /// The kernel's.
     fn packet_socket(&self, interface: &str) -> io::Result<OwnedFd>;
 
-    /// An AF_XDP socket with a large send buffer for this interface, bound to nothing yet, and polling
-    /// the device for so many microseconds. CAP_NET_RAW, and CAP_NET_ADMIN for polling.
+    /// An AF_XDP socket with a large send buffer for this interface, bound to nothing yet, and
+    /// polling the device for so many microseconds. CAP_NET_RAW, and CAP_NET_ADMIN for polling.
     ///
     /// # Errors
     /// The kernel's.
     fn xdp_socket(&self, interface: &str, busy_poll_us: u32) -> io::Result<OwnedFd>;
 
-    /// A map of AF_XDP sockets, and an XDP program for this interface that sends what passes the filter
-    /// to them. CAP_BPF and CAP_NET_ADMIN.
+    /// A map of AF_XDP sockets, and an XDP program for this interface that sends what passes the
+    /// filter to them. CAP_BPF and CAP_NET_ADMIN.
     ///
     /// # Errors
     /// The kernel's, with what the verifier said; or what of the filter a program cannot do.
     fn xdp_program(&self, interface: &str, filter: &str) -> io::Result<XdpProgram>;
 
-    /// Attaches such a program to the interface, for as long as the descriptor is open. CAP_NET_ADMIN,
-    /// CAP_BPF.
+    /// Attaches such a program to the interface, for as long as the descriptor is open.
+    /// CAP_NET_ADMIN, CAP_BPF.
     ///
     /// # Errors
     /// The kernel's.
@@ -60,8 +61,8 @@ pub trait Opener: Debug + Send + Sync {
         native: bool,
     ) -> io::Result<OwnedFd>;
 
-    /// Sends a queue's frames to a socket, or leaves them to the kernel. CAP_BPF on Linux before 5.19,
-    /// none since.
+    /// Sends a queue's frames to a socket, or leaves them to the kernel. CAP_BPF on Linux before
+    /// 5.19, none since.
     ///
     /// # Errors
     /// The kernel's.

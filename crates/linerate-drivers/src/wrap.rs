@@ -14,7 +14,8 @@ pub const COMMON_OPTIONS: &[OptionHelp] = &[
     OptionHelp {
         key: "faulty",
         value: "FAULT:N[+...]",
-        help: "loss, dup, reorder, flip: probabilities; delay: packets; delay_ns; seed; on:rx|tx|both",
+        help: "loss, dup, reorder, flip: probabilities; delay: packets; delay_ns; seed; \
+            on:rx|tx|both",
     },
     OptionHelp {
         key: "trace",

@@ -1,8 +1,8 @@
 //! Cutting datagrams to an MTU (RFC 791 3.2, RFC 1812 5.2.6; RFC 8200 4.5 for who makes them).
 //!
-//! [`Cut`] borrows the packet and writes its fragments to fresh ones, in order, a burst at a time: a
-//! datagram may have more fragments than a burst holds. The packet stays as it is, for the caller to
-//! free.
+//! [`Cut`] borrows the packet and writes its fragments to fresh ones, in order, a burst at a time:
+//! a datagram may have more fragments than a burst holds. The packet stays as it is, for the caller
+//! to free.
 //!
 //! A router cuts IPv4 only, and not what says "don't fragment". IPv6 is cut where it is made: here,
 //! by whoever put it together from fragments before.
@@ -82,8 +82,8 @@ struct Header {
 enum Version {
     /// Flags and offset of the packet itself, which may be a fragment.
     V4 { more: bool, offset: usize },
-    /// Bytes of the headers that each fragment repeats, the one that announces what follows, and the
-    /// fragment header.
+    /// Bytes of the headers that each fragment repeats, the one that announces what follows, and
+    /// the fragment header.
     V6 {
         repeated: usize,
         next_at: usize,
@@ -93,8 +93,9 @@ enum Version {
 }
 
 impl<'a> Cut<'a> {
-    /// Cuts an IPv4 packet, of which the header is at byte `l3`, to fragments of at most `mtu` bytes
-    /// each. It may be a fragment itself (RFC 791 3.2: offsets and the last one's flag follow from it).
+    /// Cuts an IPv4 packet, of which the header is at byte `l3`, to fragments of at most `mtu`
+    /// bytes each. It may be a fragment itself (RFC 791 3.2: offsets and the last one's flag follow
+    /// from it).
     ///
     /// # Errors
     /// Why it cannot be.
@@ -134,9 +135,9 @@ impl<'a> Cut<'a> {
         })
     }
 
-    /// Cuts an IPv6 packet to fragments of at most `mtu` bytes each, under the identification `ident`
-    /// (RFC 8200 4.5; one that cannot be guessed, RFC 7739). Headers that routers look at are repeated in
-    /// each.
+    /// Cuts an IPv6 packet to fragments of at most `mtu` bytes each, under the identification
+    /// `ident` (RFC 8200 4.5; one that cannot be guessed, RFC 7739). Headers that routers look at
+    /// are repeated in each.
     ///
     /// # Errors
     /// Why it cannot be; a packet that is a fragment is not cut again.
@@ -247,8 +248,8 @@ impl<'a> Cut<'a> {
 }
 
 impl Header {
-    /// The header of fragments but the first: RFC 791 3.1 wants only options there that have the copied
-    /// flag. `None` where they cannot be read.
+    /// The header of fragments but the first: RFC 791 3.1 wants only options there that have the
+    /// copied flag. `None` where they cannot be read.
     fn later(&self) -> Option<Self> {
         let mut later = *self;
         let (mut at, mut to) = (ipv4::HEADER_LEN, ipv4::HEADER_LEN);
@@ -284,8 +285,8 @@ fn finish4(header: &mut [u8], total: usize, cut: u16) {
     header[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// RFC 8200 4.5: the headers that each fragment repeats, up to and with the routing header, else the
-/// hop-by-hop options. Their length, and the byte that names what follows.
+/// RFC 8200 4.5: the headers that each fragment repeats, up to and with the routing header, else
+/// the hop-by-hop options. Their length, and the byte that names what follows.
 fn per_fragment(packet: &[u8]) -> Option<(usize, usize)> {
     let (mut repeated, mut repeated_next) = (ipv6::HEADER_LEN, 6);
     let (mut at, mut next_at) = (repeated, repeated_next);

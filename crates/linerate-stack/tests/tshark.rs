@@ -1,4 +1,5 @@
-//! Every kind of frame that neighbours, ICMP and resets make, decoded by tshark with all checksums checked.
+//! Every kind of frame that neighbours, ICMP and resets make, decoded by tshark with all checksums
+//! checked.
 #![allow(clippy::unwrap_used)]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -467,8 +468,8 @@ fn tshark_finds_every_frame_as_it_was_meant() {
         tshark.args(["-e", field]);
     }
     let output = tshark.output().expect("tshark runs");
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{complaint}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(text.lines().count(), cases.0.len());
 

@@ -24,7 +24,8 @@ pub enum TableError {
     },
     /// A function that is not affine over GF(2), so that no linear algebra inverts it.
     #[error(
-        "the hash is not affine over GF(2): input {input:02x?} gives {hash:#010x}, but its bits add up to {affine:#010x}; choose Toeplitz or a CRC"
+        "the hash is not affine over GF(2): input {input:02x?} gives {hash:#010x}, but its bits \
+         add up to {affine:#010x}; choose Toeplitz or a CRC"
     )]
     RssNotAffine {
         /// An input that shows it.
@@ -36,7 +37,8 @@ pub enum TableError {
     },
     /// A redirection table of a size that no hash can index.
     #[error(
-        "a RETA of {given} entries; it takes a power of two up to {most}, such as {below} or {above}"
+        "a RETA of {given} entries; it takes a power of two up to {most}, such as {below} or \
+         {above}"
     )]
     RetaSize {
         /// Entries asked for.
@@ -82,7 +84,8 @@ pub enum TableError {
     },
     /// No port leads to the queue.
     #[error(
-        "no port leads to queue {queue}: with this key the free bits decide {rank} of the {bits} bits that index the RETA; free more bits, or use another key or tuple"
+        "no port leads to queue {queue}: with this key the free bits decide {rank} of the {bits} \
+         bits that index the RETA; free more bits, or use another key or tuple"
     )]
     RssUnreachable {
         /// The queue wanted.
@@ -94,12 +97,14 @@ pub enum TableError {
     },
     /// Pairs of neighbouring ports of which the parity is free.
     #[error(
-        "pairs of an even port and the next have bit 0 to themselves; keep it with `PortField::keeping(1)`"
+        "pairs of an even port and the next have bit 0 to themselves; keep it with \
+         `PortField::keeping(1)`"
     )]
     RssPairs,
     /// Neighbouring ports that always part.
     #[error(
-        "no even port and its next both lead to queue {queue}: bit 0 of the port moves every entry of that queue to another; fill the RETA in another order, or use another key"
+        "no even port and its next both lead to queue {queue}: bit 0 of the port moves every entry \
+         of that queue to another; fill the RETA in another order, or use another key"
     )]
     RssNoPair {
         /// The queue wanted.
@@ -115,7 +120,8 @@ pub enum TableError {
     },
     /// A NIC whose key is drawn at random, and nobody gave it.
     #[error(
-        "profile {profile} draws its key of {bytes} bytes at random; give the key that `ethtool -x` shows"
+        "profile {profile} draws its key of {bytes} bytes at random; give the key that `ethtool \
+         -x` shows"
     )]
     RssKeyUnknown {
         /// The NIC family.
@@ -135,7 +141,9 @@ pub enum TableError {
     },
     /// Ports that do not change the hash cannot be chosen by it.
     #[error(
-        "profile {profile} does not hash the ports of protocol {protocol}, so no port changes the queue; choose among addresses, or have the NIC hash ports (`ethtool -N IFACE rx-flow-hash udp4 sdfn`)"
+        "profile {profile} does not hash the ports of protocol {protocol}, so no port changes the \
+         queue; choose among addresses, or have the NIC hash ports (`ethtool -N IFACE rx-flow-hash \
+         udp4 sdfn`)"
     )]
     RssPortsNotHashed {
         /// The NIC family.
@@ -220,8 +228,8 @@ pub enum TableError {
     },
     /// A lookup table that is shared does not grow, and what it was made with is used up.
     #[error(
-        "the IPv6 routing table's {room} {what} are all in use, and it cannot grow: make it for more \
-         routes (`routes` and `budget_bytes` of its configuration)"
+        "the IPv6 routing table's {room} {what} are all in use, and it cannot grow: make it for \
+         more routes (`routes` and `budget_bytes` of its configuration)"
     )]
     LpmRoom {
         /// What there are too few of.
@@ -286,7 +294,8 @@ pub enum TableError {
     },
     /// The table would exceed its memory budget.
     #[error(
-        "an access list of {rules} rules may need {needed} bytes, its budget is {budget}: raise it, or use fewer rules"
+        "an access list of {rules} rules may need {needed} bytes, its budget is {budget}: raise \
+         it, or use fewer rules"
     )]
     AclBudget {
         /// How many rules there would be.

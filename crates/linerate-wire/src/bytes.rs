@@ -1,4 +1,5 @@
-//! Big-endian loads and stores at an offset. Callers have checked the length; a wrong offset panics.
+//! Big-endian loads and stores at an offset. Callers have checked the length; a wrong offset
+//! panics.
 
 #[inline(always)]
 pub(crate) fn be16(b: &[u8], at: usize) -> u16 {

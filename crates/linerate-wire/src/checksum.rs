@@ -172,13 +172,15 @@ mod tests {
         }
 
         #[test]
-        fn update_equals_recomputing(mut data in prop::collection::vec(any::<u8>(), 20), at in 1usize..9, new: u16) {
+        fn update_equals_recomputing(mut data in prop::collection::vec(any::<u8>(), 20),
+            at in 1usize..9, new: u16) {
             data[0] = 0x45; // a header is never all zero, so the sum is never +0
             let before = checksum(&data);
             let old = be16(&data, at * 2);
             data[at * 2..at * 2 + 2].copy_from_slice(&new.to_be_bytes());
             prop_assert_eq!(update16(before, old, new), checksum(&data));
-            prop_assert_eq!(update(before, &old.to_be_bytes(), &new.to_be_bytes()), checksum(&data));
+            prop_assert_eq!(update(before, &old.to_be_bytes(), &new.to_be_bytes()),
+                checksum(&data));
         }
 
         #[test]

@@ -296,7 +296,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn keys_hold_what_was_built(v6: bool, tcp: bool, src: [u8; 16], dst: [u8; 16], ports: (u16, u16)) {
+        fn keys_hold_what_was_built(v6: bool, tcp: bool, src: [u8; 16], dst: [u8; 16], ports: (u16,
+            u16)) {
             let builder = PacketBuilder::ethernet2([2; 6], [4; 6]);
             let (src4, dst4) = (array(&src, 0), array(&dst, 0));
             let ip = if v6 { builder.ipv6(src, dst, 9) } else { builder.ipv4(src4, dst4, 9) };
@@ -316,8 +317,10 @@ mod tests {
             };
             prop_assert_eq!(key, expected);
             let (read, wanted) = match key {
-                FlowKey::V4(k) => ((k.src().octets().to_vec(), k.src_port(), k.dst_port(), k.protocol()), src4.to_vec()),
-                FlowKey::V6(k) => ((k.src().octets().to_vec(), k.src_port(), k.dst_port(), k.protocol()), src.to_vec()),
+                FlowKey::V4(k) => ((k.src().octets().to_vec(), k.src_port(), k.dst_port(),
+                    k.protocol()), src4.to_vec()),
+                FlowKey::V6(k) => ((k.src().octets().to_vec(), k.src_port(), k.dst_port(),
+                    k.protocol()), src.to_vec()),
             };
             prop_assert_eq!(read, (wanted, ports.0, ports.1, protocol));
         }

@@ -1,8 +1,10 @@
-//! FRR's stream of routes to a forwarding plane (FPM): netlink messages behind short headers, over TCP.
+//! FRR's stream of routes to a forwarding plane (FPM): netlink messages behind short headers, over
+//! TCP.
 //!
-//! `zebra -M dplane_fpm_nl` connects and sends. A frame's header is a version (1), a kind (1: netlink),
-//! and the length of the frame in network order, the header's four bytes included. A frame holds one
-//! [netlink message](crate::rtnetlink) or a few that belong together. Nothing is ever answered.
+//! `zebra -M dplane_fpm_nl` connects and sends. A frame's header is a version (1), a kind (1:
+//! netlink), and the length of the frame in network order, the header's four bytes included. A
+//! frame holds one [netlink message](crate::rtnetlink) or a few that belong together. Nothing is
+//! ever answered.
 //!
 //! [`Stream`] takes the bytes as they come, in pieces of any size.
 
@@ -215,7 +217,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_split_gives_the_same_frames(
-            bodies in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..300), 0..20),
+            bodies in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..300),
+                0..20),
             cuts in proptest::collection::vec(1usize..97, 1..9),
         ) {
             let sent: Vec<u8> = bodies

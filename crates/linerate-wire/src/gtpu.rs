@@ -322,13 +322,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_panics(flags in 0u8..8, len in 0u8..60, tail in prop::collection::vec(prop_oneof![0u8..4, any::<u8>()], 0..60)) {
+        fn never_panics(flags in 0u8..8, len in 0u8..60,
+            tail in prop::collection::vec(prop_oneof![0u8..4, any::<u8>()], 0..60)) {
             let bytes = [&[0x30 | flags, 0xff, 0, len][..], &tail].concat();
             if let Ok(gtpu) = Gtpu::new_checked(&bytes) {
                 let _ = (gtpu.payload_type(), gtpu.to_string());
                 prop_assert_eq!(gtpu.header_len() + gtpu.payload().len(), gtpu.len());
                 prop_assert!(gtpu.extensions().all(|extension| extension.is_ok()));
-                let extensions: usize = gtpu.extensions().flatten().map(|e| e.content.len() + 2).sum();
+                let extensions: usize = gtpu.extensions().flatten().map(|e| e.content.len(
+                    ) + 2).sum();
                 let optional = if flags == 0 { 0 } else { OPTIONAL_LEN };
                 prop_assert_eq!(gtpu.header_len(), HEADER_LEN + optional + extensions);
             }

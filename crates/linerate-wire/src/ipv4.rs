@@ -212,7 +212,8 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv4<T> {
 
 /// The bytes of a header without options, checksum included, for a payload of `payload_len` bytes.
 ///
-/// The datagram is atomic: not to be fragmented, and its identification, 0, means nothing (RFC 6864 4.1).
+/// The datagram is atomic: not to be fragmented, and its identification, 0, means nothing (RFC 6864
+/// 4.1).
 pub fn header(
     tos: u8,
     ttl: u8,
@@ -322,8 +323,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn checksums_agree_with_etherparse(src: [u8; 4], dst: [u8; 4], ttl: u8, words in 0usize..=10) {
-            let mut header = etherparse::Ipv4Header::new(8, ttl, etherparse::IpNumber::UDP, src, dst).unwrap();
+        fn checksums_agree_with_etherparse(src: [u8; 4], dst: [u8; 4], ttl: u8,
+            words in 0usize..=10) {
+            let mut header = etherparse::Ipv4Header::new(8, ttl, etherparse::IpNumber::UDP, src,
+                dst).unwrap();
             header.options = etherparse::Ipv4Options::try_from(&[1u8; 40][..words * 4]).unwrap();
             header.set_payload_len(8).unwrap();
             header.header_checksum = header.calc_header_checksum();

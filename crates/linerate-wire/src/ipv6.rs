@@ -206,7 +206,8 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv6<T> {
     }
 }
 
-/// The bytes of a fixed header of traffic class 0 and flow label 0, for a payload of `payload_len` bytes.
+/// The bytes of a fixed header of traffic class 0 and flow label 0, for a payload of `payload_len`
+/// bytes.
 pub fn header(
     next_header: u8,
     hop_limit: u8,

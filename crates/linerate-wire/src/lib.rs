@@ -2,7 +2,8 @@
 //!
 //! One file per protocol. Each has a `mod field` with the offsets, a view over any buffer whose
 //! `new_checked` is the only place where lengths are tested, and accessors that cannot fail after
-//! it. Nothing is copied, and nothing but a [`filter`], an [`fpm`] stream and what [`rtnetlink::build`] makes is allocated. Read [`udp`] first: it is the shortest.
+//! it. Nothing is copied, and nothing but a [`filter`], an [`fpm`] stream and what
+//! [`rtnetlink::build`] makes is allocated. Read [`udp`] first: it is the shortest.
 //!
 //! | for | see |
 //! |---|---|

@@ -91,7 +91,7 @@ mod option {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[allow(missing_docs)] // each is the message of that name
-pub enum Kind {
+pub enum MessageKind {
     RouterSolicitation = 133,
     RouterAdvertisement = 134,
     NeighbourSolicitation = 135,
@@ -99,15 +99,15 @@ pub enum Kind {
     Redirect = 137,
 }
 
-impl Kind {
+impl MessageKind {
     /// The message of an ICMPv6 type.
-    pub const fn of(icmp_type: u8) -> Option<Kind> {
+    pub const fn of(icmp_type: u8) -> Option<MessageKind> {
         Some(match icmp_type {
-            133 => Kind::RouterSolicitation,
-            134 => Kind::RouterAdvertisement,
-            135 => Kind::NeighbourSolicitation,
-            136 => Kind::NeighbourAdvertisement,
-            137 => Kind::Redirect,
+            133 => MessageKind::RouterSolicitation,
+            134 => MessageKind::RouterAdvertisement,
+            135 => MessageKind::NeighbourSolicitation,
+            136 => MessageKind::NeighbourAdvertisement,
+            137 => MessageKind::Redirect,
             _ => return None,
         })
     }
@@ -115,10 +115,10 @@ impl Kind {
     /// Bytes before the options (RFC 4861 4.1 to 4.5).
     const fn header_len(self) -> usize {
         match self {
-            Kind::RouterSolicitation => 8,
-            Kind::RouterAdvertisement => 16,
-            Kind::NeighbourSolicitation | Kind::NeighbourAdvertisement => 24,
-            Kind::Redirect => 40,
+            MessageKind::RouterSolicitation => 8,
+            MessageKind::RouterAdvertisement => 16,
+            MessageKind::NeighbourSolicitation | MessageKind::NeighbourAdvertisement => 24,
+            MessageKind::Redirect => 40,
         }
     }
 }
@@ -129,7 +129,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug)]
 pub struct Ndp<T> {
     bytes: T,
-    kind: Kind,
+    kind: MessageKind,
 }
 
 impl<T: AsRef<[u8]>> Ndp<T> {
@@ -138,7 +138,7 @@ impl<T: AsRef<[u8]>> Ndp<T> {
     pub fn new_checked(bytes: T) -> Result<Self, Malformed> {
         let b = bytes.as_ref();
         let kind = b.first().ok_or(Malformed::Truncated(Layer::Icmp))?;
-        let kind = Kind::of(*kind).ok_or(Malformed::Version(Layer::Icmp))?;
+        let kind = MessageKind::of(*kind).ok_or(Malformed::Version(Layer::Icmp))?;
         let mut rest = b
             .get(kind.header_len()..)
             .ok_or(Malformed::Truncated(Layer::Icmp))?;
@@ -155,7 +155,7 @@ impl<T: AsRef<[u8]>> Ndp<T> {
 
     /// Which message it is.
     #[inline]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> MessageKind {
         self.kind
     }
 
@@ -175,12 +175,13 @@ impl<T: AsRef<[u8]>> Ndp<T> {
     /// What a redirect redirects.
     #[inline]
     pub fn destination(&self) -> Option<Ipv6Addr> {
-        let has = self.kind == Kind::Redirect;
+        let has = self.kind == MessageKind::Redirect;
         has.then(|| array::<16>(self.bytes.as_ref(), field::DESTINATION).into())
     }
 
     fn has_flag(&self, flag: u8) -> bool {
-        self.kind == Kind::NeighbourAdvertisement && self.bytes.as_ref()[field::FLAGS] & flag != 0
+        self.kind == MessageKind::NeighbourAdvertisement
+            && self.bytes.as_ref()[field::FLAGS] & flag != 0
     }
 
     /// R of a neighbour advertisement: the sender is a router.
@@ -204,7 +205,7 @@ impl<T: AsRef<[u8]>> Ndp<T> {
     /// What a router advertisement says ahead of its options.
     pub fn router(&self) -> Option<Router> {
         let b = self.bytes.as_ref();
-        (self.kind == Kind::RouterAdvertisement).then(|| Router {
+        (self.kind == MessageKind::RouterAdvertisement).then(|| Router {
             hop_limit: b[field::HOP_LIMIT],
             managed: b[field::ROUTER_FLAGS] & flag::MANAGED != 0,
             other: b[field::ROUTER_FLAGS] & flag::OTHER != 0,
@@ -242,11 +243,11 @@ impl<T: AsRef<[u8]>> Ndp<T> {
 impl<T: AsRef<[u8]>> fmt::Display for Ndp<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self.kind {
-            Kind::RouterSolicitation => "router solicitation",
-            Kind::RouterAdvertisement => "router advertisement",
-            Kind::NeighbourSolicitation => "neighbour solicitation",
-            Kind::NeighbourAdvertisement => "neighbour advertisement",
-            Kind::Redirect => "redirect",
+            MessageKind::RouterSolicitation => "router solicitation",
+            MessageKind::RouterAdvertisement => "router advertisement",
+            MessageKind::NeighbourSolicitation => "neighbour solicitation",
+            MessageKind::NeighbourAdvertisement => "neighbour advertisement",
+            MessageKind::Redirect => "redirect",
         };
         f.write_str(name)?;
         match self.target() {
@@ -423,18 +424,18 @@ fn addresses_suit(src: Ipv6Addr, dst: Ipv6Addr, message: &Ndp<&[u8]>) -> bool {
         return false;
     }
     match message.kind() {
-        Kind::RouterSolicitation => !src.is_unspecified() || message.source_mac().is_none(),
-        Kind::RouterAdvertisement => src.is_unicast_link_local(),
-        Kind::NeighbourSolicitation => {
+        MessageKind::RouterSolicitation => !src.is_unspecified() || message.source_mac().is_none(),
+        MessageKind::RouterAdvertisement => src.is_unicast_link_local(),
+        MessageKind::NeighbourSolicitation => {
             // Duplicate address detection: to the target's group, and without a MAC address.
             !src.is_unspecified()
                 || (dst == solicited_node(target) && message.source_mac().is_none())
         }
-        Kind::NeighbourAdvertisement => {
+        MessageKind::NeighbourAdvertisement => {
             let answers_all = dst.is_multicast() && message.is_solicited();
             !src.is_unspecified() && !answers_all
         }
-        Kind::Redirect => {
+        MessageKind::Redirect => {
             let destination = message.destination().unwrap_or(Ipv6Addr::UNSPECIFIED);
             src.is_unicast_link_local()
                 && !destination.is_multicast()

@@ -285,13 +285,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_etherparse(v6: bool, tcp: bool, vlan in prop::option::of(0u16..4096), ports: (u16, u16), payload: Vec<u8>, cut in 0usize..100) {
+        fn agrees_with_etherparse(v6: bool, tcp: bool, vlan in prop::option::of(0u16..4096),
+            ports: (u16, u16), payload: Vec<u8>, cut in 0usize..100) {
             let builder = PacketBuilder::ethernet2([2; 6], [4; 6]);
             let ip = match (v6, vlan) {
                 (false, None) => builder.ipv4([10; 4], [11; 4], 9),
                 (true, None) => builder.ipv6([10; 16], [11; 16], 9),
-                (false, Some(id)) => builder.single_vlan(id.try_into().unwrap()).ipv4([10; 4], [11; 4], 9),
-                (true, Some(id)) => builder.single_vlan(id.try_into().unwrap()).ipv6([10; 16], [11; 16], 9),
+                (false, Some(id)) => builder.single_vlan(id.try_into().unwrap()).ipv4([10; 4],
+                    [11; 4], 9),
+                (true, Some(id)) => builder.single_vlan(id.try_into().unwrap()).ipv6([10; 16],
+                    [11; 16], 9),
             };
             let mut frame = Vec::new();
             if tcp {
@@ -315,7 +318,8 @@ mod tests {
 
         #[test]
         fn never_panics(kind in 0usize..4, tail in prop::collection::vec(any::<u8>(), 0..120)) {
-            let start = [[0x08, 0x00, 0x45], [0x86, 0xdd, 0x60], [0x81, 0x00, 0x01], [0x08, 0x00, 0x4f]][kind];
+            let start = [[0x08, 0x00, 0x45], [0x86, 0xdd, 0x60], [0x81, 0x00, 0x01], [0x08, 0x00,
+                0x4f]][kind];
             let frame = [&[0; 12][..], &start, &tail].concat();
             if let Ok(headers) = parse(&frame) {
                 prop_assert!(headers.l3 <= headers.end && headers.end <= frame.len());

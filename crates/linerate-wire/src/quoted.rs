@@ -196,15 +196,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn quotes_agree_with_etherparse(v6: bool, udp: bool, src: [u8; 16], dst: [u8; 16], ports: (u16, u16), payload: Vec<u8>, options in 0usize..4, len: usize) {
+        fn quotes_agree_with_etherparse(v6: bool, udp: bool, src: [u8; 16], dst: [u8; 16],
+            ports: (u16, u16), payload: Vec<u8>, options in 0usize..4, len: usize) {
             let (src4, dst4) = ([src[0], src[1], src[2], src[3]], [dst[0], dst[1], dst[2], dst[3]]);
             let mut extensions = Ipv6Extensions::default();
             if options > 0 {
-                let hops = Ipv6RawExtHeader::new_raw(0.into(), &[1; 30][..8 * options - 2]).unwrap();
+                let hops = Ipv6RawExtHeader::new_raw(0.into(),
+                    &[1; 30][..8 * options - 2]).unwrap();
                 extensions.hop_by_hop_options = Some(hops);
             }
             let headers = if v6 {
-                let header = Ipv6Header { source: src, destination: dst, hop_limit: 9, ..Default::default() };
+                let header = Ipv6Header { source: src, destination: dst, hop_limit: 9,
+                    ..Default::default() };
                 IpHeaders::Ipv6(header, extensions)
             } else {
                 let mut header = Ipv4Header::new(0, 9, IpNumber(0), src4, dst4).unwrap();

@@ -156,8 +156,8 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Tcp<T> {
     }
 }
 
-/// The bytes of a header without options: window, urgent pointer and checksum are zero, the last one for
-/// [`Tcp::fill_checksum`].
+/// The bytes of a header without options: window, urgent pointer and checksum are zero, the last
+/// one for [`Tcp::fill_checksum`].
 pub fn header(src_port: u16, dst_port: u16, seq: u32, ack: u32, flags: u8) -> [u8; HEADER_LEN] {
     let mut out = [0; HEADER_LEN];
     put16(&mut out, field::SRC_PORT, src_port);
@@ -249,7 +249,8 @@ mod tests {
             tcp.fill_checksum(pseudo);
             prop_assert!(tcp.verify(pseudo));
             let (oracle, payload) = etherparse::TcpHeader::from_slice(&bytes).unwrap();
-            prop_assert_eq!(oracle.calc_checksum_ipv4_raw(src, dst, payload).unwrap(), oracle.checksum);
+            prop_assert_eq!(oracle.calc_checksum_ipv4_raw(src, dst, payload).unwrap(),
+                oracle.checksum);
         }
 
         #[test]

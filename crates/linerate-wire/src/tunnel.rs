@@ -27,7 +27,7 @@ pub const MAX_TUNNELS: usize = 3;
 
 /// The kinds of tunnel that are walked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum TunnelKind {
     /// Ethernet in UDP (RFC 7348).
     Vxlan,
     /// Ethernet or anything else in UDP (RFC 8926).
@@ -46,7 +46,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunnel {
     /// What tunnel it is.
-    pub kind: Kind,
+    pub kind: TunnelKind,
     /// VXLAN's and Geneve's network identifier, GTP-U's TEID, the key of a GRE header that has
     /// one, the bottom label of MPLS.
     pub id: Option<u32>,
@@ -90,12 +90,12 @@ impl Tunnelled {
 /// refuse a packet in transit, and is [`Tunnelled::stopped`].
 ///
 /// ```
-/// # use linerate_wire::{parse_tunnelled, tunnel::Kind};
+/// # use linerate_wire::{parse_tunnelled, tunnel::TunnelKind};
 /// let mut frame = [0; 54]; // IPv4 in IPv4
 /// frame[12..24].copy_from_slice(&[8, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 4]);
 /// frame[34..44].copy_from_slice(&[0x45, 0, 0, 20, 0, 0, 0, 0, 64, 99]);
 /// let found = parse_tunnelled(&frame)?;
-/// assert_eq!(found.tunnels().map(|tunnel| tunnel.kind).collect::<Vec<_>>(), [Kind::Ip]);
+/// assert_eq!(found.tunnels().map(|tunnel| tunnel.kind).collect::<Vec<_>>(), [TunnelKind::Ip]);
 /// assert_eq!((found.outer.l3, found.innermost().l3), (14, 34));
 /// assert_eq!(found.innermost().protocol, Some(99));
 /// # Ok::<(), linerate_wire::Malformed>(())
@@ -137,25 +137,25 @@ impl Headers {
 
     /// The tunnel that the headers name: little work for the many packets that are none.
     #[inline]
-    fn tunnel_kind(&self) -> Option<Kind> {
+    fn tunnel_kind(&self) -> Option<TunnelKind> {
         if matches!(self.ethertype, EtherType::MPLS | EtherType::MPLS_UPSTREAM) {
-            return Some(Kind::Mpls);
+            return Some(TunnelKind::Mpls);
         }
         if self.is_fragment {
             return None;
         }
         match (self.protocol?, self.ports) {
-            (protocol::UDP, Some((_, vxlan::PORT))) => Some(Kind::Vxlan),
-            (protocol::UDP, Some((_, geneve::PORT))) => Some(Kind::Geneve),
-            (protocol::UDP, Some((_, gtpu::PORT))) => Some(Kind::Gtpu),
-            (protocol::GRE, _) => Some(Kind::Gre),
-            (protocol::IPV4 | protocol::IPV6, _) => Some(Kind::Ip),
+            (protocol::UDP, Some((_, vxlan::PORT))) => Some(TunnelKind::Vxlan),
+            (protocol::UDP, Some((_, geneve::PORT))) => Some(TunnelKind::Geneve),
+            (protocol::UDP, Some((_, gtpu::PORT))) => Some(TunnelKind::Gtpu),
+            (protocol::GRE, _) => Some(TunnelKind::Gre),
+            (protocol::IPV4 | protocol::IPV6, _) => Some(TunnelKind::Ip),
             _ => None,
         }
     }
 
-    fn enter(&self, kind: Kind, frame: &[u8]) -> Result<Option<Tunnel>, Malformed> {
-        let start = if kind == Kind::Mpls {
+    fn enter(&self, kind: TunnelKind, frame: &[u8]) -> Result<Option<Tunnel>, Malformed> {
+        let start = if kind == TunnelKind::Mpls {
             Some(self.l3)
         } else {
             self.l4
@@ -164,38 +164,43 @@ impl Headers {
         let Some((mut header, mut bytes)) = there else {
             return Ok(None);
         };
-        if matches!(kind, Kind::Vxlan | Kind::Geneve | Kind::Gtpu) {
+        if matches!(
+            kind,
+            TunnelKind::Vxlan | TunnelKind::Geneve | TunnelKind::Gtpu
+        ) {
             let len = Udp::new_checked(bytes)?.len();
             header += udp::HEADER_LEN;
             bytes = &bytes[udp::HEADER_LEN..len];
         }
         let (id, header_len, carries) = match kind {
-            Kind::Vxlan => {
+            TunnelKind::Vxlan => {
                 let vni = Vxlan::new_checked(bytes)?.vni();
                 let carries = EtherType::TRANSPARENT_ETHERNET;
                 (Some(vni), vxlan::HEADER_LEN, Some(carries))
             }
-            Kind::Geneve => {
+            TunnelKind::Geneve => {
                 let geneve = Geneve::new_checked(bytes)?;
                 let carries = (!geneve.is_control()).then(|| geneve.protocol());
                 (Some(geneve.vni()), geneve.header_len(), carries)
             }
-            Kind::Gtpu => {
+            TunnelKind::Gtpu => {
                 let gtpu = Gtpu::new_checked(bytes)?;
                 bytes = &bytes[..gtpu.len()];
                 (Some(gtpu.teid()), gtpu.header_len(), gtpu.payload_type())
             }
-            Kind::Gre => {
+            TunnelKind::Gre => {
                 let gre = Gre::new_checked(bytes)?;
                 (gre.key(), gre.header_len(), Some(gre.protocol()))
             }
-            Kind::Mpls => {
+            TunnelKind::Mpls => {
                 let stack = LabelStack::new_checked(bytes)?;
                 let label = stack.bottom().label();
                 (Some(label), stack.header_len(), stack.payload_type())
             }
-            Kind::Ip if self.protocol == Some(protocol::IPV4) => (None, 0, Some(EtherType::IPV4)),
-            Kind::Ip => (None, 0, Some(EtherType::IPV6)),
+            TunnelKind::Ip if self.protocol == Some(protocol::IPV4) => {
+                (None, 0, Some(EtherType::IPV4))
+            }
+            TunnelKind::Ip => (None, 0, Some(EtherType::IPV6)),
         };
         let (l2, inner) = inside(&frame[..header + bytes.len()], header + header_len, carries)?;
         Ok(Some(Tunnel {
@@ -227,15 +232,15 @@ fn inside(
     })
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for TunnelKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Kind::Vxlan => "VXLAN",
-            Kind::Geneve => "Geneve",
-            Kind::Gtpu => "GTP-U",
-            Kind::Gre => "GRE",
-            Kind::Mpls => "MPLS",
-            Kind::Ip => "IP in IP",
+            TunnelKind::Vxlan => "VXLAN",
+            TunnelKind::Geneve => "Geneve",
+            TunnelKind::Gtpu => "GTP-U",
+            TunnelKind::Gre => "GRE",
+            TunnelKind::Mpls => "MPLS",
+            TunnelKind::Ip => "IP in IP",
         })
     }
 }

@@ -183,7 +183,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn insert_then_remove_is_identity(frame in prop::collection::vec(any::<u8>(), 14..80), tci: u16) {
+        fn insert_then_remove_is_identity(frame in prop::collection::vec(any::<u8>(), 14..80),
+            tci: u16) {
             let mut buffer: Vec<u8> = [&[0; TAG_LEN][..], &frame].concat();
             prop_assert!(insert(&mut buffer, EtherType::VLAN, tci));
             prop_assert_eq!(Vlan::new_checked(&buffer[14..]).unwrap().tci(), tci);

@@ -6,7 +6,7 @@ use std::{fs, net::IpAddr, path::Path, process::Command};
 use linerate_testkit::{Scratch, capture, ethernet_frames, has};
 use linerate_wire::{
     FlowKey, Headers, parse, parse_tunnelled, protocol,
-    tunnel::{Kind, Tunnelled},
+    tunnel::{TunnelKind, Tunnelled},
 };
 
 /// Fields of tshark's, each with all its occurrences in a frame.
@@ -36,12 +36,12 @@ const FIELDS: &[&str] = &[
 ];
 
 /// Tunnels that tshark gives a name, and the field with their number.
-const TUNNELS: &[(Kind, &str, Option<&str>)] = &[
-    (Kind::Vxlan, "vxlan", Some("vxlan.vni")),
-    (Kind::Geneve, "geneve", Some("geneve.vni")),
-    (Kind::Gre, "gre", Some("gre.key")),
-    (Kind::Gtpu, "gtp", Some("gtp.teid")),
-    (Kind::Mpls, "mpls", None), // it shows all labels, we the last
+const TUNNELS: &[(TunnelKind, &str, Option<&str>)] = &[
+    (TunnelKind::Vxlan, "vxlan", Some("vxlan.vni")),
+    (TunnelKind::Geneve, "geneve", Some("geneve.vni")),
+    (TunnelKind::Gre, "gre", Some("gre.key")),
+    (TunnelKind::Gtpu, "gtp", Some("gtp.teid")),
+    (TunnelKind::Mpls, "mpls", None), // it shows all labels, we the last
 ];
 
 /// Headers that we do not know but tshark does, and which tunnels may stand behind.
@@ -152,8 +152,8 @@ fn ask_tshark(capture: &Path) -> String {
         tshark.args(["-e", field]);
     }
     let output = tshark.output().expect("tshark runs");
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{complaint}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     String::from_utf8(output.stdout).expect("tshark writes text")
 }
 

@@ -36,7 +36,7 @@ enum Command {
     Ctl(ctl::Args),
     /// Open what takes privileges, for the router that starts this
     #[command(hide = true)]
-    Keeper(privilege::Args),
+    PrivilegeHelper(privilege::Args),
     /// Forward packets between ports of this process and show how fast; needs no root
     Demo(demo::Args),
     /// Show what this machine can do, what is missing, and how to get it
@@ -65,7 +65,7 @@ fn run(command: Command) -> Result<(), Error> {
         Command::Ctl(args) => ctl::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Doctor(args) => doctor::run(&args),
-        Command::Keeper(args) => privilege::run(&args, router::named),
+        Command::PrivilegeHelper(args) => privilege::run(&args, router::named),
         Command::L2fwd(args) => l2fwd::run(&args),
         Command::L3fwd(args) => l3fwd::run(&args),
         Command::Man(args) => manual::man(&args, Cli::command()),

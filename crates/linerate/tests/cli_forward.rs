@@ -1,4 +1,5 @@
-//! `linerate l2fwd` and `linerate demo` from outside: what they forward, print, refuse and exit with.
+//! `linerate l2fwd` and `linerate demo` from outside: what they forward, print, refuse and exit
+//! with.
 #![allow(clippy::unwrap_used)]
 
 mod captures;
@@ -103,7 +104,8 @@ fn a_replayed_capture_comes_out_the_same_but_for_its_addresses_and_ends_the_run(
     let expected: Vec<_> = frames()
         .into_iter()
         .map(|mut frame| {
-            // To 02:00:00:00:00:<port>, from the port's own or, for want of one, 02:00:00:00:01:<port>.
+            // To 02:00:00:00:00:<port>, from the port's own or, for want of one,
+            // 02:00:00:00:01:<port>.
             frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 1, 1]);
             frame
         })
@@ -362,7 +364,8 @@ fn wrong_ports_pairs_and_plans_are_named_with_a_fix() {
 fn a_file_says_the_same_as_options() {
     let scratch = Scratch::new("config");
     let path = scratch.path("l2fwd.toml");
-    let text = "[[port]]\nname = \"wan\"\nspec = \"null\"\n[[port]]\nname = \"lan\"\nspec = \"null,rx=off\"\n\
+    let text = "[[port]]\nname = \"wan\"\nspec = \"null\"\n[[port]]\nname = \"lan\"\nspec = \
+                \"null,rx=off\"\n\
                 [plan]\nio = \"0\"\n[l2fwd]\npairs = \"wan:lan\"\nduration = 0.2\nperiod = 0\n";
     std::fs::write(&path, text).unwrap();
     let all = lines(&["l2fwd", "--config", &path, "--json"]);

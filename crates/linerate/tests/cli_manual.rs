@@ -54,7 +54,7 @@ fn bash_completes_commands_options_and_values() {
     // What is nobody's to type is not offered.
     let all = complete("''").unwrap();
     let is_there = |command: &str| all.iter().any(|word| word == command);
-    assert!(is_there("pktgen") && !is_there("keeper"), "{all:?}");
+    assert!(is_there("pktgen") && !is_there("helper"), "{all:?}");
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn man_pages_of_all_commands() {
         assert!(pages.contains(&page), "{page} is missing");
     }
     assert!(
-        !pages.iter().any(|page| page.contains("keeper")),
+        !pages.iter().any(|page| page.contains("helper")),
         "{pages:?}"
     );
     let pages = || pages.iter().map(String::as_str);

@@ -1,5 +1,6 @@
-//! `linerate pktgen` from outside: what it sends and counts, what it refuses, what it exits with, and how
-//! its JSON interface bears with clients. All on ports in one process; nothing depends on speed.
+//! `linerate pktgen` from outside: what it sends and counts, what it refuses, what it exits with,
+//! and how its JSON interface bears with clients. All on ports in one process; nothing depends on
+//! speed.
 #![allow(clippy::unwrap_used)]
 
 mod scratch;
@@ -36,7 +37,8 @@ fn report(args: &[&str], code: i32) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// A run that must fail with exit code 1 before it prints anything; what follows `error: ` and `fix: `.
+/// A run that must fail with exit code 1 before it prints anything; what follows `error: ` and
+/// `fix: `.
 fn refused(args: &[&str]) -> (String, String) {
     let output = output(args);
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -331,8 +333,8 @@ except pktgen.Problem as refused:
         .current_dir(folder)
         .output()
         .unwrap();
-    let complaint = String::from_utf8_lossy(&ran.stderr);
-    assert!(ran.status.success(), "{complaint}");
+    let stderr = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{stderr}");
 }
 
 #[test]

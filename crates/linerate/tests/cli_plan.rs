@@ -149,7 +149,8 @@ cpus = \"0-3\"
 fn an_appliances_file_is_read_and_overridden() {
     let file = Scratch::new(
         "appliance.toml",
-        "[plan]\nbg = \"0\"\nio = \"1\"\neu = \"2-3\"\n\n[[port]]\nname = \"wan\"\nspec = \"af_xdp:eth1,queues=2\"\n\n[router]\nid = 7\n",
+        "[plan]\nbg = \"0\"\nio = \"1\"\neu = \"2-3\"\n\n[[port]]\nname = \"wan\"\nspec = \
+         \"af_xdp:eth1,queues=2\"\n\n[router]\nid = 7\n",
     );
     let machine = machine("two-sockets-12x2");
     let plan = json(&[

@@ -1,4 +1,5 @@
-//! `linerate router`, `ctl` and `capture` from outside: what a router forwards, says, refuses, reloads.
+//! `linerate router`, `ctl` and `capture` from outside: what a router forwards, says, refuses,
+//! reloads.
 #![allow(clippy::unwrap_used)]
 
 mod captures;
@@ -191,7 +192,8 @@ impl Router {
         let mut text = String::new();
         self.stdout.read_to_string(&mut text).unwrap();
         assert_eq!(self.child.wait().unwrap().code(), Some(0), "{text}");
-        // In a folder of root's, the process that keeps the privileges takes it away, a moment later.
+        // In a folder of root's, the process that keeps the privileges takes it away, a moment
+        // later.
         let end = Instant::now() + Duration::from_secs(10);
         while Path::new(&self.socket).exists() {
             assert!(Instant::now() < end, "the socket stays behind");
@@ -373,7 +375,8 @@ fn a_reload_takes_over_all_or_nothing() {
     };
     assert!(prefixes(&router).is_empty());
     // A route, an address and an interface more.
-    let more = "[[route]]\nprefix = \"10.9.0.0/16\"\nvia = \"198.51.100.254\"\n[[interface]]\nport = \"lan\"\nvlan = 7\naddresses = [\"10.7.0.1/24\"]\n";
+    let more = "[[route]]\nprefix = \"10.9.0.0/16\"\nvia = \"198.51.100.254\"\n[[interface]]\nport \
+        = \"lan\"\nvlan = 7\naddresses = [\"10.7.0.1/24\"]\n";
     std::fs::write(&path, format!("{before}{more}")).unwrap();
     let text = router.say(&["reload"]);
     assert!(text.contains("1 route"), "{text}");
@@ -386,7 +389,8 @@ fn a_reload_takes_over_all_or_nothing() {
     );
     assert_eq!(router.rows(&["interfaces"]).len(), 3);
     // Nothing of a file that is wrong.
-    let wrong = "[[route]]\nprefix = \"10.8.0.0/16\"\nvia = \"198.51.100.254\"\n[[route]]\nprefix = \"10.8.0.1/8\"\nvia = \"1.2.3.4\"\n";
+    let wrong = "[[route]]\nprefix = \"10.8.0.0/16\"\nvia = \"198.51.100.254\"\n[[route]]\nprefix \
+        = \"10.8.0.1/8\"\nvia = \"1.2.3.4\"\n";
     std::fs::write(&path, format!("{before}{wrong}")).unwrap();
     let text = router.refuse(&["reload"]);
     assert!(
@@ -620,7 +624,8 @@ fn reloads_under_load_lose_nothing() {
         .map(|n| format!("[[route]]\nprefix = \"10.3.{n}.0/24\"\nvia = \"198.51.100.254\"\n"))
         .collect();
     let more = format!(
-        "[[acl]]\nname = \"edge\"\ndefault = \"permit\"\nrules = [\n{rules}]\n{routes}[[interface]]\nport = \"lan\"\nvlan = 9\naddresses = [\"10.9.0.1/24\"]\n"
+        "[[acl]]\nname = \"edge\"\ndefault = \"permit\"\nrules = [\n{rules}]\n\
+         {routes}[[interface]]\nport = \"lan\"\nvlan = 9\naddresses = [\"10.9.0.1/24\"]\n"
     );
     let changed = before.replace(
         "[[interface]]\nport = \"wan\"\n",
@@ -672,10 +677,10 @@ fn without_a_router_its_clients_say_how_to_start_one() {
 
 /// The process that keeps privileges is of no use to anybody but a router.
 #[test]
-fn nobody_starts_a_keeper_by_hand() {
-    let scratch = Scratch::new("keeper");
+fn nobody_starts_a_helper_by_hand() {
+    let scratch = Scratch::new("helper");
     let file = scratch.write("c.toml", "[[port]]\nspec = \"null\"\n");
-    let said = refused(&["keeper", &file]);
+    let said = refused(&["privilege-helper", &file]);
     assert!(said.contains("linerate router CONF.toml"), "{said}");
-    assert!(!String::from_utf8_lossy(&linerate(&["--help"]).stdout).contains("keeper"));
+    assert!(!String::from_utf8_lossy(&linerate(&["--help"]).stdout).contains("privilege-helper"));
 }

@@ -1,5 +1,6 @@
-//! The router as a service: its unit by systemd's own opinion, what the service manager hears and where
-//! it puts things, and the files that come with the program. `tests/vm` runs all of it under a real systemd.
+//! The router as a service: its unit by systemd's own opinion, what the service manager hears and
+//! where it puts things, and the files that come with the program. `tests/vm` runs all of it under
+//! a real systemd.
 #![allow(clippy::unwrap_used)]
 
 mod scratch;

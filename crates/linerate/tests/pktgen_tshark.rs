@@ -1,5 +1,5 @@
-//! One stream of every kind of frame, through `linerate pktgen` into a file, and decoded by tshark with
-//! all checksums checked.
+//! One stream of every kind of frame, through `linerate pktgen` into a file, and decoded by tshark
+//! with all checksums checked.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -11,8 +11,8 @@ use linerate_core::env::PrivateFolder;
 /// Frames of each stream.
 const FRAMES: usize = 4;
 
-/// A stream, what tshark calls the layers of its frames, and for some fields their values: of each frame
-/// all, with commas between; with spaces between frames.
+/// A stream, what tshark calls the layers of its frames, and for some fields their values: of each
+/// frame all, with commas between; with spaces between frames.
 struct Case {
     line: &'static str,
     layers: &'static str,
@@ -67,7 +67,8 @@ const CASES: &[Case] = &[
         &[("ieee8021ad.id", "7 7 7 7"), ("vlan.id", "8 9 8 9")],
     ),
     case(
-        "udp src=random dst=random:10.0.0.0/8 sport=random dport=random:20000-20999 size=random:64-1518",
+        "udp src=random dst=random:10.0.0.0/8 sport=random dport=random:20000-20999 \
+         size=random:64-1518",
         "eth:ethertype:ip:udp:data",
         &[],
     ),
@@ -114,7 +115,8 @@ const CASES: &[Case] = &[
         ],
     ),
     case(
-        "udp6 src=random dst=random:2001:2::/48 sport=random dport=random:20000-20999 size=random:84-1518",
+        "udp6 src=random dst=random:2001:2::/48 sport=random dport=random:20000-20999 \
+         size=random:84-1518",
         "eth:ethertype:ipv6:udp:data",
         &[],
     ),
@@ -182,17 +184,20 @@ const CASES: &[Case] = &[
             ("udp.srcport", "50000,1024 50001,1024 50002,1024 50003,1024"),
             (
                 "ip.dst",
-                "198.19.0.1,198.19.0.1 198.19.0.1,198.19.0.2 198.19.0.1,198.19.0.3 198.19.0.1,198.19.0.1",
+                "198.19.0.1,198.19.0.1 198.19.0.1,198.19.0.2 198.19.0.1,198.19.0.3 \
+                 198.19.0.1,198.19.0.1",
             ),
         ],
     ),
     case(
-        "tcp6 vxlan=7 outer_src=2001:2::1-2001:2::9 outer_dst=2001:2::f outer_vlan=9 seq=0-9 sport=30000 dport=20000",
+        "tcp6 vxlan=7 outer_src=2001:2::1-2001:2::9 outer_dst=2001:2::f outer_vlan=9 seq=0-9 \
+         sport=30000 dport=20000",
         "eth:ethertype:vlan:ethertype:ipv6:udp:vxlan:eth:ethertype:ipv6:tcp:data",
         &[("vxlan.vni", "7 7 7 7"), ("tcp.seq_raw", "0 1 2 3")],
     ),
     case(
-        "icmp vxlan=8 outer_src=2001:2::1 outer_dst=random icmp_seq=random src=random size=random:200-300",
+        "icmp vxlan=8 outer_src=2001:2::1 outer_dst=random icmp_seq=random src=random \
+         size=random:200-300",
         "eth:ethertype:ipv6:udp:vxlan:eth:ethertype:ip:icmp:data",
         &[],
     ),
@@ -220,7 +225,8 @@ const CASES: &[Case] = &[
         ],
     ),
     case(
-        "udp gre=7-8 outer_dst=198.19.0.1-198.19.0.3 outer_ttl=9 sport=20000 dport=20001 size=100-101",
+        "udp gre=7-8 outer_dst=198.19.0.1-198.19.0.3 outer_ttl=9 sport=20000 dport=20001 \
+         size=100-101",
         "eth:ethertype:ip:gre:ip:udp:data",
         &[
             ("gre.key", "0x00000007 0x00000008 0x00000007 0x00000008"),
@@ -228,7 +234,8 @@ const CASES: &[Case] = &[
             ("ip.ttl", "9,64 9,64 9,64 9,64"),
             (
                 "ip.dst",
-                "198.19.0.1,198.19.0.1 198.19.0.2,198.19.0.1 198.19.0.3,198.19.0.1 198.19.0.1,198.19.0.1",
+                "198.19.0.1,198.19.0.1 198.19.0.2,198.19.0.1 198.19.0.3,198.19.0.1 \
+                 198.19.0.1,198.19.0.1",
             ),
         ],
     ),
@@ -249,7 +256,8 @@ const CASES: &[Case] = &[
         ],
     ),
     case(
-        "udp gtpu=5-6 outer_sport=2152 dport=20000 sport=20001 src=198.18.0.1-198.18.0.4 size=random:120-200",
+        "udp gtpu=5-6 outer_sport=2152 dport=20000 sport=20001 src=198.18.0.1-198.18.0.4 \
+         size=random:120-200",
         "eth:ethertype:ip:udp:gtp:ip:udp:data",
         &[
             ("gtp.teid", "0x00000005 0x00000006 0x00000005 0x00000006"),
@@ -291,8 +299,8 @@ fn generate(capture: &Path) {
         command.args(["-s", &line]);
     }
     let output = command.output().expect("the binary runs");
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{complaint}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
 }
 
 #[test]
@@ -306,8 +314,8 @@ fn the_dissector_reads_what_was_signed() {
     let linerate = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
         let output = command.arg("pktgen").args(args).output().unwrap();
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{args:?}: {complaint}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {stderr}");
         output.stdout
     };
     std::fs::write(&script, linerate(&["--print", "dissector"])).unwrap();
@@ -332,10 +340,10 @@ fn the_dissector_reads_what_was_signed() {
         tshark.args(["-e", &format!("linerate.{field}")]);
     }
     let output = tshark.output().unwrap();
-    let complaint = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(
-        output.status.success() && !complaint.contains("Lua"),
-        "{complaint}"
+        output.status.success() && !stderr.contains("Lua"),
+        "{stderr}"
     );
     let text = String::from_utf8(output.stdout).unwrap();
     let mut lines: Vec<&str> = text.lines().collect();
@@ -347,7 +355,7 @@ fn the_dissector_reads_what_was_signed() {
         "4242\t1\t0",
         "4242\t1\t1",
     ];
-    assert_eq!(lines, expected, "{complaint}");
+    assert_eq!(lines, expected, "{stderr}");
 }
 
 /// Of each stream, of each frame, of each field, all values with commas between.
@@ -367,8 +375,8 @@ fn decode(capture: &Path, fields: &[&str]) -> BTreeMap<String, Vec<Vec<String>>>
         tshark.args(["-e", field]);
     }
     let output = tshark.output().expect("tshark runs");
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{complaint}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     let mut streams = BTreeMap::<_, Vec<_>>::new();
     for line in String::from_utf8(output.stdout).unwrap().lines() {
         let mut values = line.split('\t').map(String::from);

@@ -1,6 +1,7 @@
-//! The stack's neighbours and ICMP against the Linux kernel, which is the host at the other end of a TAP: whether
-//! it believes what we say, and we it. Each test has a network name space of its own, and is skipped
-//! where it may not make one. It stands here since `stack` and `drivers` know nothing of each other.
+//! The stack's neighbours and ICMP against the Linux kernel, which is the host at the other end of
+//! a TAP: whether it believes what we say, and we it. Each test has a network name space of its
+//! own, and is skipped where it may not make one. It stands here since `stack` and `drivers` know
+//! nothing of each other.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,8 +1,8 @@
-//! The screen of `linerate pktgen` in a real terminal: tmux runs it on a server of its own, types, and
-//! captures what is seen. Skipped, saying so, where there is no tmux.
+//! The screen of `linerate pktgen` in a real terminal: tmux runs it on a server of its own, types,
+//! and captures what is seen. Skipped, saying so, where there is no tmux.
 //!
-//! What depends on time is masked before it is compared with `screens/`; what was sent and received is not.
-//! `UPDATE_SCREENS=1` writes those files anew.
+//! What depends on time is masked before it is compared with `screens/`; what was sent and received
+//! is not. `UPDATE_SCREENS=1` writes those files anew.
 #![allow(clippy::unwrap_used)]
 
 use linerate_core::env::PrivateFolder;
@@ -111,8 +111,8 @@ impl Terminal {
         self.key("Enter");
     }
 
-    /// Leaves a command, and candidates before it. Two escapes that are read at once are one key, and so is
-    /// one with what follows it: the prompt is seen empty before anything else is typed.
+    /// Leaves a command, and candidates before it. Two escapes that are read at once are one key,
+    /// and so is one with what follows it: the prompt is seen empty before anything else is typed.
     fn leave(&self) {
         let deadline = Instant::now() + PATIENCE;
         let is_empty = || self.lines().last().is_some_and(|line| line == "linerate>");
@@ -154,7 +154,8 @@ impl Terminal {
         self.wait(text, |lines| lines.iter().any(|line| line.contains(text)))
     }
 
-    /// Waits until the screen, masked, is as `screens/NAME.txt` says. What is drawn may still be on its way.
+    /// Waits until the screen, masked, is as `screens/NAME.txt` says. What is drawn may still be on
+    /// its way.
     fn compare(&self, name: &str) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests/screens")
@@ -209,8 +210,8 @@ const COUNTED: &[&str] = &[
     "       samples",
 ];
 
-/// What is not [`COUNTED`] has `#` for each number, at its right end: numbers are aligned there, and so the
-/// picture does not depend on how many digits one has.
+/// What is not [`COUNTED`] has `#` for each number, at its right end: numbers are aligned there,
+/// and so the picture does not depend on how many digits one has.
 fn mask(lines: &[String]) -> Vec<String> {
     let mut masked = Vec::new();
     for (nth, line) in lines.iter().enumerate() {

@@ -110,8 +110,8 @@ fn trace_tells_why_a_packet_was_dropped() {
         "198.51.100.1:9000",
         &[valid, permits, lookup, "dropped: no_route"],
     );
-    // What the slow worker does is told as well: nobody is there (of many that wait the oldest make room); the
-    // kernel is.
+    // What the slow worker does is told as well: nobody is there (of many that wait the oldest make
+    // room); the kernel is.
     let lookup = "lookup: 10.2.0.99: hop ";
     let goes_on = [valid, permits, lookup, "rewrite: time to live less one"];
     goes(
@@ -198,30 +198,30 @@ fn prometheus_reads(page: &str, scratch: &Scratch) {
     assert_eq!(read.trim().parse(), Ok(samples), "{page}");
 }
 
-/// Drained, the twins lose their links, so that routing turns elsewhere; what still comes is forwarded
-/// until the time is over, and then the router ends by itself, with its totals.
+/// Drained, the host interfaces lose their links, so that routing turns elsewhere; what still comes
+/// is forwarded until the time is over, and then the router ends by itself, with its totals.
 fn drain_holds_links_down_forwards_and_ends() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
     let mut router = Router::start(&site.mid, &scratch, &two_ports("af_packet", "", ""));
     site.works();
-    let has_carrier = |twin: &str| {
+    let has_carrier = |host_interface: &str| {
         !site
             .mid
-            .ip(&format!("link show {twin}"))
+            .ip(&format!("link show {host_interface}"))
             .contains("NO-CARRIER")
     };
     // The kernel says so up to a second late.
-    wait("the twins' links to be there", || {
+    wait("the host interfaces' links to be there", || {
         has_carrier("lr-a") && has_carrier("lr-b")
     });
     let refused = router.try_ctl("drain --seconds 7200");
     assert!(!refused.status.success(), "two hours are too many");
     router.ctl("drain --seconds 3000");
-    wait("the twins' links to go", || {
+    wait("the host interfaces' links to go", || {
         !has_carrier("lr-a") && !has_carrier("lr-b")
     });
-    // A port that loses its link and has it again does not give the twin back its own.
+    // A port that loses its link and has it again does not give the host interface back its own.
     site.right.ip("link set veth1 down");
     router.shows("ports", |text| text.contains("down"));
     site.right.ip("link set veth1 up");

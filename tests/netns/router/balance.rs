@@ -1,5 +1,5 @@
-//! Counters, as somebody outside can read them: they add up, they can be cleared, and what a full disk took
-//! is among them.
+//! Counters, as somebody outside can read them: they add up, they can be cleared, and what a full
+//! disk took is among them.
 
 use super::instance::{Router, two_ports};
 use super::site::{FAR_GATE4, LEFT4, RIGHT4, RIGHT6, Site};
@@ -65,8 +65,8 @@ fn total(page: &str, family: &str, label: &str) -> u64 {
     of.map(|(_, value)| value).sum()
 }
 
-/// A site's router with all that makes or ends packets: fragments both ways, a shorter link, routes that lead
-/// nowhere.
+/// A site's router with all that makes or ends packets: fragments both ways, a shorter link, routes
+/// that lead nowhere.
 fn config() -> String {
     "metrics = \"127.0.0.1:9108\"\n".to_owned()
         + &two_ports("af_packet", "reassemble = true", "mtu = 1280")
@@ -92,8 +92,9 @@ fn traffic(site: &Site) {
     }
 }
 
-/// What came by ports, came from the kernel and was made here is what left, went to the kernel, was dropped
-/// for a reason and ended here: added up by nothing but what `ctl` and the metrics page say.
+/// What came by ports, came from the kernel and was made here is what left, went to the kernel, was
+/// dropped for a reason and ended here: added up by nothing but what `ctl` and the metrics page
+/// say.
 fn the_books_balance_from_outside() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -101,7 +102,8 @@ fn the_books_balance_from_outside() {
     traffic(&site);
     let mut summary = Value::Null;
     let sum = |counts: &Counts| counts.values().sum::<u64>();
-    // Packets go on coming by themselves, neighbours' questions for instance: until none is under way.
+    // Packets go on coming by themselves, neighbours' questions for instance: until none is under
+    // way.
     wait("the sums to agree", || {
         summary = router.show("summary");
         let [came, went, inside] = ["in", "out", "now"].map(|name| side(&summary, name));
@@ -175,8 +177,8 @@ fn the_books_balance_from_outside() {
     router.stop();
 }
 
-/// Tables begin at 0 again, for whoever looks for what happens now; the page, from which rates are made, does
-/// not, nor does what workers count.
+/// Tables begin at 0 again, for whoever looks for what happens now; the page, from which rates are
+/// made, does not, nor does what workers count.
 fn counters_are_cleared_for_people_and_not_for_programs() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -233,8 +235,8 @@ fn counters_are_cleared_for_people_and_not_for_programs() {
     router.stop();
 }
 
-/// A disk that becomes full under a capture is told of when it does, once, and what is missing is counted; the
-/// packets go on.
+/// A disk that becomes full under a capture is told of when it does, once, and what is missing is
+/// counted; the packets go on.
 fn a_full_disk_under_a_capture_is_told_at_once() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();

@@ -99,8 +99,8 @@ fn hosts_in_different_networks_over_af_xdp() {
     hosts_in_different_networks("af_xdp");
 }
 
-/// The web server is the kernel's TCP in the router's namespace, behind the TAP twin; also on the
-/// address of the interface that the client is not on.
+/// The web server is the kernel's TCP in the router's namespace, behind the TAP host interface;
+/// also on the address of the interface that the client is not on.
 fn http_to_the_router_itself(kind: &str) {
     let Some((site, router, _scratch)) = routed(kind, "", "") else {
         return;

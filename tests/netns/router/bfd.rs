@@ -1,5 +1,6 @@
-//! BFD (RFC 5880, 5881) between FRR behind a twin and an FRR neighbour: what both send passes through the
-//! router unchanged, so sessions come up, find out when the link is cut, and BGP hears of it at once.
+//! BFD (RFC 5880, 5881) between FRR behind a host interface and an FRR neighbour: what both send
+//! passes through the router unchanged, so sessions come up, find out when the link is cut, and BGP
+//! hears of it at once.
 //!
 //! ```text
 //! one: FRR, veth0 ---- c0 :cable: c1 ---- a :mid, linerate + FRR on lr-a
@@ -16,9 +17,9 @@ use linerate_testkit::{harness::Test, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
     #[ignore = "long: FRR starts, and sessions go down and come back"]
-    sessions_through_a_twin_over_af_packet,
+    sessions_through_a_host_interface_over_af_packet,
     #[ignore = "long: FRR starts, and sessions go down and come back"]
-    sessions_through_a_twin_over_af_xdp,
+    sessions_through_a_host_interface_over_af_xdp,
 ];
 
 /// The neighbour's addresses, and the router's.
@@ -84,7 +85,7 @@ fn are(frr: &Frr, peers: [&str; 2], up: bool) {
     }
 }
 
-fn sessions_through_a_twin(kind: &str) {
+fn sessions_through_a_host_interface(kind: &str) {
     if !has(&["ethtool", "setpriv", "vtysh"]) {
         return;
     }
@@ -127,10 +128,10 @@ fn sessions_through_a_twin(kind: &str) {
     router.stop();
 }
 
-fn sessions_through_a_twin_over_af_packet() {
-    sessions_through_a_twin("af_packet");
+fn sessions_through_a_host_interface_over_af_packet() {
+    sessions_through_a_host_interface("af_packet");
 }
 
-fn sessions_through_a_twin_over_af_xdp() {
-    sessions_through_a_twin("af_xdp");
+fn sessions_through_a_host_interface_over_af_xdp() {
+    sessions_through_a_host_interface("af_xdp");
 }

@@ -1,4 +1,5 @@
-//! Two routers got the same packets: what each forwarded, byte for byte, and what it told the senders.
+//! Two routers got the same packets: what each forwarded, byte for byte, and what it told the
+//! senders.
 
 use super::instance::Router;
 use super::mix::{self, Case, Expect};
@@ -17,9 +18,9 @@ pub(super) struct Output {
     pub(super) returned: Vec<Vec<u8>>,
 }
 
-/// Sends the same packets through the kernel and through us, once more where the kernel owns up to a
-/// loss, or our port to frames that its worker came too late for; fails where they differ, and returns
-/// what came out of us.
+/// Sends the same packets through the kernel and through us, once more where the kernel owns up to
+/// a loss, or our port to frames that its worker came too late for; fails where they differ, and
+/// returns what came out of us.
 #[track_caller]
 pub(super) fn agree(
     cases: &[Case],
@@ -196,8 +197,8 @@ const TOLD_OTHERWISE: [(&str, &str); 3] = [
     ),
 ];
 
-/// Where ICMP errors are not the same. Both systems limit their rate, so some may be missing of either;
-/// but not all of a kind.
+/// Where ICMP errors are not the same. Both systems limit their rate, so some may be missing of
+/// either; but not all of a kind.
 pub(super) fn untold(cases: &[Case], ours: &Output, theirs: &Output) -> Vec<String> {
     let (ours, theirs) = (by_number(&ours.returned), by_number(&theirs.returned));
     let mut found = Vec::new();

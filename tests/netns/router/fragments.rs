@@ -1,5 +1,5 @@
-//! Fragments of every shape, made by scapy, through a router that puts them together and through one
-//! that does not.
+//! Fragments of every shape, made by scapy, through a router that puts them together and through
+//! one that does not.
 
 use super::instance::{Router, two_ports};
 use super::site::{LEFT4, LEFT6, RIGHT4, RIGHT6, Site};
@@ -66,22 +66,22 @@ fn delivered(sockets: &[UdpSocket]) -> Vec<String> {
 
 /// Who is the router.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Way {
+enum Forwarder {
     /// Linux: the shapes are what they say.
     Kernel,
     Plain,
     Reassembly,
 }
 
-fn every_shape(way: Way, kind: &str) {
+fn every_shape(forwarder: Forwarder, kind: &str) {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
     let Some(shapes) = shapes(&site, &scratch) else {
         return;
     };
-    let keys = format!("reassemble = {}", way == Way::Reassembly);
+    let keys = format!("reassemble = {}", forwarder == Forwarder::Reassembly);
     let config = two_ports(kind, &keys, "");
-    let router = if way == Way::Kernel {
+    let router = if forwarder == Forwarder::Kernel {
         site.kernel();
         None
     } else {
@@ -107,7 +107,8 @@ fn every_shape(way: Way, kind: &str) {
     let mut expected: Vec<String> = (shapes.iter())
         .map(|(name, _)| name.clone())
         .filter(|name| {
-            name.starts_with("whole") || way != Way::Reassembly && name.starts_with("linux")
+            name.starts_with("whole")
+                || forwarder != Forwarder::Reassembly && name.starts_with("linux")
         })
         .collect();
     expected.push("whole4-interleaved-b".into());
@@ -117,8 +118,8 @@ fn every_shape(way: Way, kind: &str) {
     names.dedup();
     let arrived = onlooker.end();
     let drops = router.as_ref().map(|router| router.ctl("show drops"));
-    assert_eq!(names, expected, "{way:?}: {drops:?}");
-    if way == Way::Reassembly {
+    assert_eq!(names, expected, "{forwarder:?}: {drops:?}");
+    if forwarder == Forwarder::Reassembly {
         // What is not whole does not pass at all: nothing of it is on the wire behind us.
         for (name, frames) in shapes.iter().filter(|(name, _)| !name.starts_with("whole")) {
             for frame in frames {
@@ -154,18 +155,18 @@ fn every_shape(way: Way, kind: &str) {
 }
 
 fn of_every_shape_through_linux() {
-    every_shape(Way::Kernel, "");
+    every_shape(Forwarder::Kernel, "");
 }
 
 fn of_every_shape_with_reassembly() {
-    every_shape(Way::Reassembly, "af_packet");
+    every_shape(Forwarder::Reassembly, "af_packet");
 }
 
 /// Whose slots are of 2 KiB: what is longer is put together elsewhere.
 fn of_every_shape_with_reassembly_over_af_xdp() {
-    every_shape(Way::Reassembly, "af_xdp");
+    every_shape(Forwarder::Reassembly, "af_xdp");
 }
 
 fn of_every_shape_without_reassembly() {
-    every_shape(Way::Plain, "af_packet");
+    every_shape(Forwarder::Plain, "af_packet");
 }

@@ -1,5 +1,6 @@
-//! FRR as the control plane: two FRR routers exchange BGP and OSPF, of both families, with FRR in our
-//! router's namespace, which talks through the TAP twins and hands its routes to us.
+//! FRR as the control plane: two FRR routers exchange BGP and OSPF, of both families, with FRR in
+//! our router's namespace, which talks through the host interfaces (TAP) and hands its routes to
+//! us.
 //!
 //! ```text
 //! one (AS 65001) veth0 ---- a :mid, linerate + FRR (AS 65000): b ---- veth1 (AS 65002) two
@@ -103,8 +104,8 @@ impl Plan {
         let mut text = String::new();
         for (interface, _) in &self.links {
             text += &format!(
-                "interface {interface}\n ip ospf network point-to-point\n ip ospf hello-interval 1\n \
-                 ip ospf dead-interval 4\n"
+                "interface {interface}\n ip ospf network point-to-point\n ip ospf hello-interval \
+                 1\n ip ospf dead-interval 4\n"
             );
         }
         text += &format!("router ospf\n ospf router-id 192.0.2.{}\n", self.id + 1);
@@ -174,8 +175,8 @@ impl Frr {
             _ => String::new(),
         };
         let words = format!(
-            "--config_file {file} --pid_file {directory}/{name}.pid \
-             --socket {socket} --vty_socket {directory} --vty_addr 127.0.0.1 --vty_port 0 {own} {words}"
+            "--config_file {file} --pid_file {directory}/{name}.pid --socket {socket} --vty_socket \
+             {directory} --vty_addr 127.0.0.1 --vty_port 0 {own} {words}"
         );
         let mut running = namespace.start(&format!("{DAEMONS}/{name}"), &words);
         running.wait(&format!("{name} to listen"), |_, _| {
@@ -456,8 +457,8 @@ fn frr_killed_and_started_again() {
     panic!("the kernel lost frames in each of {ROUNDS} rounds");
 }
 
-/// linerate is killed and started again, by itself and then as a user would: FRR finds the twins
-/// again, and all is learned anew.
+/// linerate is killed and started again, by itself and then as a user would: FRR finds the host
+/// interfaces again, and all is learned anew.
 fn linerate_killed_and_started_again() {
     let Some(net) = Net::new() else { return };
     let mut router = net.linerate("af_packet", true);
@@ -465,7 +466,7 @@ fn linerate_killed_and_started_again() {
     let middle = net.middle(["lr-a", "lr-b"], BY_FPM);
     net.whole(&middle, Some(&router));
     router.kill();
-    linerate_testkit::wait("the twins to go", || !net.mid.has("lr-a"));
+    linerate_testkit::wait("the host interfaces to go", || !net.mid.has("lr-a"));
     assert!(!net.is_whole());
     router = net.linerate("af_packet", true);
     net.whole(&middle, Some(&router));

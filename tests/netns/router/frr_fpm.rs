@@ -1,5 +1,5 @@
-//! What FRR tells by FPM and by the kernel's table at once: each route is kept once, and outlives FRR, twins and
-//! the family of its gateway.
+//! What FRR tells by FPM and by the kernel's table at once: each route is kept once, and outlives
+//! FRR, host interfaces and the family of its gateway.
 
 use super::frr::{BY_FPM, BY_FPM_WITHOUT_GROUPS, Frr, Net, PAIRS};
 use super::instance::Router;
@@ -12,9 +12,9 @@ pub(crate) const TESTS: &[Test] = tests![
     #[ignore = "long: FRR converges, and its time of grace passes"]
     routes_are_known_once_and_the_kernels_stay_when_frr_is_gone,
     #[ignore = "long: FRR converges four times"]
-    a_twin_is_made_again_under_frr,
+    a_host_interface_is_made_again_under_frr,
     #[ignore = "long: FRR converges four times"]
-    a_twin_is_made_again_under_frr_without_groups,
+    a_host_interface_is_made_again_under_frr_without_groups,
     #[ignore = "long: FRR converges"]
     ipv4_by_ipv6_gateways_of_objects,
     #[ignore = "long: FRR converges"]
@@ -30,8 +30,8 @@ fn sources(router: &Router, prefix: &str) -> Vec<String> {
         .collect()
 }
 
-/// zebra puts its routes into the kernel's table as well. They are known once, by FPM; when FRR is gone for good,
-/// from the kernel, and no packet is lost over it.
+/// zebra puts its routes into the kernel's table as well. They are known once, by FPM; when FRR is
+/// gone for good, from the kernel, and no packet is lost over it.
 fn routes_are_known_once_and_the_kernels_stay_when_frr_is_gone() {
     for _ in 0..ROUNDS {
         let Some(net) = Net::new() else { return };
@@ -70,23 +70,24 @@ fn routes_are_known_once_and_the_kernels_stay_when_frr_is_gone() {
     panic!("the kernel lost frames in each of {ROUNDS} rounds");
 }
 
-/// Somebody deletes a twin: it is made again with another number, by which FRR speaks of it from then on.
-fn a_twin_is_made_again(zebra: (&'static str, &'static str)) {
+/// Somebody deletes a host interface: it is made again with another number, by which FRR speaks of
+/// it from then on.
+fn a_host_interface_is_made_again(zebra: (&'static str, &'static str)) {
     let Some(net) = Net::new() else { return };
     let router = net.linerate_with("af_packet", "fpm = \"127.0.0.1:2620\"\n");
     let _peers = net.peers();
     let middle = net.middle(["lr-a", "lr-b"], zebra);
     net.whole(&middle, Some(&router));
-    for twin in ["lr-b", "lr-a", "lr-b"] {
-        let before = index(&net.mid, twin);
-        net.mid.ip(&format!("link delete {twin}"));
-        linerate_testkit::wait("the twin to come back", || {
-            net.mid.has(twin) && index(&net.mid, twin) != before
+    for host_interface in ["lr-b", "lr-a", "lr-b"] {
+        let before = index(&net.mid, host_interface);
+        net.mid.ip(&format!("link delete {host_interface}"));
+        linerate_testkit::wait("the host interface to come back", || {
+            net.mid.has(host_interface) && index(&net.mid, host_interface) != before
         });
-        let now = format!("index {} ", index(&net.mid, twin));
+        let now = format!("index {} ", index(&net.mid, host_interface));
         linerate_testkit::wait("FRR to hear of it", || {
             middle
-                .says(&format!("show interface {twin}"))
+                .says(&format!("show interface {host_interface}"))
                 .contains(&now)
         });
         linerate_testkit::wait("FRR to have its routes again", || {
@@ -111,17 +112,17 @@ fn index(namespace: &Namespace, interface: &str) -> String {
     text.split(':').next().unwrap_or_default().to_owned()
 }
 
-fn a_twin_is_made_again_under_frr() {
-    a_twin_is_made_again(BY_FPM);
+fn a_host_interface_is_made_again_under_frr() {
+    a_host_interface_is_made_again(BY_FPM);
 }
 
-fn a_twin_is_made_again_under_frr_without_groups() {
-    a_twin_is_made_again(BY_FPM_WITHOUT_GROUPS);
+fn a_host_interface_is_made_again_under_frr_without_groups() {
+    a_host_interface_is_made_again(BY_FPM_WITHOUT_GROUPS);
 }
 
-/// RFC 8950: the sessions have IPv6 addresses and carry IPv4 routes, whose gateways are IPv6 addresses. By objects
-/// zebra says so; without, it says 169.254.0.1 and gives the kernel a neighbour of that address, for whoever
-/// advertises itself as a router.
+/// RFC 8950: the sessions have IPv6 addresses and carry IPv4 routes, whose gateways are IPv6
+/// addresses. By objects zebra says so; without, it says 169.254.0.1 and gives the kernel a
+/// neighbour of that address, for whoever advertises itself as a router.
 fn ipv4_by_ipv6_gateways(zebra: (&'static str, &'static str)) {
     let Some(net) = Net::new() else { return };
     let router = net.linerate_with("af_packet", "fpm = \"127.0.0.1:2620\"\n");
@@ -135,8 +136,8 @@ fn ipv4_by_ipv6_gateways(zebra: (&'static str, &'static str)) {
         let (mut here, mut active) = (String::new(), String::new());
         for (peer, other) in peers {
             here += &format!(
-                " neighbor {peer} remote-as {}\n neighbor {peer} timers connect 1\n \
-                 neighbor {peer} advertisement-interval 0\n neighbor {peer} capability extended-nexthop\n",
+                " neighbor {peer} remote-as {}\n neighbor {peer} timers connect 1\n neighbor \
+                 {peer} advertisement-interval 0\n neighbor {peer} capability extended-nexthop\n",
                 65_000 + other
             );
             active += &format!("  neighbor {peer} activate\n");

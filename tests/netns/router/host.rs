@@ -1,4 +1,5 @@
-//! Routes by devices that the kernel has made (WireGuard, VXLAN, PPP; here a veth): the kernel forwards.
+//! Routes by devices that the kernel has made (WireGuard, VXLAN, PPP; here a veth): the kernel
+//! forwards.
 
 use super::instance::{Router, two_ports};
 use super::site::{LEFT4, LEFT6, Site, ping_says, reaches};
@@ -34,8 +35,8 @@ fn handed(router: &Router) -> u64 {
     interfaces["rows"][0]["to_host_packets"].as_u64().unwrap()
 }
 
-/// What leads by the kernel's own device goes to it by the host interface of where it came in, with its time to
-/// live as it came: the kernel is the one hop. With the device the routes come and go.
+/// What leads by the kernel's own device goes to it by the host interface of where it came in, with
+/// its time to live as it came: the kernel is the one hop. With the device the routes come and go.
 fn what_leads_by_the_kernels_own_device_is_handed_to_it() {
     let Some(site) = Site::new() else { return };
     let Some(far) = far(&site) else { return };

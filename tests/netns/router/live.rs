@@ -1,5 +1,5 @@
-//! What comes and goes while the router runs: ports, VRFs, loopbacks; and the router's own addresses on
-//! no port.
+//! What comes and goes while the router runs: ports, VRFs, loopbacks; and the router's own
+//! addresses on no port.
 
 use super::basic::http;
 use super::instance::{Router, port, two_ports};
@@ -18,7 +18,8 @@ pub(crate) const TESTS: &[Test] = tests![
     addresses_on_no_port,
 ];
 
-/// A third network comes with its port, and goes again, while the others' packets pass: none is lost.
+/// A third network comes with its port, and goes again, while the others' packets pass: none is
+/// lost.
 fn a_port_comes_and_goes(kind: &str) {
     let Some(site) = Site::new() else { return };
     let Some(third) = Namespace::with_ipv6("t") else {
@@ -90,11 +91,12 @@ fn a_port_that_cannot_be_opened_changes_nothing() {
     router.stop();
 }
 
-/// A customer's VRF, with addresses that others have too, comes on a port of its own; it is given another
-/// name, and goes.
+/// A customer's VRF, with addresses that others have too, comes on a port of its own; it is given
+/// another name, and goes.
 fn a_vrf_comes_is_renamed_and_goes() {
     let Some(site) = Site::new() else { return };
-    let (Some(customer), Some(twins)) = (Namespace::with_ipv6("c"), Namespace::with_ipv6("t"))
+    let (Some(customer), Some(host_interfaces)) =
+        (Namespace::with_ipv6("c"), Namespace::with_ipv6("t"))
     else {
         return;
     };
@@ -111,15 +113,19 @@ fn a_vrf_comes_is_renamed_and_goes() {
     let scratch = Scratch::new();
     // The name space is one that the router may enter from the start.
     let base = |vrfs: &str| {
-        let old = format!("\n[[vrf]]\nname = \"old\"\nnetns = \"{}\"\n", twins.name());
+        let old = format!(
+            "\n[[vrf]]\nname = \"old\"\nnetns = \"{}\"\n",
+            host_interfaces.name()
+        );
         let old = old
-            + "[[port]]\nname = \"o\"\nspec = \"null\"\n[[interface]]\nport = \"o\"\nvrf = \"old\"\n";
+            + "[[port]]\nname = \"o\"\nspec = \"null\"\n[[interface]]\nport = \"o\"\nvrf = \
+                \"old\"\n";
         two_ports("af_packet", "", "") + &old + vrfs
     };
     let more = |name: &str| {
         let vrf = format!(
             "\n[[vrf]]\nname = \"{name}\"\ntable = 77\nnetns = \"{}\"\n",
-            twins.name()
+            host_interfaces.name()
         );
         let interface = format!("vrf = \"{name}\"");
         base(
@@ -135,11 +141,11 @@ fn a_vrf_comes_is_renamed_and_goes() {
     let mut router = Router::start(&site.mid, &scratch, &base(""));
     site.works();
     // Said before there is such a VRF, and learned with it.
-    twins.ip("route add blackhole 10.77.0.0/16 table 77");
+    host_interfaces.ip("route add blackhole 10.77.0.0/16 table 77");
     none_lost(&site, &router, || {
         router.reload(&more("blue"));
         reaches(&customer, "10.1.0.1");
-        http(&twins, "10.1.0.1", &customer);
+        http(&host_interfaces, "10.1.0.1", &customer);
         assert!(!traffic::reaches(&customer, RIGHT4, 1), "VRFs are apart");
     });
     let has = |text: &str, vrf: &str| {
@@ -152,21 +158,22 @@ fn a_vrf_comes_is_renamed_and_goes() {
     reaches(&customer, "10.1.0.1");
     none_lost(&site, &router, || router.reload(&base("")));
     assert!(!router.ctl("show routes").contains("10.77.0.0/16"));
-    assert!(!twins.has("lr-c"));
+    assert!(!host_interfaces.has("lr-c"));
     router.stop();
 }
 
-/// A loopback of the configuration, and addresses on the kernel's own: both are the router's from any
-/// side, served by the kernel, and so is the address of an interface whose link is down.
+/// A loopback of the configuration, and addresses on the kernel's own: both are the router's from
+/// any side, served by the kernel, and so is the address of an interface whose link is down.
 fn addresses_on_no_port() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
     let two = two_ports("af_packet", "", "");
-    let lo = "\n[[interface]]\nname = \"lo0\"\nloopback = true\naddresses = [\"10.255.0.1/32\", \"fd00:ff::1/128\"]\n";
+    let lo = "\n[[interface]]\nname = \"lo0\"\nloopback = true\naddresses = [\"10.255.0.1/32\", \
+        \"fd00:ff::1/128\"]\n";
     let mut router = Router::start(&site.mid, &scratch, &two);
     site.works();
     none_lost(&site, &router, || router.reload(&(two.clone() + lo)));
-    wait("the loopback's twin", || {
+    wait("the loopback's host interface", || {
         site.mid.has("lr-lo0") && site.mid.ip("addr show lr-lo0").contains("10.255.0.1/32")
     });
     site.mid.ip("addr add 10.255.0.9/32 dev lo");

@@ -31,7 +31,7 @@ pub(super) enum Expect {
 }
 
 /// One kind of packet.
-pub(super) struct Kind {
+pub(super) struct PacketKind {
     pub(super) name: &'static str,
     /// How often, against the others.
     weight: usize,
@@ -41,7 +41,7 @@ pub(super) struct Kind {
 
 /// A packet of the mix.
 pub(super) struct Case {
-    pub(super) kind: &'static Kind,
+    pub(super) kind: &'static PacketKind,
     pub(super) frame: Vec<u8>,
 }
 
@@ -216,8 +216,12 @@ fn option(bytes: &'static [u8]) -> impl FnOnce(&mut V4, &mut Random) {
     }
 }
 
-const fn same(name: &'static str, weight: usize, make: fn(&mut Random, u32) -> Vec<u8>) -> Kind {
-    Kind {
+const fn same(
+    name: &'static str,
+    weight: usize,
+    make: fn(&mut Random, u32) -> Vec<u8>,
+) -> PacketKind {
+    PacketKind {
         name,
         weight,
         expect: Expect::Same,
@@ -229,8 +233,8 @@ const fn differs(
     name: &'static str,
     expect: Expect,
     make: fn(&mut Random, u32) -> Vec<u8>,
-) -> Kind {
-    Kind {
+) -> PacketKind {
+    PacketKind {
         name,
         weight: 1,
         expect,
@@ -239,14 +243,15 @@ const fn differs(
 }
 
 const CLASS_E: &str = "Linux takes 240.0.0.0/4 for unicast; RFC 1812 5.3.7 and 4.2.2.11 do not";
-const OWN6: &str = "Linux looks for its own addresses among the sources of IPv4 alone; RFC 1812 5.3.8's reasons are as good";
+const OWN6: &str = "Linux looks for its own addresses among the sources of IPv4 alone; RFC 1812 \
+    5.3.8's reasons are as good";
 const CLOCK: &str = "RFC 1812 5.2.4.3: each writes when it was asked";
 const HOP_BY_HOP: &str =
     "RFC 8200 4: a router that is not told to does not look at hop-by-hop options";
 
 /// All kinds.
 #[rustfmt::skip]
-pub(super) const KINDS: &[Kind] = &[
+pub(super) const KINDS: &[PacketKind] = &[
     same("IPv4", 400, |dice, number| four(dice, number, |_, _| {})),
     same("IPv6", 300, |dice, number| six(dice, number, |_, _| {})),
     same("IPv4 with bytes behind its end", 20, |dice, number| {

@@ -1,5 +1,5 @@
-//! `linerate router` between hosts in different networks, beside ping, traceroute, FRR, scapy, tshark
-//! and the kernel's own forwarding.
+//! `linerate router` between hosts in different networks, beside ping, traceroute, FRR, scapy,
+//! tshark and the kernel's own forwarding.
 //!
 //! Read [`site`] for the hosts and wires, [`instance`] for how the router is run and asked,
 //! [`compare`] for two routers and the same packets. The other modules are the scenarios.

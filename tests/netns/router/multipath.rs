@@ -81,8 +81,9 @@ impl Fan {
         std::thread::sleep(std::time::Duration::from_secs(1));
     }
 
-    /// Sends datagrams of each flow to an address behind the gateways, and returns who got which: by source
-    /// port the gateway's place. Each flow arrives; once more is sent only what somebody owns up to having lost.
+    /// Sends datagrams of each flow to an address behind the gateways, and returns who got which:
+    /// by source port the gateway's place. Each flow arrives; once more is sent only what somebody
+    /// owns up to having lost.
     #[track_caller]
     fn spread(&self, to: &str, router: &Router, scratch: &Scratch) -> BTreeMap<u16, usize> {
         // Nobody can listen where the wire is cut.
@@ -107,7 +108,8 @@ impl Fan {
         };
         let seen = || onlookers.iter().flat_map(|(_, onlooker)| onlooker.so_far());
         let mut missing: BTreeSet<u16> = (FIRST..FIRST + FLOWS).collect();
-        // The kernel where its queue of arrivals is full, a port that its worker comes too late for.
+        // The kernel where its queue of arrivals is full, a port that its worker comes too late
+        // for.
         let lost = || backlog_drops() + router.dropped("missed");
         while !missing.is_empty() {
             let before = lost();

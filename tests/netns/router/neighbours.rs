@@ -1,5 +1,5 @@
-//! What hosts on a link may say and ask: router advertisements, addresses that are not theirs or are
-//! theirs already, and more than is to be answered.
+//! What hosts on a link may say and ask: router advertisements, addresses that are not theirs or
+//! are theirs already, and more than is to be answered.
 
 use super::instance::{Router, two_ports};
 use super::site::{FAR_GATE6, GATE4, GATE6, LEFT4, RIGHT4, RIGHT6, Site, reaches};
@@ -70,8 +70,8 @@ fn solicitation(from: Mac, src: &str, address: &str) -> Vec<u8> {
     discovery(from, src, &group, &message)
 }
 
-/// Routers take no advice from other routers (RFC 4861 6.2.7): neither an address nor a default route comes
-/// of it, in the kernel or here; unless somebody wants it on that twin.
+/// Routers take no advice from other routers (RFC 4861 6.2.7): neither an address nor a default
+/// route comes of it, in the kernel or here; unless somebody wants it on that host interface.
 fn other_routers_advertisements_are_not_heeded() {
     let Some(site) = Site::new() else { return };
     // As Linux has it for hosts.
@@ -99,8 +99,8 @@ fn other_routers_advertisements_are_not_heeded() {
     router.stop();
 }
 
-/// Somebody on the link has an address of the router's already (RFC 4862 5.4): it is told, and the owner
-/// keeps its neighbours.
+/// Somebody on the link has an address of the router's already (RFC 4862 5.4): it is told, and the
+/// owner keeps its neighbours.
 fn an_address_that_somebody_has_is_left_to_them() {
     let Some(site) = Site::new() else { return };
     if !has(&["tcpdump"]) {
@@ -164,8 +164,8 @@ fn lies_by_neighbor_discovery() {
     router.stop();
 }
 
-/// More packets that cannot go on than their sender is told of: errors keep to their limit (RFC 1812 4.3.2.8),
-/// the rest is counted, and others are forwarded.
+/// More packets that cannot go on than their sender is told of: errors keep to their limit (RFC
+/// 1812 4.3.2.8), the rest is counted, and others are forwarded.
 fn a_storm_of_dying_packets() {
     let Some(site) = Site::new() else { return };
     if !has(&["tcpdump"]) {

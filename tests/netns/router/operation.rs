@@ -1,5 +1,5 @@
-//! Running it: reload under traffic, twins that mirror and come back, what the kernel's tables teach,
-//! capture, mistakes in the file, and how it ends.
+//! Running it: reload under traffic, host interfaces that mirror and come back, what the kernel's
+//! tables teach, capture, mistakes in the file, and how it ends.
 
 use super::instance::{Router, port, two_ports};
 use super::site::{FAR_GATE4, GATE4, GATE6, LEFT4, LEFT6, RIGHT4, RIGHT6, Site, reaches};
@@ -17,9 +17,9 @@ pub(crate) const TESTS: &[Test] = tests![
     reload_keeps_traffic_over_af_packet,
     reload_keeps_traffic_over_af_xdp,
     a_hangup_reloads,
-    twins_mirror_their_interfaces,
+    host_interfaces_mirror_their_interfaces,
     a_link_that_is_back_hears_of_us,
-    a_twin_deleted_under_us,
+    a_host_interface_deleted_under_us,
     a_port_deleted_under_us,
     killed_and_started_again,
     capture_of_a_running_router,
@@ -65,7 +65,11 @@ fn reload_keeps_traffic(kind: &str) {
     site.works();
     let rules: Vec<String> = (0..200)
         .map(|number| {
-            format!("  {{ action = \"deny\", destination = \"10.99.{number}.0/24\", protocol = \"tcp\", destination_port = \"{}\" }},\n", 1000 + number)
+            format!(
+                "  {{ action = \"deny\", destination = \"10.99.{number}.0/24\", protocol = \
+                \"tcp\", destination_port = \"{}\" }},\n",
+                1000 + number
+            )
         })
         .collect();
     let routes: Vec<String> = (0..200)
@@ -122,8 +126,8 @@ fn a_hangup_reloads() {
     router.stop();
 }
 
-/// A twin has the addresses, the MTU, the MAC address and the state of its interface.
-fn twins_mirror_their_interfaces() {
+/// A host interface has the addresses, the MTU, the MAC address and the state of its interface.
+fn host_interfaces_mirror_their_interfaces() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
     let router = Router::start(
@@ -146,7 +150,7 @@ fn twins_mirror_their_interfaces() {
     site.left.ip("link set veth0 up");
     // With its interface the host lost its routes.
     site.left.ip("route replace default via 10.1.0.1");
-    wait("the twin's carrier", || {
+    wait("the host interface's carrier", || {
         !site.mid.ip("link show lr-a").contains("NO-CARRIER")
     });
     // And the kernel's tables teach the router: an address and a route.
@@ -161,7 +165,7 @@ fn twins_mirror_their_interfaces() {
         !router.ctl("show routes").contains("10.44.0.0/16")
     });
     router.stop();
-    wait("the twins to go", || {
+    wait("the host interfaces to go", || {
         !site.mid.has("lr-a") && !site.mid.has("lr-b")
     });
 }
@@ -183,16 +187,18 @@ fn a_link_that_is_back_hears_of_us() {
     router.stop();
 }
 
-/// Somebody deletes a twin: traffic through the router goes on, the twin is made again, and the
-/// router itself is reached again.
-fn a_twin_deleted_under_us() {
+/// Somebody deletes a host interface: traffic through the router goes on, the host interface is
+/// made again, and the router itself is reached again.
+fn a_host_interface_deleted_under_us() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
     let router = Router::start(&site.mid, &scratch, &two_ports("af_packet", "", ""));
     site.works();
     none_lost(&site, &router, || {
         site.mid.ip("link del lr-a");
-        wait("the twin to be made again", || site.mid.has("lr-a"));
+        wait("the host interface to be made again", || {
+            site.mid.has("lr-a")
+        });
     });
     site.works();
     // Taken down by the administrator, it stays: forwarding is another matter.
@@ -320,8 +326,8 @@ fn a_check_touches_nothing() {
     assert!(!site.mid.has("lr-a"));
 }
 
-/// With af_packet the kernel sees all frames, too: it is told to keep silent while the router runs, and
-/// allowed to speak again when it ends, even if a run in between was killed.
+/// With af_packet the kernel sees all frames, too: it is told to keep silent while the router runs,
+/// and allowed to speak again when it ends, even if a run in between was killed.
 fn the_kernel_is_silent_on_the_ports_meanwhile() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();

@@ -1,5 +1,6 @@
-//! Byte for byte as the kernel forwards: the same packets go through a twin namespace in which Linux
-//! routes, with the same addresses, routes and neighbours, and what comes out is compared.
+//! Byte for byte as the kernel forwards: the same packets go through a host interface namespace in
+//! which Linux routes, with the same addresses, routes and neighbours, and what comes out is
+//! compared.
 
 use super::compare::{self, Output, disagreements, replay, untold};
 use super::instance::{Router, port};
@@ -97,10 +98,10 @@ impl Bench {
                 text(mac)
             ));
         }
-        for (prefix, way) in ROUTES {
-            match way.strip_prefix("via ") {
+        for (prefix, next_hop) in ROUTES {
+            match next_hop.strip_prefix("via ") {
                 Some(gateway) => self.mid.ip(&format!("route add {prefix} via {gateway}")),
-                None => self.mid.ip(&format!("route add {way} {prefix}")),
+                None => self.mid.ip(&format!("route add {next_hop} {prefix}")),
             };
         }
     }
@@ -120,11 +121,11 @@ impl Bench {
                 text(mac)
             );
         }
-        for (prefix, way) in ROUTES {
+        for (prefix, next_hop) in ROUTES {
             config += &format!("\n[[route]]\nprefix = \"{prefix}\"\n");
-            config += &match way.strip_prefix("via ") {
+            config += &match next_hop.strip_prefix("via ") {
                 Some(gateway) => format!("via = \"{gateway}\"\n"),
-                None => format!("{way} = true\n"),
+                None => format!("{next_hop} = true\n"),
             };
         }
         Router::start(&self.mid, scratch, &config)

@@ -165,8 +165,8 @@ rules = [
     router.stop();
 }
 
-/// What an access list rejects is told to its sender, counted by rule, and told of where it asks for it: a
-/// kernel that connects gives up at once.
+/// What an access list rejects is told to its sender, counted by rule, and told of where it asks
+/// for it: a kernel that connects gives up at once.
 fn access_lists_reject_and_tell() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -222,7 +222,8 @@ rules = [
     let told = format!("acl edge rule 1: reject in by a: {LEFT4}:");
     router.says(&told);
     router.says(&format!("> [{RIGHT6}]:22 tcp"));
-    // By ICMP alone, where the list says so: not "connection refused", which is another host's word.
+    // By ICMP alone, where the list says so: not "connection refused", which is another host's
+    // word.
     let list = "name = \"edge\"";
     router.reload(&config.replacen(list, &format!("{list}\nreject = \"icmp\""), 1));
     for address in [RIGHT4, RIGHT6] {
@@ -235,7 +236,8 @@ rules = [
     router.stop();
 }
 
-/// Resets on a VLAN: tshark finds them right, a kernel that has left its checksums to the hardware takes them.
+/// Resets on a VLAN: tshark finds them right, a kernel that has left its checksums to the hardware
+/// takes them.
 fn resets_are_right_on_the_wire() {
     const HOST: &str = "10.7.0.2";
     if !has(&["tcpdump", "tshark"]) {
@@ -405,7 +407,8 @@ fn redirects_are_sent_where_they_are_wanted() {
         let scratch = Scratch::new();
         let config = two_ports("af_packet", &format!("redirects = {redirects}"), "")
             + "\n[[route]]\nprefix = \"10.77.0.0/16\"\nvia = \"10.1.0.9\"\n\
-               \n[[neighbour]]\naddress = \"10.1.0.9\"\nmac = \"02:00:00:00:00:09\"\ninterface = \"a\"\n";
+               \n[[neighbour]]\naddress = \"10.1.0.9\"\nmac = \"02:00:00:00:00:09\"\ninterface = \
+               \"a\"\n";
         let router = Router::start(&site.mid, &scratch, &config);
         site.works();
         let onlooker = Tcpdump::start(&site.left, "veth0", "in", &scratch);

@@ -244,7 +244,7 @@ fn an_interface_is_one_processs() {
     let (code, said) = ends(&site, &format!("{running} --check"));
     assert_eq!(code, Some(0), "{said}");
     for kind in ["af_packet", "af_xdp"] {
-        let other = two_ports(kind, "twin = \"x0\"", "twin = \"x1\"");
+        let other = two_ports(kind, "host_interface = \"x0\"", "host_interface = \"x1\"");
         let other = file(&scratch, "other", &other);
         for words in [format!("{other} --check"), format!("{other} --duration 5")] {
             let (code, said) = ends(&site, &words);

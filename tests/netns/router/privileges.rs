@@ -1,6 +1,6 @@
-//! Who may do what: the router has no capabilities while it forwards, and its keeper has no more than
-//! the ports take. Interfaces that come back are opened again, and when either process is killed, nothing
-//! is left.
+//! Who may do what: the router has no capabilities while it forwards, and its privilege helper has
+//! no more than the ports take. Interfaces that come back are opened again, and when either process
+//! is killed, nothing is left.
 
 use super::instance::{Router, port, two_ports};
 use super::site::{self, GATE4, GATE6, LEFT4, LEFT6, Site};
@@ -20,10 +20,10 @@ pub(crate) const TESTS: &[Test] = tests![
     the_user_is_the_one_that_the_file_names,
     a_user_with_the_units_capabilities_over_af_packet,
     a_user_with_the_units_capabilities_over_af_xdp,
-    the_keeper_killed,
+    the_helper_killed,
     the_router_killed,
-    signals_to_the_keeper_are_none,
-    twins_in_a_name_space_that_the_router_cannot_enter,
+    signals_to_the_helper_are_none,
+    host_interfaces_in_a_name_space_that_the_router_cannot_enter,
 ];
 
 pub(super) const NET_ADMIN: u64 = 1 << 12;
@@ -46,11 +46,11 @@ pub(super) fn proc(pid: Pid) -> std::path::PathBuf {
 }
 
 /// The process that a router has started.
-pub(super) fn keeper(router: Pid) -> Pid {
+pub(super) fn helper(router: Pid) -> Pid {
     let parent = router.as_raw_nonzero().to_string();
     let pids = std::fs::read_dir("/proc").unwrap().flatten();
     let mut children = pids.filter(|entry| status(&entry.path()).get("PPid") == Some(&parent));
-    let child = children.next().expect("the keeper").file_name();
+    let child = children.next().expect("the privilege helper").file_name();
     Pid::from_raw(child.to_str().unwrap().parse().unwrap()).unwrap()
 }
 
@@ -58,7 +58,8 @@ fn number(status: &HashMap<String, String>, field: &str) -> u64 {
     u64::from_str_radix(&status[field], 16).unwrap()
 }
 
-/// What an af_xdp port cannot do without where the limit of locked memory can be raised by nobody here.
+/// What an af_xdp port cannot do without where the limit of locked memory can be raised by nobody
+/// here.
 fn to_lock_memory(router: &mut Router) -> u64 {
     let limits = proc(router.running().pid()).join("limits");
     let limits = std::fs::read_to_string(limits).unwrap();
@@ -77,8 +78,8 @@ fn identity(status: &HashMap<String, String>) -> [Vec<u32>; 3] {
     })
 }
 
-/// No thread of the router is root's, may do more than `left`, or ever again, and the keeper just
-/// what it has `kept`.
+/// No thread of the router is root's, may do more than `left`, or ever again, and the privilege
+/// helper just what it has `kept`.
 #[track_caller]
 pub(super) fn is_divided(router: Pid, left: u64, kept: u64) {
     let threads = proc(router).join("task");
@@ -101,18 +102,23 @@ pub(super) fn is_divided(router: Pid, left: u64, kept: u64) {
         count += 1;
     }
     assert!(count > 3, "{count} threads");
-    let of_keeper = status(&proc(keeper(router)));
+    let of_helper = status(&proc(helper(router)));
     for set in ["CapPrm", "CapEff"] {
-        assert_eq!(number(&of_keeper, set), kept, "{set} of the keeper");
+        assert_eq!(
+            number(&of_helper, set),
+            kept,
+            "{set} of the privilege helper"
+        );
     }
-    assert_eq!(of_keeper["NoNewPrivs"], "1");
+    assert_eq!(of_helper["NoNewPrivs"], "1");
     // One more while it is in another name space.
-    wait("the keeper to have one thread", || {
-        status(&proc(keeper(router)))["Threads"] == "1"
+    wait("the privilege helper to have one thread", || {
+        status(&proc(helper(router)))["Threads"] == "1"
     });
 }
 
-/// It forwards, its twins mirror, a reload makes another, and an interface that comes back is opened.
+/// It forwards, its host interfaces mirror, a reload makes another, and an interface that comes
+/// back is opened.
 fn without_privileges(kind: &str, kept: u64) {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -125,18 +131,18 @@ fn without_privileges(kind: &str, kept: u64) {
         0
     };
     is_divided(router.running().pid(), left, kept);
-    wait("the twin to mirror", || {
+    wait("the host interface to mirror", || {
         site.mid.ip("addr show lr-a").contains("10.1.0.1/24")
             && site.mid.ip("link show lr-b").contains("mtu 1400")
     });
     site.left.ip("link set veth0 down");
-    wait("the twin's carrier to go", || {
+    wait("the host interface's carrier to go", || {
         site.mid.ip("link show lr-a").contains("NO-CARRIER")
     });
     router.reload(
         &(config + "\n[[interface]]\nport = \"a\"\nvlan = 5\naddresses = [\"10.5.0.1/24\"]\n"),
     );
-    wait("the twin of a new interface", || {
+    wait("the host interface of a new interface", || {
         site.mid.has("lr-a.5") && site.mid.ip("addr show lr-a.5").contains("10.5.0.1/24")
     });
     // The interface goes, and comes back.
@@ -148,12 +154,14 @@ fn without_privileges(kind: &str, kept: u64) {
     site::host(&site.left, "veth0", LEFT4, LEFT6, GATE4, GATE6);
     site.works();
     is_divided(router.running().pid(), left, kept);
-    // And a twin that somebody deletes is made again.
+    // And a host interface that somebody deletes is made again.
     site.mid.ip("link del lr-a");
-    wait("the twin to be made again", || site.mid.has("lr-a"));
-    let keeper = keeper(router.running().pid());
+    wait("the host interface to be made again", || {
+        site.mid.has("lr-a")
+    });
+    let helper = helper(router.running().pid());
     router.stop();
-    wait("the keeper to end", || !proc(keeper).exists());
+    wait("the privilege helper to end", || !proc(helper).exists());
 }
 
 fn forwards_without_privileges_over_af_packet() {
@@ -164,8 +172,8 @@ fn forwards_without_privileges_over_af_xdp() {
     without_privileges("af_xdp", NET_ADMIN | NET_RAW | BPF);
 }
 
-/// As the systemd unit starts it: a user of its own, and just the capabilities that it lists. It takes
-/// little memory, for who may lock it without limit is not known here.
+/// As the systemd unit starts it: a user of its own, and just the capabilities that it lists. It
+/// takes little memory, for who may lock it without limit is not known here.
 fn as_a_user(kind: &str, kept: u64) {
     const CAPABILITIES: &str = "+net_admin,+net_raw,+bpf";
     let Some(site) = Site::new() else { return };
@@ -215,7 +223,7 @@ fn written(pid: Pid) -> Vec<std::path::PathBuf> {
 }
 
 /// Started by root, in a folder of root's: what sees packets is somebody else, who can write none
-/// of root's files, and what it needs of them it has from its keeper.
+/// of root's files, and what it needs of them it has from its privilege helper.
 fn root_is_not_who_sees_packets() {
     use std::os::unix::fs::PermissionsExt;
     let Some(site) = Site::new() else { return };
@@ -293,7 +301,7 @@ fn a_user_with_the_units_capabilities_over_af_xdp() {
 /// Nothing of the router is in the kernel any more.
 #[track_caller]
 fn nothing_is_left(site: &Site) {
-    wait("the twins and programs to go", || {
+    wait("the host interfaces and programs to go", || {
         !site.mid.has("lr-a")
             && !site.mid.has("lr-b")
             && !site.mid.ip("link show a").contains("xdp")
@@ -301,15 +309,15 @@ fn nothing_is_left(site: &Site) {
     });
 }
 
-/// kill -9 of the keeper: the router ends, and says why.
-fn the_keeper_killed() {
+/// kill -9 of the privilege helper: the router ends, and says why.
+fn the_helper_killed() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
     let config = two_ports("af_xdp", "", "");
     site.mid.sysctl("ipv4/conf/a/arp_ignore", "1");
     let mut router = Router::start(&site.mid, &scratch, &config);
     assert!(site.mid.ip("link show a").contains("xdp"));
-    kill_process(keeper(router.running().pid()), Signal::KILL).unwrap();
+    kill_process(helper(router.running().pid()), Signal::KILL).unwrap();
     let status = router.running().end();
     let said = router.running().stderr.text();
     assert_eq!(status.code(), Some(1), "{said}");
@@ -325,27 +333,30 @@ fn the_keeper_killed() {
     assert_eq!(setting().unwrap().trim(), "1");
 }
 
-/// kill -9 of the router: the keeper ends, too.
+/// kill -9 of the router: the privilege helper ends, too.
 fn the_router_killed() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
     let mut router = Router::start(&site.mid, &scratch, &two_ports("af_xdp", "", ""));
-    let keeper = keeper(router.running().pid());
+    let helper = helper(router.running().pid());
     let socket = router.socket().to_string();
     router.kill();
     nothing_is_left(&site);
-    wait("the keeper to end", || !proc(keeper).exists());
-    assert!(!Path::new(&socket).exists(), "the keeper tidies up");
+    wait("the privilege helper to end", || !proc(helper).exists());
+    assert!(
+        !Path::new(&socket).exists(),
+        "the privilege helper tidies up"
+    );
 }
 
-/// Ctrl-C reaches both; the keeper lets the router end in order.
-fn signals_to_the_keeper_are_none() {
+/// Ctrl-C reaches both; the privilege helper lets the router end in order.
+fn signals_to_the_helper_are_none() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
     let mut router = Router::start(&site.mid, &scratch, &two_ports("af_packet", "", ""));
-    let keeper = keeper(router.running().pid());
+    let helper = helper(router.running().pid());
     for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
-        kill_process(keeper, signal).unwrap();
+        kill_process(helper, signal).unwrap();
     }
     // It still opens what is new.
     let more = port("af_packet", "a", &["10.1.0.1/24"], "")
@@ -355,36 +366,43 @@ fn signals_to_the_keeper_are_none() {
     router.stop();
 }
 
-/// Twins of a VRF are in a network name space that the router itself cannot enter.
-fn twins_in_a_name_space_that_the_router_cannot_enter() {
+/// Host interfaces of a VRF are in a network name space that the router itself cannot enter.
+fn host_interfaces_in_a_name_space_that_the_router_cannot_enter() {
     let Some(site) = Site::new() else { return };
-    let Some(twins) = Namespace::with_ipv6("t") else {
+    let Some(host_interfaces) = Namespace::with_ipv6("t") else {
         return;
     };
     let scratch = Scratch::new();
-    let vrf = format!("\n[[vrf]]\nname = \"blue\"\nnetns = \"{}\"\n", twins.name());
+    let vrf = format!(
+        "\n[[vrf]]\nname = \"blue\"\nnetns = \"{}\"\n",
+        host_interfaces.name()
+    );
     let config = vrf + &two_ports("af_packet", "vrf = \"blue\"", "vrf = \"blue\"");
     let mut router = Router::start(&site.mid, &scratch, &config);
     is_divided(router.running().pid(), 0, NET_ADMIN | NET_RAW | SYS_ADMIN);
     let mirrors = |name: &str, address: &str| {
         wait(&format!("{name} to have {address}"), || {
-            twins.has(name) && twins.ip(&format!("addr show {name}")).contains(address)
+            host_interfaces.has(name)
+                && host_interfaces
+                    .ip(&format!("addr show {name}"))
+                    .contains(address)
         });
     };
     mirrors("lr-a", "10.1.0.1/24");
     mirrors("lr-b", "fd00:2::1/64");
     assert!(!site.mid.has("lr-a"));
-    // What the kernel knows there is heard, and a twin that was deleted there is made again.
-    twins.ip("route add 10.44.0.0/16 via 10.2.0.2 dev lr-b");
+    // What the kernel knows there is heard, and a host interface that was deleted there is made
+    // again.
+    host_interfaces.ip("route add 10.44.0.0/16 via 10.2.0.2 dev lr-b");
     router.shows("routes", |text| text.contains("10.44.0.0/16"));
-    twins.ip("link del lr-a");
+    host_interfaces.ip("link del lr-a");
     mirrors("lr-a", "10.1.0.1/24");
     let more =
         "\n[[interface]]\nport = \"a\"\nvlan = 5\nvrf = \"blue\"\naddresses = [\"10.5.0.1/24\"]\n";
     router.reload(&(config + more));
     mirrors("lr-a.5", "10.5.0.1/24");
     router.stop();
-    wait("the twins to go", || {
-        !twins.has("lr-a") && !twins.has("lr-a.5")
+    wait("the host interfaces to go", || {
+        !host_interfaces.has("lr-a") && !host_interfaces.has("lr-a.5")
     });
 }

@@ -1,5 +1,6 @@
-//! VRFs with the same addresses in each, and VLAN subinterfaces. The kernel here may have no devices
-//! for either: twins of a VRF are in a namespace of their own, and tagged frames are made by hand.
+//! VRFs with the same addresses in each, and VLAN subinterfaces. The kernel here may have no
+//! devices for either: host interfaces of a VRF are in a namespace of their own, and tagged frames
+//! are made by hand.
 
 use super::instance::Router;
 use super::site::{self, Site, host, link, reaches};
@@ -24,8 +25,8 @@ struct Customers {
     red: Site,
     left: Namespace,
     right: Namespace,
-    /// Where the twins of the blue VRF are.
-    twins: Namespace,
+    /// Where the host interfaces of the blue VRF are.
+    host_interfaces: Namespace,
 }
 
 impl Customers {
@@ -34,7 +35,7 @@ impl Customers {
             red: Site::new()?,
             left: Namespace::with_ipv6("bl")?,
             right: Namespace::with_ipv6("br")?,
-            twins: Namespace::with_ipv6("bt")?,
+            host_interfaces: Namespace::with_ipv6("bt")?,
         };
         link(&customers.left, "veth0", &customers.red.mid, "c");
         link(&customers.right, "veth1", &customers.red.mid, "d");
@@ -62,7 +63,7 @@ impl Customers {
         let far = [site::FAR_GATE4, site::FAR_GATE6];
         let mut text = format!(
             "\n[[vrf]]\nname = \"blue\"\ntable = 10\nnetns = \"{}\"\n",
-            self.twins.name()
+            self.host_interfaces.name()
         );
         for (name, [v4, v6], vrf) in [
             ("a", near, "default"),
@@ -128,9 +129,9 @@ fn customers_do_not_meet(kind: &str) {
         expected[at] += 1;
         assert_eq!(hosts.map(pinged), expected);
     }
-    // The twins are where they should be.
+    // The host interfaces are where they should be.
     assert!(customers.red.mid.has("lr-a") && !customers.red.mid.has("lr-c"));
-    assert!(customers.twins.has("lr-c") && customers.twins.has("lr-d"));
+    assert!(customers.host_interfaces.has("lr-c") && customers.host_interfaces.has("lr-d"));
     // A route of one VRF is none of the other's.
     customers.right.ip("addr add 10.66.0.1/32 dev lo");
     customers.red.right.ip("addr add 10.66.0.1/32 dev lo");
@@ -236,7 +237,7 @@ fn vlan_subinterfaces(kind: &str) {
         a,
         NEAR,
         IPV4,
-        &ping.packet(&frame::echo(7, 1, b"ping the twin")),
+        &ping.packet(&frame::echo(7, 1, b"ping the host interface")),
     );
     let frames = [
         tagged(&asks, 100),
@@ -250,7 +251,7 @@ fn vlan_subinterfaces(kind: &str) {
         tagged(&ping, 100),
     ];
     inject(&site.left, "veth0", &frames, &scratch);
-    // The kernel behind the twin asks who has that address, to answer the ping.
+    // The kernel behind the host interface asks who has that address, to answer the ping.
     let answers = frame::arp(2, (NEAR, "10.100.0.2"), (a, "10.100.0.1"));
     let answers = ethernet(a, NEAR, ARP, &answers);
     inject(&site.left, "veth0", &[tagged(&answers, 100)], &scratch);
@@ -282,8 +283,8 @@ fn vlan_subinterfaces(kind: &str) {
         tagged(&frame::forwarded(&back, NEAR, a), 200),
     );
     assert!(with(&right, b"no such vlan").is_empty());
-    // One answer to the question in the right VLAN; the kernel behind the twin answers the ping, and
-    // its frames are tagged.
+    // One answer to the question in the right VLAN; the kernel behind the host interface answers
+    // the ping, and its frames are tagged.
     let answers: Vec<&Vec<u8>> = (left.iter())
         .filter(|frame| frame[12..18] == [0x81, 0, 0, 100, 8, 6] && frame[24..26] == [0, 2])
         .collect();
@@ -294,7 +295,7 @@ fn vlan_subinterfaces(kind: &str) {
         .iter()
         .filter(|frame| frame[12..18] == [0x81, 0, 0, 200, 8, 6] && frame[24..26] == [0, 2]);
     assert_eq!(in_200.count(), 0);
-    let pong = with(&left, b"ping the twin");
+    let pong = with(&left, b"ping the host interface");
     assert_eq!(pong.len(), 1, "{pong:02x?}");
     assert_eq!(
         pong[0][..18],

@@ -1,8 +1,8 @@
-//! The router as its unit has systemd run it: in a guest, whose first process is systemd and whose own
-//! network namespace has the ports. `../../vm` boots that guest; here is what happens in it.
+//! The router as its unit has systemd run it: in a guest, whose first process is systemd and whose
+//! own network namespace has the ports. `../../vm` boots that guest; here is what happens in it.
 
 use super::instance::port;
-use super::privileges::{BPF, NET_ADMIN, NET_RAW, is_divided, keeper, proc, status};
+use super::privileges::{BPF, NET_ADMIN, NET_RAW, helper, is_divided, proc, status};
 use super::site::{FAR_GATE6, GATE4, RIGHT4, RIGHT6, Site, reaches};
 use linerate_testkit::cli::binary;
 use linerate_testkit::process::Running;
@@ -65,7 +65,8 @@ fn router() -> Pid {
     pid.unwrap_or_else(|| panic!("it does not run\n{}", journal()))
 }
 
-/// `linerate` with these words: whether it succeeds, and what it says. Root asks as one who has logged in.
+/// `linerate` with these words: whether it succeeds, and what it says. Root asks as one who has
+/// logged in.
 fn try_linerate(words: &str) -> (bool, String) {
     let mut command = Command::new(binary());
     command.env("XDG_RUNTIME_DIR", "/run/user/0");
@@ -146,7 +147,7 @@ pub(crate) fn as_the_unit_says() {
     assert!(ctl("show routes").contains("10.88.0.0/16"));
     fs::write(FILE, config()).unwrap();
 
-    // Killed, and its keeper; with huge pages this time, if there are enough.
+    // Killed, and its privilege helper; with huge pages this time, if there are enough.
     let _ = fs::write("/proc/sys/vm/nr_hugepages", "24");
     let before = router();
     kill_process(before, Signal::KILL).unwrap();
@@ -154,7 +155,7 @@ pub(crate) fn as_the_unit_says() {
     let [total, free] = ["HugePages_Total", "HugePages_Free"].map(huge_pages);
     assert!(total < 24 || free < total, "{free} of {total} are free");
     let before = router();
-    kill_process(keeper(before), Signal::KILL).unwrap();
+    kill_process(helper(before), Signal::KILL).unwrap();
     is_back(&site, before);
     assert_eq!(property("NRestarts"), "2");
     is_confined();
@@ -204,11 +205,12 @@ pub(crate) fn as_the_unit_says() {
 fn is_confined() {
     let router = router();
     is_divided(router, 0, NET_ADMIN | NET_RAW | BPF);
-    for process in [router, keeper(router)] {
+    for process in [router, helper(router)] {
         let status = status(&proc(process));
         assert_eq!(status["Seccomp"], "2");
         assert!(!status["Uid"].starts_with("0\t"), "{}", status["Uid"]);
-        // Nothing of the machine can be written but what the unit names, and no device but the TAPs' is there.
+        // Nothing of the machine can be written but what the unit names, and no device but the
+        // TAPs' is there.
         let within = |path: &str| proc(process).join("root").join(path);
         assert!(within("dev/net/tun").exists() && !within("dev/kmsg").exists());
         let mounts = fs::read_to_string(proc(process).join("mounts")).unwrap();

@@ -5,7 +5,8 @@
 //!       fd00:1::2/64           fd00:1::1          fd00:2::1      fd00:2::2/64
 //! ```
 //!
-//! `a` and `b` are the router's ports; its TAP twins `lr-a` and `lr-b` are in `mid` too.
+//! `a` and `b` are the router's ports; its host interfaces (TAP) `lr-a` and `lr-b` are in `mid`
+//! too.
 
 use linerate_testkit::netns::Namespace;
 use linerate_testkit::process::Running;
@@ -101,8 +102,8 @@ impl Site {
     }
 }
 
-/// Joins a host's interface to a port of the router: nothing is segmented or left without a checksum
-/// on the wire.
+/// Joins a host's interface to a port of the router: nothing is segmented or left without a
+/// checksum on the wire.
 pub(super) fn link(host: &Namespace, interface: &str, router: &Namespace, port: &str) {
     host.wire(interface, router, port, "");
     host.plain(interface);

@@ -66,11 +66,11 @@ impl Customer {
     /// Prefixes and what `ip route` says of each. Of IPv6 both refuse alike: what is told of it is
     /// compared by kinds of packets.
     fn routes(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
-        ROUTES.into_iter().map(|(prefix, way)| {
-            let other = self.refuses.iter().find(|(word, _)| *word == way);
+        ROUTES.into_iter().map(|(prefix, next_hop)| {
+            let other = self.refuses.iter().find(|(word, _)| *word == next_hop);
             match other.filter(|_| !prefix.contains(':')) {
                 Some((_, other)) => (prefix, *other),
-                None => (prefix, way),
+                None => (prefix, next_hop),
             }
         })
     }
@@ -145,12 +145,12 @@ impl Trunk {
                     ));
                 }
             }
-            for (prefix, way) in customer.routes() {
-                match way.strip_prefix("via ") {
+            for (prefix, next_hop) in customer.routes() {
+                match next_hop.strip_prefix("via ") {
                     Some(gateway) => {
                         mid.ip(&format!("route add {prefix} via {gateway} vrf {name}"))
                     }
-                    None => mid.ip(&format!("route add {way} {prefix} vrf {name}")),
+                    None => mid.ip(&format!("route add {next_hop} {prefix} vrf {name}")),
                 };
             }
         }
@@ -179,16 +179,17 @@ impl Trunk {
                     );
                 }
             }
-            for (prefix, way) in customer.routes() {
-                let way = match way.strip_prefix("via ") {
+            for (prefix, next_hop) in customer.routes() {
+                let next_hop = match next_hop.strip_prefix("via ") {
                     Some(gateway) => format!("via = \"{gateway}\""),
-                    None => format!("{way} = true"),
+                    None => format!("{next_hop} = true"),
                 };
-                config += &format!("\n[[route]]\nprefix = \"{prefix}\"\nvrf = \"{name}\"\n{way}\n");
+                config +=
+                    &format!("\n[[route]]\nprefix = \"{prefix}\"\nvrf = \"{name}\"\n{next_hop}\n");
             }
         }
         let router = Router::start(&self.mid, scratch, &config);
-        // The kernel's own VRF devices keep the twins apart.
+        // The kernel's own VRF devices keep the host interfaces apart.
         for Customer {
             name, table, vlans, ..
         } in &CUSTOMERS
@@ -249,7 +250,7 @@ fn customers_on_a_trunk(kind: &str, count: usize, seed: u64) {
     let mut own = [0; 2];
     for frame in &output.forwarded {
         let Some(number) = mix::number_of(frame) else {
-            continue; // the kernel behind a twin has something to say
+            continue; // the kernel behind a host interface has something to say
         };
         let at = number as usize % 2;
         let Customer { vlans, hosts, .. } = &CUSTOMERS[at];
@@ -258,7 +259,7 @@ fn customers_on_a_trunk(kind: &str, count: usize, seed: u64) {
         own[at] += 1;
     }
     assert!(own.iter().all(|own| *own > count / 4), "{own:?} of {count}");
-    // What the kernel is taught about a VRF's twins, the router learns for that VRF.
+    // What the kernel is taught about a VRF's host interfaces, the router learns for that VRF.
     ours.mid
         .ip("route add 10.99.0.0/16 via 10.2.0.2 dev lr-a.202 vrf blue");
     router.shows("routes", |text| {

@@ -43,7 +43,8 @@ fn pace(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
     let sample = micro(linerate, "pktgen.pace.1mpps", 5.0, cpus)?;
     let detail = numbers(&sample);
     eprintln!(
-        "pktgen.pace.1mpps: median {} ns, most {} ns; {} frames judged, {} left out while the CPU was stolen",
+        "pktgen.pace.1mpps: median {} ns, most {} ns; {} frames judged, {} left out while the CPU \
+         was stolen",
         detail("p50_ns"),
         detail("max_ns"),
         detail("frames"),
@@ -63,7 +64,8 @@ fn full_table(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError
     let detail = numbers(&sample);
     let change_us = detail("change_us");
     eprintln!(
-        "router.fpm.1m: {} of {} routes followed, {:.0} MB; a change takes {change_us:.1} us, so 10 K a second {:.1} % of a core",
+        "router.fpm.1m: {} of {} routes followed, {:.0} MB; a change takes {change_us:.1} us, so \
+         10 K a second {:.1} % of a core",
         detail("followed"),
         detail("routes"),
         detail("memory_bytes") / 1e6,
@@ -77,7 +79,8 @@ fn updates(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
     let sample = on_two(linerate, "router.updates", 3.0, cpus)?;
     let detail = numbers(&sample);
     eprintln!(
-        "router.updates: {:.2} Mpps with {:.0} changes a second, {:.2} without ({:.1} % in all, below 0: faster)",
+        "router.updates: {:.2} Mpps with {:.0} changes a second, {:.2} without ({:.1} % in all, \
+         below 0: faster)",
         detail("with_mpps"),
         detail("updates_per_s"),
         detail("without_mpps"),
@@ -91,9 +94,10 @@ fn reload(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
     let sample = on_two(linerate, "router.reload", 2.0, cpus)?;
     let detail = numbers(&sample);
     eprintln!(
-        "router.reload: {} reloads of {:.0} ms, {} routes and {} rules, {:.0} frames at {:.2} Mpps (offered {:.0} % of \
-         the time); lost without a reload {}; the worker stopped for messages for {:.0} us at most, without a reload {:.0}; \
-         its longest round {:.0} us, without {:.0}; {} pairs disturbed and done again, in which {} were lost",
+        "router.reload: {} reloads of {:.0} ms, {} routes and {} rules, {:.0} frames at {:.2} Mpps \
+         (offered {:.0} % of the time); lost without a reload {}; the worker stopped for messages \
+         for {:.0} us at most, without a reload {:.0}; its longest round {:.0} us, without {:.0}; \
+         {} pairs disturbed and done again, in which {} were lost",
         detail("reloads"),
         detail("reload_ms"),
         detail("routes"),

@@ -4,11 +4,12 @@
 //! feeder g0 ------- a :middle: b ------- s0 sink
 //! ```
 //!
-//! The feeder (see [`veth`]) and the sink, a plain interface, are in the kernel and the same for all: linerate's router, its l2fwd,
-//! which does nothing but receive and send, and Linux. The feeder runs on the other CPU, and there the kernel
-//! also takes its frames in at `a`. linerate's worker runs on the worker's CPU, and there the kernel sends what
-//! it sends, down to the sink. Linux may have the worker's CPU as well: each of [`Placement`]'s ways is tried,
-//! and the fastest counts. So are af_xdp and af_packet for linerate's ports.
+//! The feeder (see [`veth`]) and the sink, a plain interface, are in the kernel and the same for
+//! all: linerate's router, its l2fwd, which does nothing but receive and send, and Linux. The
+//! feeder runs on the other CPU, and there the kernel also takes its frames in at `a`. linerate's
+//! worker runs on the worker's CPU, and there the kernel sends what it sends, down to the sink.
+//! Linux may have the worker's CPU as well: each of [`Placement`]'s ways is tried, and the fastest
+//! counts. So are af_xdp and af_packet for linerate's ports.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -31,8 +32,9 @@ use crate::undo::Undo;
 
 const FEEDER: &str = "g0";
 const SINK: &str = "s0";
-/// Where frames are sent behind the router: to a station that is not there, so the sink's stack drops them
-/// as the first thing it does. An XDP program would cost more where frames come without room for it.
+/// Where frames are sent behind the router: to a station that is not there, so the sink's stack
+/// drops them as the first thing it does. An XDP program would cost more where frames come without
+/// room for it.
 const NOBODY: &str = "02:00:00:00:00:05";
 /// The ports in the middle.
 const PORTS: [&str; 2] = ["a", "b"];
@@ -350,7 +352,8 @@ impl Through {
     }
 }
 
-/// Who was the limit: the router's and the null-forwarding run's rates over the same ports, in Mpps.
+/// Who was the limit: the router's and the null-forwarding run's rates over the same ports, in
+/// Mpps.
 pub(super) fn bottleneck(router: f64, null: f64) -> String {
     // A packet's time is the ports' and the router's; without the router it is the ports' alone.
     let ports = (100.0 * router / null).min(100.0);
@@ -359,8 +362,8 @@ pub(super) fn bottleneck(router: f64, null: f64) -> String {
         _ => "the router",
     };
     format!(
-        "bottleneck: {who}; null forwarding over the same ports is {null:.3} Mpps, so they take {ports:.0}% of the \
-         router's time for a packet"
+        "bottleneck: {who}; null forwarding over the same ports is {null:.3} Mpps, so they take \
+         {ports:.0}% of the router's time for a packet"
     )
 }
 
@@ -429,7 +432,8 @@ impl Drop for Forwarder {
 /// The router's file: slow worker on the first of these CPUs, fast one on the second.
 fn configuration(kind: &str, socket: &std::path::Path, cpus: [usize; 2]) -> String {
     let mut text = format!(
-        "[plan]\nbg = \"0\"\nio = \"1\"\ncpus = \"{},{}\"\n[router]\ncontrol = \"{}\"\nkernel = false\nperiod = 0\n",
+        "[plan]\nbg = \"0\"\nio = \"1\"\ncpus = \"{},{}\"\n[router]\ncontrol = \"{}\"\nkernel = \
+         false\nperiod = 0\n",
         cpus[0],
         cpus[1],
         socket.display()
@@ -446,8 +450,8 @@ fn configuration(kind: &str, socket: &std::path::Path, cpus: [usize; 2]) -> Stri
     text + "[[route]]\nprefix = \"198.18.0.0/15\"\nvia = \"10.255.1.2\"\n"
 }
 
-/// The one of `all` that `rate` gives the highest figure. What does not run is none of them, unless nothing
-/// does.
+/// The one of `all` that `rate` gives the highest figure. What does not run is none of them, unless
+/// nothing does.
 pub(super) fn best<T: Copy>(
     all: impl IntoIterator<Item = T>,
     mut rate: impl FnMut(T) -> Result<f64, TaskError>,

@@ -38,7 +38,8 @@ impl Setting<'_> {
                 self.testpmd(&vdevs, mode, "", Counter::Sent)
             }
             Peer::TxOnly => {
-                // 60 bytes in memory, as ours. Its bursts are 32 by default; 64 are as fast or faster.
+                // 60 bytes in memory, as ours. Its bursts are 32 by default; 64 are as fast or
+                // faster.
                 let vdevs = ["net_null0,size=60".to_owned()];
                 let more = ["--burst=64", "--txpkts=60"].map(String::from);
                 self.testpmd_with(&vdevs, "txonly", &more, "", Counter::Sent)
@@ -112,8 +113,8 @@ impl Setting<'_> {
         })
     }
 
-    /// Both ports of l2fwd on one core. Where DPDK comes without its examples, testpmd's mac mode does the
-    /// same job (and a little faster).
+    /// Both ports of l2fwd on one core. Where DPDK comes without its examples, testpmd's mac mode
+    /// does the same job (and a little faster).
     fn pcap(&self, frame_bytes: usize) -> Result<Sample, TaskError> {
         let file = write_pcap(frame_bytes)?;
         let vdevs =

@@ -1,12 +1,13 @@
-//! `router.frr.1m`: a million routes from a BGP neighbour, through FRR and its FPM, until the router has them.
+//! `router.frr.1m`: a million routes from a BGP neighbour, through FRR and its FPM, until the
+//! router has them.
 //!
 //! ```text
-//! a BGP speaker of ours, AS 65001, veth0 ---- a :middle: linerate router, twin lr-a: zebra, bgpd, AS 65000
+//! a BGP speaker of ours, AS 65001, veth0 ---- a :middle: linerate router, host interface lr-a: zebra, bgpd, AS 65000
 //! ```
 //!
-//! The whole way, as a user has it: TCP to the twin, bgpd, zebra, the kernel's table, FPM, ours. Nearly all of
-//! the time is FRR's; `router.fpm.1m` is our part. Some prefixes, the last one said among them, are asked for
-//! until each of them is there by FPM.
+//! The whole way, as a user has it: TCP to the host interface, bgpd, zebra, the kernel's table,
+//! FPM, ours. Nearly all of the time is FRR's; `router.fpm.1m` is our part. Some prefixes, the last
+//! one said among them, are asked for until each of them is there by FPM.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -109,14 +110,14 @@ fn wire(undo: &mut Undo, far: &str, middle: &str) -> Result<(), TaskError> {
     process::read(veth::inside(far, "ethtool").args(plain))?;
     ip(&["-n", far, "link", "set", "dev", "veth0", "up"])?;
     ip(&["-n", middle, "link", "set", "dev", "a", "up"])?;
-    // The address is the twin's: the kernel must not answer at the port, too.
+    // The address is the host interface's: the kernel must not answer at the port, too.
     for setting in [
         "net.ipv4.conf.a.rp_filter=1",
         "net.ipv4.conf.a.arp_ignore=8",
     ] {
         process::read(veth::inside(middle, "sysctl").args(["-qw", setting]))?;
     }
-    // A twin whose port is not up yet loses its carrier, and FRR its sessions.
+    // A host interface whose port is not up yet loses its carrier, and FRR its sessions.
     let deadline = Instant::now() + START;
     while !ip(&["-n", middle, "link", "show", "a"])?.contains("state UP") {
         if Instant::now() > deadline {
@@ -145,8 +146,8 @@ fn configuration(socket: &Path, cpus: [usize; 2]) -> String {
 
 fn bgpd() -> String {
     format!(
-        "router bgp 65000\n bgp router-id 192.0.2.1\n no bgp ebgp-requires-policy\n \
-         no bgp network import-check\n neighbor {NEIGHBOUR} remote-as 65001\n neighbor {NEIGHBOUR} passive\n"
+        "router bgp 65000\n bgp router-id 192.0.2.1\n no bgp ebgp-requires-policy\n no bgp network \
+         import-check\n neighbor {NEIGHBOUR} remote-as 65001\n neighbor {NEIGHBOUR} passive\n"
     )
 }
 

@@ -1,4 +1,5 @@
-//! 2 MiB pages for the time of the comparison: reserved and mounted if we may, and given back after.
+//! 2 MiB pages for the time of the comparison: reserved and mounted if we may, and given back
+//! after.
 
 use std::path::{Path, PathBuf};
 
@@ -38,7 +39,8 @@ impl Hugepages {
         }
     }
 
-    /// EAL's options for them. `files` is true where the process keeps its run-time files (telemetry).
+    /// EAL's options for them. `files` is true where the process keeps its run-time files
+    /// (telemetry).
     pub(super) fn eal(&self, files: bool) -> Vec<String> {
         match self {
             Hugepages::Mounted(folder) => {
@@ -119,7 +121,8 @@ mod tests {
 
     #[test]
     fn finds_the_two_megabyte_mount() {
-        let mounts = "proc /proc proc rw 0 0\nhugetlbfs /dev/huge1G hugetlbfs rw,pagesize=1024M 0 0\n\
+        let mounts = "proc /proc proc rw 0 0\nhugetlbfs /dev/huge1G hugetlbfs rw,pagesize=1024M 0 \
+            0\n\
             hugetlbfs /dev/hugepages hugetlbfs rw,relatime,pagesize=2M 0 0\n";
         assert_eq!(find_mount(mounts).unwrap().to_str(), Some("/dev/hugepages"));
         assert_eq!(find_mount("proc /proc proc rw 0 0\n"), None);

@@ -19,7 +19,8 @@ pub(super) struct Cpus {
 }
 
 impl Cpus {
-    /// Two CPUs we may run on that are not threads of one core, if there are such; the worker is the second.
+    /// Two CPUs we may run on that are not threads of one core, if there are such; the worker is
+    /// the second.
     pub(super) fn choose() -> Result<Cpus, TaskError> {
         let set = rustix::thread::sched_getaffinity(None)
             .map_err(|error| TaskError::file("sched_getaffinity")(error.into()))?;
@@ -103,7 +104,8 @@ pub(super) fn facts(cpus: &Cpus, pages: &str, weight: &str, dpdk: Option<&str>) 
     json!({
         "cpu": model,
         "cpus": cpuinfo.lines().filter(|line| line.starts_with("processor")).count(),
-        "hypervisor": cpuinfo.lines().any(|line| line.starts_with("flags") && line.contains(" hypervisor")),
+        "hypervisor": cpuinfo.lines().any(|line| line.starts_with("flags") && line.contains(
+            " hypervisor")),
         "worker_cpu": cpus.worker,
         "other_cpu": cpus.other,
         "kernel": first_line(Command::new("uname").arg("-r")),
@@ -113,13 +115,14 @@ pub(super) fn facts(cpus: &Cpus, pages: &str, weight: &str, dpdk: Option<&str>) 
         "dpdk": dpdk,
         "cc": first_line(Command::new("cc").arg("--version")),
         "rustc": first_line(Command::new("rustc").arg("--version").current_dir(process::root())),
-        "commit": first_line(Command::new("git").args(["describe", "--always", "--dirty"]).current_dir(process::root())),
+        "commit": first_line(Command::new("git").args(["describe", "--always",
+        "--dirty"]).current_dir(process::root())),
     })
 }
 
-/// Weighs this process session against all others (`sched_autogroup` makes `nice` count only inside one),
-/// and with it the kernel threads that run network softirqs: they are of no session, and at nice 0 the
-/// veth rows would starve their own NAPI. Returns what was done, in words.
+/// Weighs this process session against all others (`sched_autogroup` makes `nice` count only inside
+/// one), and with it the kernel threads that run network softirqs: they are of no session, and at
+/// nice 0 the veth rows would starve their own NAPI. Returns what was done, in words.
 pub(super) fn weigh_session(undo: &mut Undo) -> Result<String, TaskError> {
     let knob = Path::new("/proc/self/autogroup");
     if !knob.exists() {

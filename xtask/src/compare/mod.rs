@@ -1,10 +1,11 @@
 //! `cargo xtask compare`: linerate and DPDK on this machine, in turns, on the same cores.
 //!
-//! Read [`rows`] first: the table. Both sides of a row are processes that print one figure; they run ours,
-//! peer, ours, peer, for at least five rounds, one at a time, and the medians are compared. [`ours`] runs
-//! `linerate bench micro`, [`peer`] our C programs that drive DPDK, [`forward`] DPDK's own applications,
-//! [`crossing`] and [`tcp`] the kernel as a router.
-//! What is changed on the machine for it (huge pages, namespaces, the session's weight) is undone at the end.
+//! Read [`rows`] first: the table. Both sides of a row are processes that print one figure; they
+//! run ours, peer, ours, peer, for at least five rounds, one at a time, and the medians are
+//! compared. [`ours`] runs `linerate bench micro`, [`peer`] our C programs that drive DPDK,
+//! [`forward`] DPDK's own applications, [`crossing`] and [`tcp`] the kernel as a router. What is
+//! changed on the machine for it (huge pages, namespaces, the session's weight) is undone at the
+//! end.
 
 mod absolute;
 mod crossing;
@@ -72,8 +73,8 @@ pub(crate) struct Options {
     /// Run DPDK's side alone: what this machine's DPDK does
     #[arg(long)]
     peer_only: bool,
-    /// One short round over small tables: whether rows run at all. The figures say nothing, and no target is
-    /// judged
+    /// One short round over small tables: whether rows run at all. The figures say nothing, and no
+    /// target is judged
     #[arg(long, conflicts_with_all = ["rounds", "strict"])]
     quick: bool,
     /// Exit with 3 when a target is missed or a row is unmeasured
@@ -236,7 +237,8 @@ fn describe(facts: &serde_json::Value) -> String {
         other => other.to_string(),
     };
     format!(
-        "{}, {} CPUs{}; Linux {}; rustc and cc: {}; {}\nworker on CPU {}, the other on {}; {}; {}; DPDK {}",
+        "{}, {} CPUs{}; Linux {}; rustc and cc: {}; {}\nworker on CPU {}, the other on {}; {}; {}; \
+         DPDK {}",
         fact("cpu"),
         fact("cpus"),
         if facts["hypervisor"] == true {
@@ -376,7 +378,8 @@ impl<'a> Bench<'a> {
             let (ours, peer) = if row.peer == Peer::TwoCores {
                 let Some((turn, trip_ns)) = patience.near(|| self.core_to_core(), turn)? else {
                     data.note = Some(format!(
-                        "the cores were far apart (round trip over {} ns) and did not come near in time",
+                        "the cores were far apart (round trip over {} ns) and did not come near in \
+                         time",
                         near::NEAR_NS
                     ));
                     return Ok(());

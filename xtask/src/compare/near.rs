@@ -1,8 +1,8 @@
 //! Two-core rows count only while the two cores are near.
 //!
-//! A VM's CPUs are moved about by its host: a ring round trip between them is 110 to 170 ns for minutes,
-//! then 700 ns for minutes. Nothing inside shows or controls it, so the round trip is measured before and
-//! after each round, and a round that was not near throughout is repeated.
+//! A VM's CPUs are moved about by its host: a ring round trip between them is 110 to 170 ns for
+//! minutes, then 700 ns for minutes. Nothing inside shows or controls it, so the round trip is
+//! measured before and after each round, and a round that was not near throughout is repeated.
 
 use std::time::{Duration, Instant};
 
@@ -30,8 +30,8 @@ impl Patience {
         self.left.is_zero() || Instant::now() >= self.latest
     }
 
-    /// Runs `round` until `probe` said near before and after it; `None` when patience ran out first.
-    /// Returns what the round gave and the longer of its two round trips in ns.
+    /// Runs `round` until `probe` said near before and after it; `None` when patience ran out
+    /// first. Returns what the round gave and the longer of its two round trips in ns.
     pub(super) fn near<T>(
         &mut self,
         mut probe: impl FnMut() -> Result<f64, TaskError>,

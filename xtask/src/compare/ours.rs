@@ -1,12 +1,13 @@
 //! Our side: `linerate bench micro ROW --seconds S --cpus A[,B] [--port SPEC] --json`.
 //!
-//! One line of JSON comes back (see [`super::sample`]). The first CPU is the worker. veth rows run in a
-//! namespace and get the port to open.
+//! One line of JSON comes back (see [`super::sample`]). The first CPU is the worker. veth rows run
+//! in a namespace and get the port to open.
 //!
-//! What both sides agree on: rings have 1024 slots (DPDK's hold pointers); one-core ring rows put n in and
-//! take n out in turns; pools have 16384 slots (DPDK 16383, its cache 512), of which the `beyond` row has
-//! 2048 out at once; `fwd` rows have two ports on one worker and count what both send; in `fwd.ring` 256
-//! frames circle in each loop, in `fwd.pcap` each port repeats 1024 UDP frames of 60 or 1514 bytes.
+//! What both sides agree on: rings have 1024 slots (DPDK's hold pointers); one-core ring rows put n
+//! in and take n out in turns; pools have 16384 slots (DPDK 16383, its cache 512), of which the
+//! `beyond` row has 2048 out at once; `fwd` rows have two ports on one worker and count what both
+//! send; in `fwd.ring` 256 frames circle in each loop, in `fwd.pcap` each port repeats 1024 UDP
+//! frames of 60 or 1514 bytes.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -57,7 +58,8 @@ impl Linerate {
         }
     }
 
-    /// The arguments after the name of a program that starts others (`timeout`, `ip netns exec NS timeout`).
+    /// The arguments after the name of a program that starts others (`timeout`,
+    /// `ip netns exec NS timeout`).
     fn arguments(&self, row: &str, seconds: f64, cpus: &str) -> Vec<OsString> {
         let limit = (seconds * 4.0 + GRACE_SECONDS).to_string();
         let mut arguments: Vec<OsString> = vec!["--foreground".into(), "-k5".into(), limit.into()];

@@ -191,8 +191,8 @@ impl Dpdk {
             .transpose()
     }
 
-    /// DPDK's l3fwd example: built, or as source; Debian ships neither. Before 23.11 it refuses ports that
-    /// check no checksums, as net_pcap.
+    /// DPDK's l3fwd example: built, or as source; Debian ships neither. Before 23.11 it refuses
+    /// ports that check no checksums, as net_pcap.
     pub(super) fn l3fwd(&self) -> Result<Option<PathBuf>, TaskError> {
         let number = |part: &str| part.parse().unwrap_or(0);
         let version: Vec<u32> = self.version.split(['.', '-']).map(number).collect();
@@ -243,9 +243,9 @@ impl Dpdk {
     }
 }
 
-/// What pkg-config names for a static link, without libraries that the linker does not find: it names
-/// those that others' libraries would want if they were static, too (libpcap's libsystemd), and these
-/// are shared. One that is needed after all is named by the linker, with what it lacks.
+/// What pkg-config names for a static link, without libraries that the linker does not find: it
+/// names those that others' libraries would want if they were static, too (libpcap's libsystemd),
+/// and these are shared. One that is needed after all is named by the linker, with what it lacks.
 fn linkable(libs: Vec<String>) -> Vec<String> {
     let is_found = |file: &str| {
         let mut cc = Command::new("cc");

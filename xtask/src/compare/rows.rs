@@ -34,8 +34,8 @@ impl Unit {
 pub(super) enum Peer {
     /// Our C program in xtask/peer, one core.
     OneCore,
-    /// The same, on what `linerate bench input ROW` wrote. `once`: it takes minutes to load that, so
-    /// its figure of the first round stands for all.
+    /// The same, on what `linerate bench input ROW` wrote. `once`: it takes minutes to load that,
+    /// so its figure of the first round stands for all.
     OneCoreInput { once: bool },
     /// Our C program in xtask/peer, two cores that must be near.
     TwoCores,
@@ -49,8 +49,8 @@ pub(super) enum Peer {
     Ring { mode: &'static str },
     /// dpdk-l2fwd over two net_pcap ports; the frame's size includes 4 bytes of FCS.
     Pcap { frame_bytes: usize },
-    /// dpdk-l3fwd over two net_pcap ports, on what `linerate bench input ROW` wrote; our C program where
-    /// DPDK comes without its examples.
+    /// dpdk-l3fwd over two net_pcap ports, on what `linerate bench input ROW` wrote; our C program
+    /// where DPDK comes without its examples.
     L3fwd { lookup: &'static str },
     /// dpdk-testpmd on one end of a veth pair.
     Veth { driver: Driver, tx: bool },
@@ -226,8 +226,8 @@ pub(super) const ROWS: &[Row] = &[
     veth("veth.af_xdp.tx.64",    Driver::AfXdp,    true),
 ];
 
-/// What DPDK 26.11 did where it was measured (2 vCPU Zen 5, veth, 64 bytes), in Mpps: used only where the
-/// DPDK at hand cannot attach its af_xdp driver, and labelled so.
+/// What DPDK 26.11 did where it was measured (2 vCPU Zen 5, veth, 64 bytes), in Mpps: used only
+/// where the DPDK at hand cannot attach its af_xdp driver, and labelled so.
 pub(super) fn published(row: &Row) -> Option<f64> {
     match row.peer {
         Peer::Veth {
@@ -240,7 +240,8 @@ pub(super) fn published(row: &Row) -> Option<f64> {
 
 pub(super) const PUBLISHED_BY: &str = "DPDK 26.11 (published figure, another machine)";
 
-/// Whether `--only` asks for `name`: every name without it, else those that begin with one of the prefixes.
+/// Whether `--only` asks for `name`: every name without it, else those that begin with one of the
+/// prefixes.
 pub(super) fn selected(name: &str, only: &[String]) -> bool {
     only.is_empty() || only.iter().any(|prefix| name.starts_with(prefix.as_str()))
 }

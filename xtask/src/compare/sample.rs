@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 use crate::error::TaskError;
 use crate::process;
 
-/// `{"row","value","unit","pages","peer_name","detail":{..},"note"}`; ours has no `peer_name`, `note` is optional.
+/// `{"row","value","unit","pages","peer_name","detail":{..},"note"}`; ours has no `peer_name`,
+/// `note` is optional.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Sample {
     pub(super) value: f64,
@@ -46,7 +47,8 @@ mod tests {
 
     #[test]
     fn takes_the_last_json_line() {
-        let text = "warming up\n{\"row\":\"r\",\"value\":1.5,\"unit\":\"ns\",\"pages\":\"2 MiB\",\"detail\":{\"slots\":1024}}\n";
+        let text = "warming up\n{\"row\":\"r\",\"value\":1.5,\"unit\":\"ns\",\"pages\":\"2 \
+            MiB\",\"detail\":{\"slots\":1024}}\n";
         let sample = parse("peer", text).unwrap();
         assert_eq!((sample.value, sample.pages.as_str()), (1.5, "2 MiB"));
         assert_eq!(sample.detail["slots"], 1024);

@@ -36,16 +36,16 @@ const KINDS: [(&str, &str); 3] = [
 
 /// How linerate is to forward.
 #[derive(Clone, Copy)]
-struct Way {
+struct Variant {
     kind: (&'static str, &'static str),
     /// Each port has a worker of its own, the second one on the CPU of the slow worker.
     two_workers: bool,
 }
 
-impl Way {
+impl Variant {
     fn all() -> impl Iterator<Item = Self> {
-        let ways = |kind| [false, true].map(|two_workers| Self { kind, two_workers });
-        KINDS.into_iter().flat_map(ways)
+        let variants = |kind| [false, true].map(|two_workers| Self { kind, two_workers });
+        KINDS.into_iter().flat_map(variants)
     }
 
     fn name(self) -> String {
@@ -69,7 +69,7 @@ pub(super) struct Tcp {
     linux: Place,
     /// The CPUs of the slow worker and of the fast one.
     cpus: [usize; 2],
-    way: Way,
+    variant: Variant,
 }
 
 /// Two hosts and what is between them.
@@ -90,7 +90,7 @@ impl Tcp {
             ours: Place::create(undo, "o", plain)?,
             linux: Place::create(undo, "x", plain)?,
             cpus: [cpus.other.unwrap_or(cpus.worker), cpus.worker],
-            way: Way {
+            variant: Variant {
                 kind: KINDS[0],
                 two_workers: false,
             },
@@ -119,9 +119,9 @@ impl Tcp {
         linerate: &Linerate,
         seconds: f64,
     ) -> Result<(), TaskError> {
-        self.way = crossing::best(Way::all(), |way| {
-            let gbps = self.through(linerate, way, seconds.min(TRIAL))?.value;
-            progress(&format!("{row}: {}: {gbps:.2} Gb/s", way.name()));
+        self.variant = crossing::best(Variant::all(), |variant| {
+            let gbps = self.through(linerate, variant, seconds.min(TRIAL))?.value;
+            progress(&format!("{row}: {}: {gbps:.2} Gb/s", variant.name()));
             Ok(gbps)
         })?;
         Ok(())
@@ -129,8 +129,8 @@ impl Tcp {
 
     /// Through linerate.
     pub(super) fn ours(&self, linerate: &Linerate, seconds: f64) -> Result<Sample, TaskError> {
-        let mut sample = self.through(linerate, self.way, seconds)?;
-        sample.note = Some(format!("ports: {}", self.way.name()));
+        let mut sample = self.through(linerate, self.variant, seconds)?;
+        sample.note = Some(format!("ports: {}", self.variant.name()));
         Ok(sample)
     }
 
@@ -142,18 +142,23 @@ impl Tcp {
         Ok(sample)
     }
 
-    fn through(&self, linerate: &Linerate, way: Way, seconds: f64) -> Result<Sample, TaskError> {
+    fn through(
+        &self,
+        linerate: &Linerate,
+        variant: Variant,
+        seconds: f64,
+    ) -> Result<Sample, TaskError> {
         let folder = process::target_dir().join("compare");
         fs::create_dir_all(&folder).map_err(TaskError::file(&folder))?;
         let file = folder.join("router.veth.tcp.toml");
         // In a folder with a short name: a socket's path has 107 bytes at most.
         let socket = std::env::temp_dir().join(format!("{}.sock", self.ours.middle));
         let [slow, fast] = self.cpus;
-        let plan = match way.two_workers {
+        let plan = match variant.two_workers {
             true => format!("io = \"1-2\"\ncpus = \"{slow},{fast},{slow}\""),
             false => format!("io = \"1\"\ncpus = \"{slow},{fast}\""),
         };
-        let (kind, options) = way.kind;
+        let (kind, options) = variant.kind;
         let mut text = format!(
             "[plan]\nbg = \"0\"\n{plan}\n[router]\ncontrol = \"{}\"\nkernel = false\nperiod = 0\n",
             socket.display()

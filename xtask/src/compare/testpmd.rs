@@ -186,7 +186,8 @@ impl Drop for App {
     }
 }
 
-/// Waits until `count` moves, lets things settle, and returns its rate in millions a second over `seconds`.
+/// Waits until `count` moves, lets things settle, and returns its rate in millions a second over
+/// `seconds`.
 pub(super) fn rate(
     mut count: impl FnMut() -> Result<u64, TaskError>,
     seconds: f64,

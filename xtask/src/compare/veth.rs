@@ -1,4 +1,5 @@
-//! A veth pair between two namespaces: `d0` for the side under test, `g0` with an in-kernel feeder or sink.
+//! A veth pair between two namespaces: `d0` for the side under test, `g0` with an in-kernel feeder
+//! or sink.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -23,8 +24,8 @@ pub(super) struct Veth {
 }
 
 impl Veth {
-    /// Makes the namespaces and the pair. `xgen` is the program at the far end: it feeds from CPU `feed_on`,
-    /// or without one drops what arrives.
+    /// Makes the namespaces and the pair. `xgen` is the program at the far end: it feeds from CPU
+    /// `feed_on`, or without one drops what arrives.
     pub(super) fn create(
         undo: &mut Undo,
         xgen: PathBuf,

@@ -1,5 +1,5 @@
-//! Spreads side by side: a box from quartile to quartile with the median across, whiskers to the ends,
-//! and a dot for each value.
+//! Spreads side by side: a box from quartile to quartile with the median across, whiskers to the
+//! ends, and a dot for each value.
 
 use std::fmt::Write;
 
@@ -76,9 +76,10 @@ pub(crate) fn boxes<'a>(
             let colour = spread.colour;
             let _ = write!(
                 canvas.svg,
-                "<line class=\"stem\" x1=\"{middle:.1}\" x2=\"{middle:.1}\" y1=\"{low:.1}\" y2=\"{high:.1}\"/>\
-                 <rect class=\"box l{colour}\" x=\"{:.1}\" y=\"{third:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"2\"/>\
-                 <line class=\"curve l{colour}\" x1=\"{:.1}\" x2=\"{:.1}\" y1=\"{median:.1}\" y2=\"{median:.1}\"/>",
+                "<line class=\"stem\" x1=\"{middle:.1}\" x2=\"{middle:.1}\" y1=\"{low:.1}\" \
+                 y2=\"{high:.1}\"/><rect class=\"box l{colour}\" x=\"{:.1}\" y=\"{third:.1}\" \
+                 width=\"{:.1}\" height=\"{:.1}\" rx=\"2\"/><line class=\"curve l{colour}\" \
+                 x1=\"{:.1}\" x2=\"{:.1}\" y1=\"{median:.1}\" y2=\"{median:.1}\"/>",
                 middle - half,
                 half * 2.0,
                 (first - third).max(1.0),

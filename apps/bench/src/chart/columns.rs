@@ -81,7 +81,8 @@ fn column(
     let (top, bottom) = (canvas.y(y.place(value)), canvas.y(0.0));
     let _ = write!(
         canvas.svg,
-        "<rect class=\"s{}\" x=\"{:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"2\"><title>{}, {}: {} {unit}</title></rect>",
+        "<rect class=\"s{}\" x=\"{:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"2\">\
+         <title>{}, {}: {} {unit}</title></rect>",
         series.colour,
         left + 1.0,
         (wide - 2.0).max(1.0),

@@ -1,9 +1,9 @@
-//! Charts as SVG, drawn by hand: [`columns()`] and [`dots`] by category, [`plot()`] of curves on any two
-//! [`Axis`]es, and [`boxes()`] of spreads.
+//! Charts as SVG, drawn by hand: [`columns()`] and [`dots`] by category, [`plot()`] of curves on
+//! any two [`Axis`]es, and [`boxes()`] of spreads.
 //!
-//! Colours are classes `s0`, `s1`, ... (filled) and `l0`, `l1`, ... (lines) of the page's style sheet, so
-//! that they follow its light and dark modes. Each chart is drawn twice, for wide and narrow places;
-//! the style sheet shows the one that fits, so that text is never scaled to nothing.
+//! Colours are classes `s0`, `s1`, ... (filled) and `l0`, `l1`, ... (lines) of the page's style
+//! sheet, so that they follow its light and dark modes. Each chart is drawn twice, for wide and
+//! narrow places; the style sheet shows the one that fits, so that text is never scaled to nothing.
 
 mod axis;
 mod boxes;
@@ -65,8 +65,8 @@ impl Canvas {
         );
     }
 
-    /// Draws both scales, what they are called, and the values on them; values that would overlap are
-    /// left out.
+    /// Draws both scales, what they are called, and the values on them; values that would overlap
+    /// are left out.
     fn axes(&mut self, unit: &str, below: &str, x: &Axis, y: &Axis) {
         let _ = write!(
             self.svg,
@@ -118,7 +118,8 @@ fn both(name: &str, legend: &str, draw: impl Fn(&mut Canvas)) -> String {
     for (class, width, height) in [("big", 760.0, 300.0), ("small", 400.0, 280.0)] {
         let mut canvas = Canvas {
             svg: format!(
-                "<svg class=\"{class}\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">",
+                "<svg class=\"{class}\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
+                 aria-label=\"{}\">",
                 escape(name)
             ),
             width,
@@ -161,7 +162,8 @@ impl Style {
         let corners: &[(f64, f64)] = match number % Self::COUNT {
             0 => {
                 return format!(
-                    "<circle class=\"s{colour}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\">{inside}</circle>"
+                    "<circle class=\"s{colour}\" cx=\"{x:.1}\" cy=\"{y:.1}\" \
+                     r=\"{radius}\">{inside}</circle>"
                 );
             }
             1 => &[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)],

@@ -19,10 +19,10 @@ use linerate_wire::ethernet::MacAddr;
 use serde::Serialize;
 
 use super::cpus::{CpuSplit, CpuTimes};
-use super::frame::{Label, Mould};
+use super::frame::{Label, Template};
 use linerate_appliance::error::Error;
 use linerate_appliance::netns::{self, Space};
-use linerate_appliance::runtime::{Options, Rig};
+use linerate_appliance::runtime::{OpenPorts, Options};
 use linerate_l2fwd::stage::{L2fwd, Route};
 
 /// Before counting, for rings and tables to fill.
@@ -224,7 +224,7 @@ impl Bench {
         let specs: Vec<_> = (0..self.ports)
             .map(|pair| (None, format!("{kind}:d{pair}")))
             .collect();
-        let rig = Rig::open(&specs, self.clock)?;
+        let opened = OpenPorts::open(&specs, self.clock)?;
         let outs: Vec<u16> = (0..self.ports as u16).map(|port| port ^ 1).collect();
         let route = |&out: &u16| Route {
             out,
@@ -246,7 +246,7 @@ impl Bench {
             sleep: true,
             spin: false,
         };
-        rig.start(&outs, &[&lcore], &options, |egress: &mut Egress| {
+        opened.start(&outs, &[&lcore], &options, |egress: &mut Egress| {
             L2fwd::<true>::new(&routes, egress)
         })
     }
@@ -345,7 +345,7 @@ impl Bench {
 
 /// Sends through some of the senders' ends in turn.
 struct Sender {
-    lanes: Vec<(Box<dyn TxQueue>, Mould)>,
+    outputs: Vec<(Box<dyn TxQueue>, Template)>,
     cache: PoolCache,
     pool: Pool,
     sequence: u64,
@@ -359,7 +359,7 @@ impl Sender {
         let pool = Pool::new(&PoolConfig::new("sender", 4096))?;
         let pools = Pools::new(vec![pool.clone()]);
         let mut drivers = Drivers::new();
-        let (mut lanes, mut ports) = (Vec::new(), Vec::new());
+        let (mut outputs, mut ports) = (Vec::new(), Vec::new());
         for &pair in pairs {
             let mut port = drivers.open(&format!("af_packet:g{pair}"))?;
             let config = PortConfig {
@@ -367,14 +367,14 @@ impl Sender {
                 ..PortConfig::default()
             };
             let mut queues = port.start(&config, &pools)?;
-            lanes.push((
+            outputs.push((
                 queues.tx.remove(0),
-                Mould::new(frame_bytes, host(pair ^ 1), host(pair), true),
+                Template::new(frame_bytes, host(pair ^ 1), host(pair), true),
             ));
             ports.push(port);
         }
         Ok(Self {
-            lanes,
+            outputs,
             cache: PoolCache::new(pools.as_slice()),
             pool,
             sequence: 0,
@@ -387,13 +387,13 @@ impl Sender {
     fn round(&mut self) -> u64 {
         let mut went = 0;
         let stamp = self.clock.now();
-        for (queue, mould) in &mut self.lanes {
+        for (queue, template) in &mut self.outputs {
             let mut burst = Burst::new();
             self.cache.fill(&self.pool, &mut burst, Burst::CAPACITY);
             for packet in burst.iter_mut() {
-                packet.set_len(mould.len);
+                packet.set_len(template.len);
                 let sequence = self.sequence;
-                mould.write(packet.data_mut(), Label { sequence, stamp });
+                template.write(packet.data_mut(), Label { sequence, stamp });
                 self.sequence += 1;
             }
             went += queue.tx_burst(&mut burst, &mut self.cache) as u64;

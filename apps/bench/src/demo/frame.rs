@@ -35,7 +35,7 @@ pub(super) struct Label {
 
 /// All frames of one size and one pair of addresses.
 #[derive(Clone)]
-pub(super) struct Mould {
+pub(super) struct Template {
     headers: [u8; HEADERS],
     /// Length in memory.
     pub(super) len: usize,
@@ -43,7 +43,7 @@ pub(super) struct Mould {
     whole: bool,
 }
 
-impl Mould {
+impl Template {
     /// Frames of `frame_bytes`, FCS included, from [`LEAST_BYTES`] to [`MOST_BYTES`].
     pub(super) fn new(frame_bytes: usize, dst: MacAddr, src: MacAddr, whole: bool) -> Self {
         let len = frame_bytes.clamp(LEAST_BYTES, MOST_BYTES) - FCS_BYTES;

@@ -12,11 +12,11 @@ use linerate_core::arch::pause;
 use linerate_core::env::{Clock, Lcore, LcoreHandle};
 use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools};
 use linerate_core::port::{Counter, Port, PortConfig, Queues, RxQueue, TxQueue};
-use linerate_core::run::{Egress, Histogram, Inlet, Way, Worker};
+use linerate_core::run::{Egress, Histogram, Inlet, TxPath, Worker};
 use linerate_drivers::ring;
 use linerate_wire::ethernet::MacAddr;
 
-use super::frame::{Label, Mould};
+use super::frame::{Label, Template};
 use linerate_appliance::error::Error;
 use linerate_l2fwd::stage::{L2fwd, Route};
 
@@ -67,7 +67,7 @@ struct Generator {
     tx: Box<dyn TxQueue>,
     cache: PoolCache,
     pool: Pool,
-    mould: Mould,
+    template: Template,
     /// Sequence number of the next frame: frames sent so far.
     sent: u64,
     /// Frames that the sink has, by its own count.
@@ -102,8 +102,8 @@ impl Generator {
                     start + ((sequence - first) as f64 * interval) as u64
                 }
             };
-            packet.set_len(self.mould.len);
-            self.mould
+            packet.set_len(self.template.len);
+            self.template
                 .write(packet.data_mut(), Label { sequence, stamp });
         }
         let went = self.tx.tx_burst(&mut burst, &mut self.cache);
@@ -119,7 +119,7 @@ impl Generator {
 struct Sink {
     rx: Box<dyn RxQueue>,
     cache: PoolCache,
-    mould: Mould,
+    template: Template,
     clock: Clock,
     arrived: Arc<Counter>,
     tally: Tally,
@@ -169,7 +169,7 @@ impl Sink {
         let now = self.clock.now();
         let timed = matches!(phase.pace, Pace::Every { .. }) && now >= phase.count_from;
         for packet in burst.iter() {
-            let Some(label) = self.mould.read(packet.data()) else {
+            let Some(label) = self.template.read(packet.data()) else {
                 self.tally.corrupt += 1;
                 continue;
             };
@@ -244,7 +244,7 @@ impl Line {
         let (inlet, _) = first(start(&mut inner_a, 0)?);
         let (_, outlet) = first(start(&mut inner_b, 1)?);
         forwarder.add_inlet(Inlet::queue(0, 0, inlet));
-        forwarder.set_outlet(1, Some(Way::Queue(outlet)));
+        forwarder.set_outlet(1, Some(TxPath::Queue(outlet)));
         let (_, tx) = first(start(&mut outer_a, 2)?);
         let (rx, _) = first(start(&mut outer_b, 3)?);
         let arrived = Arc::new(Counter::default());
@@ -252,7 +252,7 @@ impl Line {
             tx,
             cache: PoolCache::new(pools.as_slice()),
             pool: pool.clone(),
-            mould: Mould::new(
+            template: Template::new(
                 frame_bytes,
                 MacAddr::local(0xfe),
                 MacAddr::local(0xff),
@@ -265,7 +265,7 @@ impl Line {
         let sink = Sink {
             rx,
             cache: PoolCache::new(pools.as_slice()),
-            mould: Mould::new(frame_bytes, ROUTE.dst, ROUTE.src, whole),
+            template: Template::new(frame_bytes, ROUTE.dst, ROUTE.src, whole),
             clock,
             arrived,
             tally: Tally::default(),

@@ -31,7 +31,8 @@ use linerate_appliance::runtime::Interrupts;
 #[derive(clap::Args)]
 pub struct Args {
     /// Frame sizes in bytes, frame check sequence included
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "64,128,256,512,1024,1280,1518",
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "64,128,256,512,1024,\
+        1280,1518",
           value_parser = clap::value_parser!(u16).range(LEAST_BYTES as i64..=MOST_BYTES as i64))]
     frames: Vec<u16>,
     /// Seconds for each size, half for throughput and half for latency
@@ -107,7 +108,11 @@ impl Report {
             .map(|(cpu, share)| format!("{:.0} % of CPU {cpu}", share * 100.0))
             .collect();
         (!each.is_empty()).then(|| {
-            format!("Others had {} just before this comparison: do not trust it, and run it again on a quiet machine.", each.join(" and "))
+            format!(
+                "Others had {} just before this comparison: do not trust it, and run it again \
+                on a quiet machine.",
+                each.join(" and ")
+            )
         })
     }
 }

@@ -73,10 +73,10 @@ fn series<'a>(
 fn rates(body: &mut String, rows: &[Row]) {
     let _ = write!(
         body,
-        "<h2>Packets per second</h2><p class=\"note\">Generator, l2fwd with MAC update and sink over in-process ring ports, \
-         every frame counted by its sequence number.</p>{}\
-         <h2>Bits per second</h2><p class=\"note\">L2 counts frames with their {FCS_BYTES} bytes of FCS, L1 {L1_BYTES} bytes more \
-         for preamble and gap.</p>{}",
+        "<h2>Packets per second</h2><p class=\"note\">Generator, l2fwd with MAC update and sink \
+         over in-process ring ports, every frame counted by its sequence number.</p>{}<h2>Bits per \
+         second</h2><p class=\"note\">L2 counts frames with their {FCS_BYTES} bytes of FCS, L1 \
+         {L1_BYTES} bytes more for preamble and gap.</p>{}",
         columns(
             "Mpps",
             SIZES,
@@ -103,8 +103,9 @@ fn latencies(body: &mut String, rows: &[Row]) {
     ];
     let _ = write!(
         body,
-        "<h2>Latency at half the rate</h2><p class=\"note\">From the time at which each frame was to be sent, however late it \
-         went, to its arrival at the sink. Logarithmic scale; time that others took from the CPU is in it.</p>{}",
+        "<h2>Latency at half the rate</h2><p class=\"note\">From the time at which each frame was \
+         to be sent, however late it went, to its arrival at the sink. Logarithmic scale; time \
+         that others took from the CPU is in it.</p>{}",
         dots("", SIZES, &sizes(rows), &all)
     );
 }
@@ -121,9 +122,9 @@ fn colour(scenario: &Scenario) -> usize {
 
 fn comparison(body: &mut String, report: &Report) {
     body.push_str(
-        "<h2>Beside a Linux bridge, between the same veth pairs</h2><p class=\"note\">Frames counted at the far ends. On veth the \
-         kernel is the limit for everybody: whoever forwards, each frame passes its transmit and receive path twice, mostly \
-         in the sender's time.</p>",
+        "<h2>Beside a Linux bridge, between the same veth pairs</h2><p class=\"note\">Frames \
+         counted at the far ends. On veth the kernel is the limit for everybody: whoever forwards, \
+         each frame passes its transmit and receive path twice, mostly in the sender's time.</p>",
     );
     if let Some(disturbance) = report.disturbance() {
         let _ = write!(body, "<p><b>{disturbance}</b></p>");
@@ -164,7 +165,10 @@ fn comparison(body: &mut String, report: &Report) {
     for row in &report.rows {
         let _ = write!(body, "<td>{:.2}</td>", row.mpps);
     }
-    body.push_str("</tr></table></div><div class=\"scroll\"><table><tr><th>At the smallest size</th><th class=\"wide\">what was in the way</th></tr>");
+    body.push_str(
+        "</tr></table></div><div class=\"scroll\"><table><tr><th>At the smallest \
+        size</th><th class=\"wide\">what was in the way</th></tr>",
+    );
     for scenario in &report.linux_bridge {
         let found = scenario.rows.first().map(|rate| rate.bottleneck.clone());
         let found = found
@@ -188,14 +192,16 @@ fn heads(rows: &[Row]) -> String {
 
 fn table(body: &mut String, rows: &[Row]) {
     body.push_str(
-        "<h2>Figures over ring ports</h2><div class=\"scroll\"><table><tr><th>frame</th><th>Mpps</th><th>Gb/s L2</th><th>Gb/s L1</th>\
-         <th>TSC ticks/pkt</th><th>ns/pkt</th><th>p50</th><th>p99</th><th>p99.9</th><th>received</th><th>lost</th></tr>",
+        "<h2>Figures over ring ports</h2><div class=\"scroll\"><table><tr><th>frame</th>\
+         <th>Mpps</th><th>Gb/s L2</th><th>Gb/s L1</th><th>TSC ticks/pkt</th><th>ns/pkt</th>\
+         <th>p50</th><th>p99</th><th>p99.9</th><th>received</th><th>lost</th></tr>",
     );
     for row in rows {
         let time = |ns: u64| duration(ns as f64);
         let _ = write!(
             body,
-            "<tr><td>{} B</td><td>{:.2}</td><td>{:.1}</td><td>{:.1}</td><td>{:.1}</td><td>{:.1}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            "<tr><td>{} B</td><td>{:.2}</td><td>{:.1}</td><td>{:.1}</td><td>{:.1}</td>\
+             <td>{:.1}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
             row.frame_bytes,
             row.mpps,
             row.gbps_l2,

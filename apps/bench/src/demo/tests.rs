@@ -1,6 +1,6 @@
 //! The frames and the line: what is written is checked, and nothing is lost.
 
-use super::frame::{FCS_BYTES, Label, Mould};
+use super::frame::{FCS_BYTES, Label, Template};
 use super::*;
 use linerate_wire::ethernet::MacAddr;
 
@@ -9,37 +9,37 @@ const LABEL: Label = Label {
     stamp: 1 << 40,
 };
 
-fn mould(bytes: usize, whole: bool) -> Mould {
-    Mould::new(bytes, MacAddr::local(1), MacAddr::local(2), whole)
+fn template(bytes: usize, whole: bool) -> Template {
+    Template::new(bytes, MacAddr::local(1), MacAddr::local(2), whole)
 }
 
 #[test]
 fn any_wrong_byte_of_a_frame_is_found() {
     for bytes in [64, 65, 71, 128, 1518] {
-        let mould = mould(bytes, true);
-        let mut frame = vec![0; mould.len];
-        mould.write(&mut frame, LABEL);
+        let template = template(bytes, true);
+        let mut frame = vec![0; template.len];
+        template.write(&mut frame, LABEL);
         assert_eq!(frame.len(), bytes - FCS_BYTES);
-        assert_eq!(mould.read(&frame), Some(LABEL));
+        assert_eq!(template.read(&frame), Some(LABEL));
         for at in 0..frame.len() {
             frame[at] ^= 4;
             // 8-byte frames' worth of pattern leaves two bytes to tell a wrong label from.
-            let seen = mould.read(&frame);
+            let seen = template.read(&frame);
             assert!(
                 seen.is_none() || bytes < 72 && (42..58).contains(&at),
                 "{bytes} bytes, {at} flipped: {seen:?}"
             );
             frame[at] ^= 4;
         }
-        assert_eq!(mould.read(&frame[1..]), None);
+        assert_eq!(template.read(&frame[1..]), None);
     }
 }
 
 #[test]
 fn frames_are_what_their_headers_say() {
-    let mould = mould(128, true);
-    let mut frame = vec![0; mould.len];
-    mould.write(&mut frame, LABEL);
+    let template = template(128, true);
+    let mut frame = vec![0; template.len];
+    template.write(&mut frame, LABEL);
     let headers = linerate_wire::parse(&frame).unwrap();
     let ip = linerate_wire::ipv4::Ipv4::new_checked(&frame[14..]).unwrap();
     assert!(
@@ -52,11 +52,11 @@ fn frames_are_what_their_headers_say() {
 
 #[test]
 fn headers_only_leaves_the_payload_out() {
-    let mould = mould(256, false);
-    let mut frame = vec![0xaa; mould.len];
-    mould.write(&mut frame, LABEL);
+    let template = template(256, false);
+    let mut frame = vec![0xaa; template.len];
+    template.write(&mut frame, LABEL);
     assert!(frame[58..].iter().all(|&byte| byte == 0xaa));
-    assert_eq!(mould.read(&frame), Some(LABEL));
+    assert_eq!(template.read(&frame), Some(LABEL));
 }
 
 /// Runs a short job on as many CPUs as `cpus` names.

@@ -51,8 +51,10 @@ pub(super) fn text(report: &Report, colour: bool) -> String {
     });
     let _ = writeln!(
         text,
-        "Frame sizes count the {FCS_BYTES} bytes of FCS, L1 {L1_BYTES} more for preamble and gap. Cycles are TSC ticks for\n\
-         all three roles together. Latency is taken at half the rate shown, from the time at which each\n\
+        "Frame sizes count the {FCS_BYTES} bytes of FCS, L1 {L1_BYTES} more for preamble and gap. \
+         Cycles are TSC ticks for\n\
+         all three roles together. Latency is taken at half the rate shown, from the time at which \
+         each\n\
          frame was to be sent to its arrival at the sink."
     );
     if !report.linux_bridge.is_empty() {
@@ -117,8 +119,10 @@ fn bridge_text(report: &Report, colour: bool) -> String {
         let _ = writeln!(text, "\n{}", Tone::Warn.paint(&disturbance, colour));
     }
     text.push_str(
-        "\nOn veth the kernel is the limit for everybody: whoever forwards, each frame passes its transmit and\n\
-         receive path twice, mostly in the sender's time. Over ring ports the same frames pass no kernel.\n",
+        "\nOn veth the kernel is the limit for everybody: whoever forwards, each frame passes its \
+         transmit and\n\
+         receive path twice, mostly in the sender's time. Over ring ports the same frames pass no \
+         kernel.\n",
     );
     text
 }

@@ -10,7 +10,7 @@ use linerate_drivers::Drivers;
 use super::wire::{self, Wires, inner_mac, outer_mac};
 use super::{Asked, Cpus, Setup, UnderTest};
 use linerate_appliance::error::Error;
-use linerate_appliance::runtime::{Options, Rig, Running};
+use linerate_appliance::runtime::{OpenPorts, Options, Running};
 use linerate_l2fwd::stage::{L2fwd, Route};
 
 /// l2fwd between two ports, MAC addresses rewritten.
@@ -45,7 +45,8 @@ pub(super) fn l2fwd(asked: &Asked, cpus: Cpus, clock: Clock) -> Result<Setup, Er
         queues: 1,
         burst: Burst::CAPACITY,
         pool_slots: None,
-        // On a CPU of its own it polls, as it would in earnest; a shared one it leaves to the generator.
+        // On a CPU of its own it polls, as it would in earnest; a shared one it leaves to the
+        // generator.
         sleep: shared,
         spin: !shared,
     };
@@ -55,9 +56,9 @@ pub(super) fn l2fwd(asked: &Asked, cpus: Cpus, clock: Clock) -> Result<Setup, Er
         dst: outer_mac(out.into()),
     });
     let start = |drivers: &mut Drivers| {
-        let rig = Rig::open_among(drivers, &specs, clock)?;
+        let opened = OpenPorts::open_among(drivers, &specs, clock)?;
         let lcores: Vec<&Placement> = lcores.iter().collect();
-        rig.start(&[1, 0], &lcores, &options, |egress: &mut Egress| {
+        opened.start(&[1, 0], &lcores, &options, |egress: &mut Egress| {
             L2fwd::<true>::new(&routes, egress)
         })
     };

@@ -1,5 +1,5 @@
-//! DPDK's programs as devices, where they are installed: on packet sockets over veth, without huge pages, for
-//! they need neither a network card nor a set-up machine that way.
+//! DPDK's programs as devices, where they are installed: on packet sockets over veth, without huge
+//! pages, for they need neither a network card nor a set-up machine that way.
 
 use linerate_core::env::PrivateFolder;
 
@@ -108,7 +108,8 @@ fn run(asked: &Asked, cpus: Cpus, dpdk: Dpdk) -> Result<Setup, Error> {
     ];
     for port in 0..2 {
         args.push(format!(
-            "--vdev=net_af_packet{port},iface=d{port},blocksz=65536,framesz=2048,framecnt=2048,qdisc_bypass=1"
+            "--vdev=net_af_packet{port},iface=d{port},blocksz=65536,framesz=2048,framecnt=2048,\
+             qdisc_bypass=1"
         ));
     }
     args.push("--".into());

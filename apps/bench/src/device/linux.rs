@@ -1,7 +1,7 @@
 //! The kernel as the device: its bridge, its forwarding, and its forwarding through nftables.
 //!
-//! Frames are forwarded in the softirq of whichever CPU took them in; receive packet steering moves that
-//! to the device's CPU where it has one of its own, as one binds interrupts to a core.
+//! Frames are forwarded in the softirq of whichever CPU took them in; receive packet steering moves
+//! that to the device's CPU where it has one of its own, as one binds interrupts to a core.
 
 use std::path::Path;
 
@@ -30,8 +30,8 @@ pub(super) fn bridge(asked: &Asked, cpus: Cpus) -> Result<Setup, Error> {
     Ok(setup)
 }
 
-/// Forwarding between 198.18.0.0/16 behind `d0` and 198.19.0.0/16 behind `d1` (RFC 2544 C.2.2), through a
-/// static neighbour each.
+/// Forwarding between 198.18.0.0/16 behind `d0` and 198.19.0.0/16 behind `d1` (RFC 2544 C.2.2),
+/// through a static neighbour each.
 pub(super) fn forward(asked: &Asked, cpus: Cpus, filtered: bool) -> Result<Setup, Error> {
     let mut lines = String::new();
     for pair in 0..2 {
@@ -72,10 +72,12 @@ pub(super) fn forward(asked: &Asked, cpus: Cpus, filtered: bool) -> Result<Setup
     Ok(setup)
 }
 
-/// A forward chain whose rules are all looked at and match nothing, but for the last (RFC 2544 11.4).
+/// A forward chain whose rules are all looked at and match nothing, but for the last (RFC 2544
+/// 11.4).
 fn rules(count: u32) -> String {
     let mut text = String::from(
-        "table inet linerate {\n chain forward {\n  type filter hook forward priority 0; policy drop;\n",
+        "table inet linerate {\n chain forward {\n  type filter hook forward priority 0; policy \
+         drop;\n",
     );
     for number in 0..count {
         // 100.64.0.0/10 is not among the addresses of a benchmark (RFC 6598).

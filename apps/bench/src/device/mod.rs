@@ -1,9 +1,10 @@
 //! Devices under test: what stands between the generator's ports while it is measured.
 //!
-//! [`Setup::make`] builds one and the wires to it, and takes all of it down when it is dropped; since
-//! interfaces live in name spaces without names, and programs end with their standard input, nothing is
-//! left behind however this process ends. [`app`] is linerate itself, [`linux`] the kernel, [`dpdk`] DPDK's
-//! programs, [`wire`] the pairs of ports in between, [`named`] ports that the user names.
+//! [`Setup::make`] builds one and the wires to it, and takes all of it down when it is dropped;
+//! since interfaces live in name spaces without names, and programs end with their standard input,
+//! nothing is left behind however this process ends. [`app`] is linerate itself, [`linux`] the
+//! kernel, [`dpdk`] DPDK's programs, [`wire`] the pairs of ports in between, [`named`] ports that
+//! the user names.
 
 mod app;
 mod dpdk;
@@ -28,12 +29,12 @@ use linerate_appliance::netns::{self, Space};
 use linerate_pktgen::engine::PortAddr;
 
 pub(crate) use named::{NamedPort, check as check_ports};
-pub(crate) use stolen::{Involved, Stolen, Watch, softirq_threads};
+pub(crate) use stolen::{Involved, StartReadings, Stolen, softirq_threads};
 pub(crate) use wire::Wire;
 
 /// A kind of device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum DeviceKind {
     /// The generator's ports joined to each other.
     None,
     /// linerate's own l2fwd, in this process.
@@ -52,7 +53,7 @@ pub(crate) enum Kind {
     L3fwd,
 }
 
-impl Kind {
+impl DeviceKind {
     const ALL: [(&'static str, Self); 8] = [
         ("none", Self::None),
         ("l2fwd", Self::L2fwd),
@@ -85,7 +86,7 @@ impl Kind {
     }
 }
 
-impl std::str::FromStr for Kind {
+impl std::str::FromStr for DeviceKind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -107,10 +108,10 @@ impl std::str::FromStr for Kind {
 /// A device as the user asks for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
-    pub(crate) kind: Kind,
+    pub(crate) kind: DeviceKind,
     /// The generator's kind of port; for a device of ours also the device's.
     pub(crate) wire: Wire,
-    /// The generator's ports, where the user names them ([`Kind::External`]).
+    /// The generator's ports, where the user names them ([`DeviceKind::External`]).
     pub(crate) ports: Vec<NamedPort>,
     /// What the user calls it.
     pub(crate) name: Option<String>,
@@ -118,7 +119,7 @@ pub(crate) struct Asked {
     pub(crate) dst_macs: Vec<MacAddr>,
     /// Worker cores of the device.
     pub(crate) cores: usize,
-    /// Filter rules ([`Kind::Nftables`]), none of which match.
+    /// Filter rules ([`DeviceKind::Nftables`]), none of which match.
     pub(crate) rules: u32,
     /// Destination networks for each direction (devices that route).
     pub(crate) nets: u16,
@@ -134,8 +135,8 @@ pub(crate) struct Cpus {
 }
 
 impl Cpus {
-    /// The device gets the last `cores` of `usable`, the generator up to four of the others; with too few
-    /// they share.
+    /// The device gets the last `cores` of `usable`, the generator up to four of the others; with
+    /// too few they share.
     pub(crate) fn split(usable: &[u32], cores: usize) -> Self {
         let device = cores.clamp(1, usable.len().saturating_sub(1).max(1));
         let (generator, device) = usable.split_at(usable.len() - device.min(usable.len()));
@@ -171,7 +172,8 @@ pub(crate) trait UnderTest {
         None
     }
 
-    /// Rounds so long that somebody else must have had the CPU, as histograms of ticks, one per lcore.
+    /// Rounds so long that somebody else must have had the CPU, as histograms of ticks, one per
+    /// lcore.
     fn gaps(&self) -> Vec<linerate_core::run::HistogramSnapshot> {
         Vec::new()
     }
@@ -250,14 +252,14 @@ impl Setup {
             });
         }
         match asked.kind {
-            Kind::None => wire::loopback(asked, cpus),
-            Kind::External => external(asked, cpus),
-            Kind::L2fwd => app::l2fwd(asked, cpus, clock),
-            Kind::Bridge => linux::bridge(asked, cpus),
-            Kind::Forward => linux::forward(asked, cpus, false),
-            Kind::Nftables => linux::forward(asked, cpus, true),
-            Kind::Testpmd => dpdk::testpmd(asked, cpus),
-            Kind::L3fwd => dpdk::l3fwd(asked, cpus),
+            DeviceKind::None => wire::loopback(asked, cpus),
+            DeviceKind::External => external(asked, cpus),
+            DeviceKind::L2fwd => app::l2fwd(asked, cpus, clock),
+            DeviceKind::Bridge => linux::bridge(asked, cpus),
+            DeviceKind::Forward => linux::forward(asked, cpus, false),
+            DeviceKind::Nftables => linux::forward(asked, cpus, true),
+            DeviceKind::Testpmd => dpdk::testpmd(asked, cpus),
+            DeviceKind::L3fwd => dpdk::l3fwd(asked, cpus),
         }
     }
 
@@ -286,8 +288,8 @@ impl Setup {
         }
     }
 
-    /// Moves the calling thread to where the generator's interfaces are, at `home` where it has no space of
-    /// its own: before ports are opened, and before they are asked how they are.
+    /// Moves the calling thread to where the generator's interfaces are, at `home` where it has no
+    /// space of its own: before ports are opened, and before they are asked how they are.
     pub(crate) fn enter(&self, home: &Space) -> Result<(), Error> {
         self.space.as_ref().unwrap_or(home).enter()
     }
@@ -323,7 +325,9 @@ fn external(asked: &Asked, cpus: Cpus) -> Result<Setup, Error> {
                 "{} of the generator's ports named for an external device",
                 asked.ports.len()
             ),
-            fix: "name them in pairs, such as `--port af_xdp:veth0 --port af_xdp:veth1`: what is sent into one comes out of the other".into(),
+            fix: "name them in pairs, such as `--port af_xdp:veth0 --port af_xdp:veth1`: what is \
+                sent into one comes out of the other"
+                .into(),
         });
     }
     let side = |named: &NamedPort| Side {
@@ -349,9 +353,10 @@ fn external(asked: &Asked, cpus: Cpus) -> Result<Setup, Error> {
     Ok(setup)
 }
 
-/// Whether a device of this kind on these wires needs name spaces, and so root or a user name space.
+/// Whether a device of this kind on these wires needs name spaces, and so root or a user name
+/// space.
 pub(crate) fn prepare(asked: &Asked) -> Result<(), Error> {
-    match asked.wire.is_ring() || asked.kind == Kind::External {
+    match asked.wire.is_ring() || asked.kind == DeviceKind::External {
         true => Ok(()),
         false => netns::as_root(),
     }

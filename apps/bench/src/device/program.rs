@@ -16,12 +16,13 @@ const START: Duration = Duration::from_secs(30);
 /// How long it may take to end before it is killed.
 const STOP: Duration = Duration::from_secs(5);
 
-/// Runs the arguments, and ends them when standard input does: the pipe to us, which closes even if we are
-/// killed. $0 is the folder of the log, which goes then. Ends by itself when the program does,
-/// which has that input too, for some end when they have none, and whose output comes by the line.
-const KEEPER: &str = "exec 3<&0; stdbuf -oL \"$@\" <&3 & program=$!; \
-    (cat <&3 >/dev/null; kill -TERM $program; rm -rf \"$0\"; sleep 3; kill -KILL $program) 2>/dev/null & \
-    exec 3<&-; wait $program";
+/// Runs the arguments, and ends them when standard input does: the pipe to us, which closes even if
+/// we are killed. $0 is the folder of the log, which goes then. Ends by itself when the program
+/// does, which has that input too, for some end when they have none, and whose output comes by the
+/// line.
+const SUPERVISOR: &str = "exec 3<&0; stdbuf -oL \"$@\" <&3 & program=$!; (cat <&3 >/dev/null; kill \
+    -TERM $program; rm -rf \"$0\"; sleep 3; kill -KILL $program) 2>/dev/null & exec 3<&-; wait \
+    $program";
 
 /// The file in its folder that has what it says.
 const LOG: &str = "log";
@@ -29,7 +30,7 @@ const LOG: &str = "log";
 /// A program at work.
 pub(super) struct Program {
     name: String,
-    keeper: Child,
+    supervisor: Child,
     /// Where its output is.
     folder: PrivateFolder,
     /// Where its interfaces are.
@@ -64,20 +65,20 @@ impl Program {
         let also = output.try_clone().map_err(failed)?;
         let mut command = Command::new("sh");
         command
-            .args(["-c", KEEPER])
+            .args(["-c", SUPERVISOR])
             .arg(folder.path())
             .arg(program)
             .args(args)
             .stdin(Stdio::piped())
             .stdout(output)
             .stderr(also);
-        let keeper = match &space {
+        let supervisor = match &space {
             Some(space) => space.within(|| Ok(command.spawn()?)),
             None => Ok(command.spawn()?),
         };
         let mut program = Self {
             name: program.into(),
-            keeper: keeper?,
+            supervisor: supervisor?,
             folder,
             _space: space,
         };
@@ -110,11 +111,11 @@ impl Program {
 
 impl UnderTest for Program {
     fn processes(&self) -> Vec<u32> {
-        super::stolen::children(self.keeper.id())
+        super::stolen::children(self.supervisor.id())
     }
 
     fn check(&mut self) -> Result<(), Error> {
-        match self.keeper.try_wait()? {
+        match self.supervisor.try_wait()? {
             None => Ok(()),
             Some(status) => Err(self.trouble(&format!("has ended ({status})"))),
         }
@@ -123,14 +124,14 @@ impl UnderTest for Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // The end of its input is the keeper's word to end the program.
-        drop(self.keeper.stdin.take());
+        // The end of its input is the supervisor's word to end the program.
+        drop(self.supervisor.stdin.take());
         let deadline = Instant::now() + STOP;
-        while matches!(self.keeper.try_wait(), Ok(None)) && Instant::now() < deadline {
+        while matches!(self.supervisor.try_wait(), Ok(None)) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(10));
         }
-        let _ = self.keeper.kill();
-        let _ = self.keeper.wait();
+        let _ = self.supervisor.kill();
+        let _ = self.supervisor.wait();
     }
 }
 
@@ -159,7 +160,7 @@ mod tests {
         assert!(there());
         let log = program.folder.join(LOG);
         drop(program);
-        // Its keeper waits for it, so it is gone now.
+        // Its supervisor waits for it, so it is gone now.
         assert!(!there() && !log.exists());
     }
 

@@ -1,4 +1,5 @@
-//! Time that others took of the lcores involved in a trial: what tells a device's loss from a busy machine's.
+//! Time that others took of the lcores involved in a trial: what tells a device's loss from a busy
+//! machine's.
 
 use std::collections::HashMap;
 use std::fs;
@@ -19,8 +20,8 @@ pub(crate) struct Stolen {
 }
 
 impl Stolen {
-    /// Why a trial that missed `missing` frames at `pps` does not count: frames that came while an lcore
-    /// was away explain them. A loss that is larger by far is the device's.
+    /// Why a trial that missed `missing` frames at `pps` does not count: frames that came while an
+    /// lcore was away explain them. A loss that is larger by far is the device's.
     pub(crate) fn explains(&self, missing: u64, pps: f64) -> Option<String> {
         let most = self.sum_ns as f64 * 1e-9 * pps * 1.5;
         (missing > 0 && self.sum_ns >= LEAST_NS && missing as f64 <= most).then(|| {
@@ -55,7 +56,7 @@ struct Books {
 }
 
 /// Readings at the beginning of a trial.
-pub(crate) struct Watch {
+pub(crate) struct StartReadings {
     involved: Involved,
     books: HashMap<u32, Books>,
     gaps: Vec<HistogramSnapshot>,
@@ -63,7 +64,7 @@ pub(crate) struct Watch {
     by_books: bool,
 }
 
-impl Watch {
+impl StartReadings {
     /// Begins to watch. `gaps` are the device's. Where lcores spend long in system calls, or share
     /// a CPU, long rounds say nothing: `by_books` has the scheduler's books read instead.
     pub(crate) fn begin(involved: Involved, gaps: Vec<HistogramSnapshot>, by_books: bool) -> Self {
@@ -76,7 +77,8 @@ impl Watch {
         }
     }
 
-    /// What was taken since then. `own` is the generator's: the sum and the longest of its gaps in ns.
+    /// What was taken since then. `own` is the generator's: the sum and the longest of its gaps in
+    /// ns.
     pub(crate) fn end(&self, gaps: &[HistogramSnapshot], own: (u64, u64), clock: Clock) -> Stolen {
         if self.by_books {
             let waited = taken(&self.books, &read(&self.involved));
@@ -288,7 +290,7 @@ mod tests {
             .expect("the mask is readable")
             .as_slice()[0];
         let name = "stolen-test".to_string();
-        let watch = Watch::begin(
+        let watch = StartReadings::begin(
             Involved {
                 lcores: vec![name.clone()],
                 others: Vec::new(),

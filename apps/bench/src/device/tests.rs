@@ -1,4 +1,5 @@
-//! What devices are called, who gets which CPU; and that each device forwards, where this user may set it up.
+//! What devices are called, who gets which CPU; and that each device forwards, where this user may
+//! set it up.
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +12,11 @@ use super::*;
 
 #[test]
 fn devices_are_called_by_name_and_the_nearest_is_offered() {
-    for (name, kind) in Kind::ALL {
+    for (name, kind) in DeviceKind::ALL {
         assert_eq!(name.parse(), Ok(kind));
         assert_eq!(kind.name(), name);
     }
-    let error = "brige".parse::<Kind>().unwrap_err();
+    let error = "brige".parse::<DeviceKind>().unwrap_err();
     assert!(error.contains("did you mean `bridge`"), "{error}");
 }
 
@@ -34,7 +35,7 @@ fn the_device_has_its_own_cpus_while_there_are_any() {
     );
 }
 
-fn asked(kind: Kind, wire: &str) -> Asked {
+fn asked(kind: DeviceKind, wire: &str) -> Asked {
     Asked {
         kind,
         wire: wire.parse().unwrap(),
@@ -87,7 +88,8 @@ impl Ends {
         }
     }
 
-    /// Sends `count` frames from one side and returns how many came out of the other within a while.
+    /// Sends `count` frames from one side and returns how many came out of the other within a
+    /// while.
     fn pass(&mut self, setup: &Setup, from: usize, count: usize) -> usize {
         let frame = udp(setup, from);
         let mut burst = Burst::new();
@@ -172,20 +174,20 @@ fn may_make_spaces() -> bool {
 
 #[test]
 fn l2fwd_and_a_bare_wire_forward_over_rings() {
-    forwards(asked(Kind::None, "ring"));
-    forwards(asked(Kind::L2fwd, "ring"));
+    forwards(asked(DeviceKind::None, "ring"));
+    forwards(asked(DeviceKind::L2fwd, "ring"));
 }
 
 #[test]
 fn the_kernel_and_others_forward_over_veth() {
     if may_make_spaces() {
         for kind in [
-            Kind::None,
-            Kind::L2fwd,
-            Kind::Bridge,
-            Kind::Forward,
-            Kind::Nftables,
-            Kind::Testpmd,
+            DeviceKind::None,
+            DeviceKind::L2fwd,
+            DeviceKind::Bridge,
+            DeviceKind::Forward,
+            DeviceKind::Nftables,
+            DeviceKind::Testpmd,
         ] {
             forwards(asked(kind, "af_packet"));
         }
@@ -194,15 +196,17 @@ fn the_kernel_and_others_forward_over_veth() {
 
 #[test]
 fn rings_do_not_reach_the_kernel_and_a_missing_program_is_named() {
-    let error = set_up(&asked(Kind::Bridge, "ring")).err().unwrap();
+    let error = set_up(&asked(DeviceKind::Bridge, "ring")).err().unwrap();
     assert!(
         error.fix().unwrap().contains("--ports af_packet"),
         "{error}"
     );
-    let error = set_up(&asked(Kind::External, "ring")).err().unwrap();
+    let error = set_up(&asked(DeviceKind::External, "ring")).err().unwrap();
     assert!(error.fix().unwrap().contains("--port"), "{error}");
     if may_make_spaces() && program::find("dpdk-l3fwd").is_none() {
-        let error = set_up(&asked(Kind::L3fwd, "af_packet")).err().unwrap();
+        let error = set_up(&asked(DeviceKind::L3fwd, "af_packet"))
+            .err()
+            .unwrap();
         assert!(
             error.to_string().contains("no `dpdk-l3fwd` in PATH"),
             "{error}"

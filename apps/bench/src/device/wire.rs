@@ -1,5 +1,5 @@
-//! Wires between the generator and a device: rings of this process, or veth pairs whose far ends are in a
-//! name space of the device's.
+//! Wires between the generator and a device: rings of this process, or veth pairs whose far ends
+//! are in a name space of the device's.
 //!
 //! Pair *n* is `g<n>`, the generator's end, and `d<n>`, the device's.
 
@@ -9,11 +9,12 @@ use super::{Asked, Cpus, Setup, Side};
 use linerate_appliance::error::Error;
 use linerate_appliance::netns::{self, Space};
 
-/// Frames that a ring to the device holds: at 10 Mpps 1.6 ms, so that short losses of a CPU lose no frame.
+/// Frames that a ring to the device holds: at 10 Mpps 1.6 ms, so that short losses of a CPU lose no
+/// frame.
 const RING: usize = 16_384;
 
-/// A kind of port without its target: `ring`, `af_packet`, `af_xdp`, with options that all ports of the
-/// wire's generator side get: `af_xdp,ring=4096`.
+/// A kind of port without its target: `ring`, `af_packet`, `af_xdp`, with options that all ports of
+/// the wire's generator side get: `af_xdp,ring=4096`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wire {
     kind: String,
@@ -30,8 +31,9 @@ impl std::str::FromStr for Wire {
         };
         if !["ring", "af_packet", "af_xdp"].contains(&kind) {
             return Err(format!(
-                "`{kind}` is no kind of port that can be made for a device; write ring, af_packet or af_xdp, \
-                 with options after commas; ports that are there already are named by --port"
+                "`{kind}` is no kind of port that can be made for a device; write ring, af_packet \
+                 or af_xdp, with options after commas; ports that are there already are named by \
+                 --port"
             ));
         }
         Ok(Self {
@@ -79,7 +81,8 @@ impl Wire {
         size.and_then(|size| size.parse().ok()).unwrap_or(RING)
     }
 
-    /// The generator's port on `target`, its ring as large as `inner` says where that is there first.
+    /// The generator's port on `target`, its ring as large as `inner` says where that is there
+    /// first.
     pub(crate) fn outer(&self, target: &str) -> String {
         let mut spec = format!("{}:{target}", self.kind);
         for option in self.options.split(',').filter(|option| !option.is_empty()) {
@@ -90,8 +93,9 @@ impl Wire {
         spec
     }
 
-    /// The device's port on `target`. Its ring to the generator is larger than the one to it: all that
-    /// waited there while the device had no CPU comes out at once, and none of that is the device's loss.
+    /// The device's port on `target`. Its ring to the generator is larger than the one to it: all
+    /// that waited there while the device had no CPU comes out at once, and none of that is the
+    /// device's loss.
     fn inner(&self, target: &str) -> String {
         match (self.is_ring(), self.ring()) {
             (true, size) => format!("ring:{target},size={},back={size}", size * 2),
@@ -161,7 +165,8 @@ impl Wires {
 
 fn pair_lines(pair: usize, inner: &Space) -> String {
     format!(
-        "link add g{pair} address {} type veth peer name d{pair} address {} netns {}\nlink set g{pair} up\n",
+        "link add g{pair} address {} type veth peer name d{pair} address {} netns {}\nlink set \
+         g{pair} up\n",
         outer_mac(pair),
         inner_mac(pair),
         inner.path()
@@ -195,7 +200,8 @@ pub(super) fn loopback(asked: &Asked, cpus: Cpus) -> Result<Setup, Error> {
     if !asked.wire.is_ring() {
         let space = Space::new()?;
         let lines = format!(
-            "link add g0 address {} type veth peer name g1 address {}\nlink set g0 up\nlink set g1 up\n",
+            "link add g0 address {} type veth peer name g1 address {}\nlink set g0 up\nlink set g1 \
+             up\n",
             outer_mac(0),
             outer_mac(1)
         );

@@ -9,8 +9,8 @@ use super::{Load, Tester};
 use crate::report::{BackToBack, Trial};
 use linerate_appliance::error::Error;
 
-/// Bursts end this close to each other, relative to the longer one: they are whole frames, and buffers
-/// are not that stable.
+/// Bursts end this close to each other, relative to the longer one: they are whole frames, and
+/// buffers are not that stable.
 const WIDTH: f64 = 0.01;
 
 /// Around a burst: what is set, but at least what RFC 9004 wants between bursts.
@@ -22,8 +22,8 @@ pub(super) fn waits(settings: &Settings) -> Waits {
     }
 }
 
-/// Bursts of one size at `pps`, the line's rate or the generator's most. `throughput_pps` is what the
-/// device takes for good: where that is all, there is no longest burst (RFC 9004 section 4).
+/// Bursts of one size at `pps`, the line's rate or the generator's most. `throughput_pps` is what
+/// the device takes for good: where that is all, there is no longest burst (RFC 9004 section 4).
 pub(super) fn bursts(
     run: &mut Runner,
     tester: &mut dyn Tester,

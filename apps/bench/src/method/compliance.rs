@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::runner::lost;
-use super::settings::{Goal, Kind, Settings, Waits};
+use super::settings::{Goal, Measurement, Settings, Waits};
 use crate::report::{Compliance, Report};
 use linerate_pktgen::units::RFC2544_SIZES;
 
@@ -12,14 +12,14 @@ use linerate_pktgen::units::RFC2544_SIZES;
 const TRIAL: Duration = Duration::from_secs(60);
 
 /// Label and departures of a finished report.
-pub(super) fn of(kind: Kind, settings: &Settings, report: &Report) -> Compliance {
+pub(super) fn of(kind: Measurement, settings: &Settings, report: &Report) -> Compliance {
     let loss_ratio = report.throughput.iter().map(|row| row.loss_ratio);
     Compliance {
         label: label(kind, settings, report),
         trial_seconds: match kind {
-            Kind::Ndr => settings.goals.iter().map(|goal| goal.trial).max(),
-            Kind::Loss => Some(settings.loss_trial),
-            Kind::Soak => Some(settings.soak),
+            Measurement::Ndr => settings.goals.iter().map(|goal| goal.trial).max(),
+            Measurement::Loss => Some(settings.loss_trial),
+            Measurement::Soak => Some(settings.soak),
             _ => Some(settings.trial),
         }
         .unwrap_or_default()
@@ -29,7 +29,7 @@ pub(super) fn of(kind: Kind, settings: &Settings, report: &Report) -> Compliance
     }
 }
 
-fn label(kind: Kind, settings: &Settings, report: &Report) -> String {
+fn label(kind: Measurement, settings: &Settings, report: &Report) -> String {
     let rows = &report.throughput;
     let whole = rows
         .iter()
@@ -39,18 +39,18 @@ fn label(kind: Kind, settings: &Settings, report: &Report) -> String {
         false => format!("NDR-{}s", seconds(settings.trial)),
     };
     match kind {
-        Kind::Throughput | Kind::Latency | Kind::Rfc2544 => throughput(),
-        Kind::Ndr => {
+        Measurement::Throughput | Measurement::Latency | Measurement::Rfc2544 => throughput(),
+        Measurement::Ndr => {
             let labels: Vec<String> = settings.goals.iter().map(goal_label).collect();
             labels.join(", ")
         }
-        Kind::Loss if settings.loss_trial >= TRIAL => "RFC2544".into(),
-        Kind::Loss => format!("loss-{}s", seconds(settings.loss_trial)),
-        Kind::BackToBack if bursts_as_rfc9004(settings) && throughput() == "RFC2544" => {
+        Measurement::Loss if settings.loss_trial >= TRIAL => "RFC2544".into(),
+        Measurement::Loss => format!("loss-{}s", seconds(settings.loss_trial)),
+        Measurement::BackToBack if bursts_as_rfc9004(settings) && throughput() == "RFC2544" => {
             "RFC9004".into()
         }
-        Kind::BackToBack => format!("back2back-{}s", seconds(settings.burst_limit)),
-        Kind::Soak => format!("soak-{}s", seconds(settings.soak)),
+        Measurement::BackToBack => format!("back2back-{}s", seconds(settings.burst_limit)),
+        Measurement::Soak => format!("soak-{}s", seconds(settings.soak)),
     }
 }
 
@@ -69,17 +69,17 @@ fn seconds(duration: Duration) -> String {
     ((duration.as_secs_f64() * 1e3).round() / 1e3).to_string()
 }
 
-fn departures(kind: Kind, settings: &Settings, report: &Report) -> Vec<String> {
+fn departures(kind: Measurement, settings: &Settings, report: &Report) -> Vec<String> {
     let mut found = Vec::new();
     let mut say = |is: bool, text: String| {
         if is {
             found.push(text);
         }
     };
-    let rfc = !matches!(kind, Kind::Soak | Kind::Ndr);
+    let rfc = !matches!(kind, Measurement::Soak | Measurement::Ndr);
     let trial = settings.trial;
     say(
-        rfc && kind != Kind::Loss && trial < TRIAL,
+        rfc && kind != Measurement::Loss && trial < TRIAL,
         format!(
             "Quoted trials last {} s, not 60 s (RFC 2544 section 24).",
             seconds(trial)
@@ -90,8 +90,8 @@ fn departures(kind: Kind, settings: &Settings, report: &Report) -> Vec<String> {
     say(
         rfc && (short(|of| of.learning) || short(|of| of.residual) || short(|of| of.settle)),
         format!(
-            "Trials wait {} s after learning frames, {} s for residual frames and {} s to settle, not 2, \
-             2 and 5 s (RFC 2544 section 23).",
+            "Trials wait {} s after learning frames, {} s for residual frames and {} s to settle, \
+             not 2, 2 and 5 s (RFC 2544 section 23).",
             seconds(waits.learning),
             seconds(waits.residual),
             seconds(waits.settle)
@@ -104,7 +104,7 @@ fn departures(kind: Kind, settings: &Settings, report: &Report) -> Vec<String> {
         rfc && missing,
         "Not all seven frame sizes were measured (RFC 2544 section 9.1).".into(),
     );
-    if matches!(kind, Kind::Latency | Kind::Rfc2544) {
+    if matches!(kind, Measurement::Latency | Measurement::Rfc2544) {
         say(
             settings.latency_trial < Duration::from_secs(120) || settings.latency_repeats < 20,
             format!(
@@ -121,24 +121,25 @@ fn departures(kind: Kind, settings: &Settings, report: &Report) -> Vec<String> {
         );
     }
     say(
-        matches!(kind, Kind::Loss | Kind::Rfc2544) && settings.loss_trial < TRIAL,
+        matches!(kind, Measurement::Loss | Measurement::Rfc2544) && settings.loss_trial < TRIAL,
         format!(
             "Trials of the loss curve last {} s, not 60 s (RFC 2544 section 24).",
             seconds(settings.loss_trial)
         ),
     );
-    if matches!(kind, Kind::BackToBack | Kind::Rfc2544) {
+    if matches!(kind, Measurement::BackToBack | Measurement::Rfc2544) {
         say(
             !bursts_as_rfc9004(settings),
             format!(
-                "Bursts of up to {} s, {} s apart, are repeated {} times, not 30 s, 2 s and 50 (RFC 9004).",
+                "Bursts of up to {} s, {} s apart, are repeated {} times, not 30 s, 2 s and 50 \
+                 (RFC 9004).",
                 seconds(settings.burst_limit),
                 seconds(settings.burst_wait),
                 settings.burst_repeats
             ),
         );
     }
-    if kind == Kind::Rfc2544 {
+    if kind == Measurement::Rfc2544 {
         say(
             report.recovery.is_empty(),
             "Recovery was not measured (RFC 2544 26.5).".into(),
@@ -161,8 +162,8 @@ fn departures(kind: Kind, settings: &Settings, report: &Report) -> Vec<String> {
     say(
         settings.max_pps.is_some() && is_bounded,
         format!(
-            "No more than {} Mpps was offered, as was asked for: where all of it went through, the device may \
-             bear more.",
+            "No more than {} Mpps was offered, as was asked for: where all of it went through, the \
+             device may bear more.",
             settings.max_pps.unwrap_or(0.0) / 1e6
         ),
     );

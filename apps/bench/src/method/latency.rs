@@ -1,5 +1,5 @@
-//! Latency (RFC 2544 26.2) at one load, repeated; every frame is timed from the moment at which it was
-//! to be sent.
+//! Latency (RFC 2544 26.2) at one load, repeated; every frame is timed from the moment at which it
+//! was to be sent.
 
 use super::Tester;
 use super::runner::Runner;

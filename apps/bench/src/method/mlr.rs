@@ -2,12 +2,12 @@
 //!
 //! A load is a *lower bound* of a goal when what was measured there is certain to satisfy it, an
 //! *upper bound* when it is certain not to, whatever the rest of the duration sum would bring, and
-//! undecided otherwise (appendix A). The *relevant* upper bound is the smallest upper bound, and the
-//! relevant lower bound the largest lower bound below it: a larger load that looked well by luck
-//! does not count.
+//! undecided otherwise (appendix A). The *relevant* upper bound is the smallest upper bound, and
+//! the relevant lower bound the largest lower bound below it: a larger load that looked well by
+//! luck does not count.
 //!
-//! Each goal is approached through coarser targets (shorter trials, smaller sum, larger width), whose
-//! bounds say where the next one begins.
+//! Each goal is approached through coarser targets (shorter trials, smaller sum, larger width),
+//! whose bounds say where the next one begins.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -64,8 +64,8 @@ impl Target {
         }
     }
 
-    /// From coarse to the goal itself: trials and sums grow by the same factor each time, and the width
-    /// halves.
+    /// From coarse to the goal itself: trials and sums grow by the same factor each time, and the
+    /// width halves.
     fn ladder(goal: &Goal) -> Vec<Self> {
         let last = Self::of(goal);
         let first_s = goal.first_trial.as_secs_f64().min(last.trial_s);
@@ -166,8 +166,8 @@ impl Book {
 
 /// What a search found for one goal.
 pub(super) struct Found {
-    /// Relevant lower bound; where even the most is a lower bound, that (the result is irregular, and
-    /// `upper` none). 0 for none.
+    /// Relevant lower bound; where even the most is a lower bound, that (the result is irregular,
+    /// and `upper` none). 0 for none.
     pub(super) lower: f64,
     pub(super) upper: Option<f64>,
     pub(super) conditional_pps: f64,
@@ -185,7 +185,8 @@ struct Stand {
     end: SearchEnd,
 }
 
-/// Searches for all goals, `most` being the largest load. The first trial, a warm-up, is the caller's.
+/// Searches for all goals, `most` being the largest load. The first trial, a warm-up, is the
+/// caller's.
 pub(super) fn search(
     run: &mut Runner,
     tester: &mut dyn Tester,
@@ -212,7 +213,8 @@ pub(super) fn search(
         }
     }
     let book = search.book;
-    // A later goal's trials may have moved an earlier goal's bounds: classified once more, at the end.
+    // A later goal's trials may have moved an earlier goal's bounds: classified once more, at the
+    // end.
     let ends = stands
         .iter()
         .map(|stand| stand.as_ref().map(|stand| stand.end));
@@ -394,8 +396,9 @@ mod tests {
     #[test]
     fn loads_are_classified_as_in_the_example_of_rfc_9971() {
         use Bound::{Lower, Undecided, Upper};
-        // The example calls points 5 and 6 a lower bound of the last goal; but its own figures, 42.857 %
-        // and 27.273 % of high loss, are above that goal's 20 %, and so by appendix A it is none.
+        // The example calls points 5 and 6 a lower bound of the last goal; but its own figures,
+        // 42.857 % and 27.273 % of high loss, are above that goal's 20 %, and so by appendix A it
+        // is none.
         let points = [
             (measured(59, 1.0, 0.0), [Undecided; 4]),
             (

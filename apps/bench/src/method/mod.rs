@@ -1,16 +1,16 @@
 //! Search methods: throughput, loss, latency and bursts, over any [`Tester`].
 //!
-//! They decide what to offer and what to make of what came back; they neither read a clock nor touch a
-//! file, so each is tested against models of devices (`model.rs`). Begin with [`kinds`]: the kinds of
-//! benchmark, step by step. [`settings`] says how long and how often, [`runner`] runs one trial (again,
-//! where others took the CPUs), [`compliance`] says what the result may be called, and [`verdict()`]
-//! whether to believe it.
+//! They decide what to offer and what to make of what came back; they neither read a clock nor
+//! touch a file, so each is tested against models of devices (`model.rs`). Begin with
+//! [`measurements`]: the kinds of benchmark, step by step. [`settings`] says how long and how
+//! often, [`runner`] runs one trial (again, where others took the CPUs), [`compliance`] says what
+//! the result may be called, and [`verdict()`] whether to believe it.
 
 mod burst;
 mod compliance;
-mod kinds;
 mod latency;
 mod loss;
+mod measurements;
 mod mlr;
 #[cfg(test)]
 pub(crate) mod model;
@@ -30,12 +30,12 @@ use crate::report::Trial;
 use linerate_appliance::error::Error;
 use linerate_pktgen::Latency;
 
-pub(crate) use kinds::run;
 pub(crate) use latency::together;
+pub(crate) use measurements::run;
 #[cfg(test)]
 pub(crate) use plan::Silent;
 pub(crate) use plan::{Estimate, Progress, Step};
-pub(crate) use settings::{Kind, Settings, Waits};
+pub(crate) use settings::{Measurement, Settings, Waits};
 pub(crate) use verdict::verdict;
 
 /// What a trial offers.
@@ -69,7 +69,8 @@ pub(crate) struct Recovered {
     /// While overloaded, and after.
     pub(crate) over: Trial,
     pub(crate) then: Trial,
-    /// From the drop to the last lost frame, where losses show when they happen; and how finely that was seen.
+    /// From the drop to the last lost frame, where losses show when they happen; and how finely
+    /// that was seen.
     pub(crate) recovery_ns: Option<f64>,
     pub(crate) resolution_ns: f64,
 }
@@ -86,8 +87,8 @@ pub(crate) trait Tester {
     /// What the line takes at this size, all directions; none without a wire.
     fn line_pps(&self, frame_bytes: usize) -> Option<f64>;
 
-    /// Offers `over`, then at once `then`, and says how long frames were lost after the change; none
-    /// where the tester cannot.
+    /// Offers `over`, then at once `then`, and says how long frames were lost after the change;
+    /// none where the tester cannot.
     ///
     /// # Errors
     /// As [`trial`](Self::trial).

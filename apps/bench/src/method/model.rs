@@ -1,5 +1,5 @@
-//! Models of devices and generators for tests: a queue that is served at some rate, on a machine that
-//! may be shared.
+//! Models of devices and generators for tests: a queue that is served at some rate, on a machine
+//! that may be shared.
 
 use super::{Load, Outcome, Recovered, Tester};
 use crate::report::Trial;

@@ -5,7 +5,7 @@
 //! ends early jumps there.
 
 use super::runner::seconds;
-use super::settings::{Goal, Kind, Settings, Waits};
+use super::settings::{Goal, Measurement, Settings, Waits};
 
 /// What a run is expected to take.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -16,7 +16,7 @@ pub(crate) struct Estimate {
 
 impl Estimate {
     /// For one device and so many baselines.
-    pub(crate) fn of(kind: Kind, settings: &Settings, baselines: usize) -> Self {
+    pub(crate) fn of(kind: Measurement, settings: &Settings, baselines: usize) -> Self {
         let phases = Plan::of(kind, settings, baselines).phases;
         phases
             .iter()
@@ -102,20 +102,22 @@ pub(super) mod phase {
 }
 
 impl Plan {
-    pub(super) fn of(kind: Kind, settings: &Settings, baselines: usize) -> Self {
+    pub(super) fn of(kind: Measurement, settings: &Settings, baselines: usize) -> Self {
         let mut phases = Vec::new();
         for &size in &settings.sizes {
             let mut add = |name, takes| phases.push(Phase { name, takes });
-            if kind == Kind::Ndr {
+            if kind == Measurement::Ndr {
                 for turn in 0..settings.ndr_repeats.max(1) {
                     add(
                         phase::of(&format!("search {}", turn + 1), size),
                         goals(settings),
                     );
                 }
-            } else if kind != Kind::Loss && !(kind == Kind::Soak && settings.soak_pps.is_some()) {
+            } else if kind != Measurement::Loss
+                && !(kind == Measurement::Soak && settings.soak_pps.is_some())
+            {
                 let turns = match kind {
-                    Kind::Throughput | Kind::Rfc2544 => settings.repeats.max(1),
+                    Measurement::Throughput | Measurement::Rfc2544 => settings.repeats.max(1),
                     _ => 1,
                 };
                 for turn in 0..turns {
@@ -127,29 +129,32 @@ impl Plan {
                     }
                 }
             }
-            if matches!(kind, Kind::Latency | Kind::Rfc2544 | Kind::Ndr) {
+            if matches!(
+                kind,
+                Measurement::Latency | Measurement::Rfc2544 | Measurement::Ndr
+            ) {
                 let at_throughput = match kind {
-                    Kind::Ndr => 0,
+                    Measurement::Ndr => 0,
                     _ => settings.latency_repeats.max(1),
                 };
                 let each = seconds(settings.latency_trial, settings.waits);
                 let trials = settings.latency_shares.len() + at_throughput;
                 add(phase::of("latency", size), Estimate::times(trials, each));
             }
-            if matches!(kind, Kind::Loss | Kind::Rfc2544) {
+            if matches!(kind, Measurement::Loss | Measurement::Rfc2544) {
                 let steps = (1.0 / settings.loss_step.max(0.01)).ceil() as usize;
                 let each = seconds(settings.loss_trial, settings.waits);
                 add(phase::of("loss", size), Estimate::times(steps.min(6), each));
             }
-            if matches!(kind, Kind::BackToBack | Kind::Rfc2544) {
+            if matches!(kind, Measurement::BackToBack | Measurement::Rfc2544) {
                 add(phase::of("bursts", size), bursts(settings));
             }
-            if kind == Kind::Rfc2544 {
+            if kind == Measurement::Rfc2544 {
                 let each = 2.0 * seconds(settings.recovery_trial, settings.waits);
                 let repeats = settings.recovery_repeats.max(1);
                 add(phase::of("recovery", size), Estimate::times(repeats, each));
             }
-            if kind == Kind::Soak {
+            if kind == Measurement::Soak {
                 let each = seconds(settings.soak_slice, Waits::default());
                 let slices = settings.soak.div_duration_f64(settings.soak_slice).ceil();
                 add(

@@ -7,8 +7,8 @@ use super::{Load, Recovered, Tester};
 use crate::report::Recovery;
 use linerate_appliance::error::Error;
 
-/// Overloads with 110 % of the throughput, or the most there is, then offers half of that. None where the
-/// tester cannot tell.
+/// Overloads with 110 % of the throughput, or the most there is, then offers half of that. None
+/// where the tester cannot tell.
 pub(super) fn recovery(
     run: &mut Runner,
     tester: &mut dyn Tester,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::plan::{Plan, Progress, Step};
-use super::settings::{Kind, Settings, Waits};
+use super::settings::{Measurement, Settings, Waits};
 use super::{Load, Outcome, Tester};
 use crate::report::Trial;
 use linerate_appliance::error::Error;
@@ -73,7 +73,7 @@ pub(super) struct Runner<'a> {
 
 impl<'a> Runner<'a> {
     pub(super) fn new(
-        kind: Kind,
+        kind: Measurement,
         settings: &'a Settings,
         baselines: usize,
         progress: &'a mut dyn Progress,
@@ -84,7 +84,7 @@ impl<'a> Runner<'a> {
             plan: Plan::of(kind, settings, baselines),
             size_seconds: 0.0,
             searches: match kind {
-                Kind::Ndr => settings.goals.len().max(1) as u32,
+                Measurement::Ndr => settings.goals.len().max(1) as u32,
                 _ => 1 + baselines as u32,
             },
             late_sizes: 0,
@@ -115,7 +115,8 @@ impl<'a> Runner<'a> {
         let limit = self.limit()?;
         (self.late_sizes > 0).then(|| {
             format!(
-                "At {} of {} frame sizes, searches and repeats ended after {limit} s with what they knew.",
+                "At {} of {} frame sizes, searches and repeats ended after {limit} s with what \
+                 they knew.",
                 self.late_sizes,
                 self.settings.sizes.len()
             )

@@ -9,7 +9,7 @@ use linerate_pktgen::units::RFC2544_SIZES;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum Measurement {
     /// RFC 2544 26.1.
     Throughput,
     /// RFC 2544 26.2, after the throughput.
@@ -26,7 +26,7 @@ pub(crate) enum Kind {
     Soak,
 }
 
-impl Kind {
+impl Measurement {
     pub(crate) const ALL: [Self; 7] = [
         Self::Throughput,
         Self::Latency,
@@ -50,13 +50,13 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for Measurement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl FromStr for Kind {
+impl FromStr for Measurement {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -122,7 +122,8 @@ impl Goal {
         }
     }
 
-    /// The goal whose relevant lower bound is a throughput by RFC 2544: 60 s, no loss, no exception.
+    /// The goal whose relevant lower bound is a throughput by RFC 2544: 60 s, no loss, no
+    /// exception.
     pub(crate) fn rfc2544() -> Self {
         Self {
             name: "RFC2544".into(),
@@ -156,8 +157,8 @@ pub(crate) struct Settings {
     /// other loads there is one.
     pub(crate) latency_trial: Duration,
     pub(crate) latency_repeats: usize,
-    /// Loads at which latency is measured besides the throughput: shares of PDR, or of the throughput where
-    /// no PDR was looked for.
+    /// Loads at which latency is measured besides the throughput: shares of PDR, or of the
+    /// throughput where no PDR was looked for.
     pub(crate) latency_shares: Vec<f64>,
     /// Length of a trial of the loss curve, and its steps: shares of the most.
     pub(crate) loss_trial: Duration,
@@ -308,7 +309,8 @@ impl Settings {
             if !ratio(goal.loss_ratio) || !ratio(goal.exceed_ratio) || !ends {
                 return usage(
                     format!("goal {} cannot be searched for", goal.name),
-                    "give ratios from 0 to below 1, trials of at least 0.001 s, and a width of at                      least 0.01 %",
+                    "give ratios from 0 to below 1, trials of at least 0.001 s, and a width of \
+                     at                      least 0.01 %",
                 );
             }
         }

@@ -134,8 +134,8 @@ impl Findings {
             self.add(
                 VerdictWord::SharedMachine,
                 format!(
-                    "{what}: a trial of the search stayed disturbed in {} attempts and decided nothing: \
-                     what is certain ends at {}.",
+                    "{what}: a trial of the search stayed disturbed in {} attempts and decided \
+                     nothing: what is certain ends at {}.",
                     settings.attempts.max(1),
                     spell_pps(row.lower_pps)
                 ),
@@ -298,8 +298,8 @@ impl Findings {
             self.add(
                 VerdictWord::GeneratorLimited,
                 format!(
-                    "{what}: {ours} of {all} searches ended at a burst that the generator could not \
-                     send or receive whole."
+                    "{what}: {ours} of {all} searches ended at a burst that the generator could \
+                     not send or receive whole."
                 ),
             );
         }
@@ -377,8 +377,8 @@ impl Findings {
             self.add(
                 word,
                 format!(
-                    "{size} B: from {least:.0} % of the load on, not all was sent, because {why}; it \
-                     counts as lost."
+                    "{size} B: from {least:.0} % of the load on, not all was sent, because {why}; \
+                     it counts as lost."
                 ),
             );
         }
@@ -467,7 +467,8 @@ fn spread(what: &str, row: &Throughput, settings: &Settings) -> Option<String> {
     })
 }
 
-/// Whether a trial's last attempt was disturbed too, and lost frames: the search could not decide there.
+/// Whether a trial's last attempt was disturbed too, and lost frames: the search could not decide
+/// there.
 fn stayed_disturbed(trials: &[Trial]) -> bool {
     let attempts = trials.chunk_by(|a, b| a.asked_pps == b.asked_pps && a.invalid.is_some());
     let mut last = attempts.filter_map(<[Trial]>::last);

@@ -6,11 +6,13 @@ use linerate_pktgen::units::{l1_bps, l2_bps};
 use super::stats::{deviation, median, quantile};
 use super::{Report, Throughput, Trial};
 
-/// Name and meaning of each column, in order. Frame sizes include the FCS, rates are over all directions.
+/// Name and meaning of each column, in order. Frame sizes include the FCS, rates are over all
+/// directions.
 pub(crate) const COLUMNS: &[(&str, &str)] = &[
     (
         "section",
-        "`throughput` (also NDR, PDR), `baseline`, `latency`, `loss`, `back2back`, `recovery`, `soak`, `self-test`, `scaling`",
+        "`throughput` (also NDR, PDR), `baseline`, `latency`, `loss`, `back2back`, `recovery`, \
+         `soak`, `self-test`, `scaling`",
     ),
     ("subject", "the device, or the baseline's name"),
     ("frame_bytes", "frame size, FCS included"),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Check, Device, Report, Scaling, SelfTest};
 use crate::method::model::Model;
-use crate::method::{Kind, Load, Settings, Silent, Subjects, Tester, run};
+use crate::method::{Load, Measurement, Settings, Silent, Subjects, Tester, run};
 
 /// All that is known before a run.
 fn base(settings: &Settings, wire: bool) -> Report {
@@ -38,10 +38,14 @@ fn base(settings: &Settings, wire: bool) -> Report {
         seconds: 148.2,
         self_test: settings.sizes.iter().map(&mut self_test).collect(),
         machine: serde_json::json!({
-            "cpu_model": "AMD EPYC 7B13", "isa": "x86-64-v3", "cpus": 2, "cores": 1, "packages": 1, "nodes": 1,
-            "usable_cpus": [0, 1], "clock": "TSC at 2596.1 MHz", "clock_mhz": 2596.1, "clock_error_ppm": 0.31,
-            "kernel": "6.18.44", "memory_bytes": 8_589_934_592_u64, "hypervisor": "KVM", "stolen_share": 0.004,
-            "huge_pages": [{"page_bytes": 2_097_152, "total": 0, "free": 0}], "host_stolen_share": null,
+            "cpu_model": "AMD EPYC 7B13", "isa": "x86-64-v3", "cpus": 2, "cores": 1, "packages": 1,
+            "nodes": 1,
+            "usable_cpus": [0, 1], "clock": "TSC at 2596.1 MHz", "clock_mhz": 2596.1,
+            "clock_error_ppm": 0.31,
+            "kernel": "6.18.44", "memory_bytes": 8_589_934_592_u64, "hypervisor": "KVM",
+            "stolen_share": 0.004,
+            "huge_pages": [{"page_bytes": 2_097_152, "total": 0, "free": 0}],
+            "host_stolen_share": null,
         }),
         path: vec![
             pair("backend", "memory rings, in one process"),
@@ -104,7 +108,13 @@ pub(crate) fn rfc2544(seed: u64) -> Report {
         baselines: vec![("Linux bridge".into(), &mut bridge)],
     };
     let report = base(&settings, true);
-    let mut report = run(Kind::Rfc2544, &mut subjects, &settings, report, &mut Silent);
+    let mut report = run(
+        Measurement::Rfc2544,
+        &mut subjects,
+        &settings,
+        report,
+        &mut Silent,
+    );
     let scaling = |(cores, pps)| Scaling {
         cores,
         frame_bytes: 64,
@@ -115,12 +125,12 @@ pub(crate) fn rfc2544(seed: u64) -> Report {
 }
 
 /// Anything else, without a wire.
-pub(crate) fn of(kind: Kind, seed: u64) -> Report {
+pub(crate) fn of(kind: Measurement, seed: u64) -> Report {
     let settings = Settings::quick();
     let mut device = Model {
         link_bps: None,
         generator_pps: 2.6e7,
-        stolen_chance: if kind == Kind::Soak { 0.1 } else { 0.0 },
+        stolen_chance: if kind == Measurement::Soak { 0.1 } else { 0.0 },
         stolen_s: 0.02,
         ..model(seed)
     };

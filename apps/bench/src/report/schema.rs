@@ -25,7 +25,8 @@ pub(crate) struct Report {
     pub(crate) compliance: Compliance,
     /// The machine, as every report says it.
     pub(crate) machine: serde_json::Value,
-    /// Key and value of each fact about the path: backend, queues, ring sizes, burst, offloads, MTU.
+    /// Key and value of each fact about the path: backend, queues, ring sizes, burst, offloads,
+    /// MTU.
     pub(crate) path: Vec<(String, String)>,
     /// Before the run: what was looked at, whether it was well, and what was seen.
     pub(crate) preflight: Vec<Check>,
@@ -283,7 +284,8 @@ pub(crate) struct LatencyRow {
 }
 
 impl LatencyRow {
-    /// What tables show of it, in this order: min, mean, p50, p90, p99, p99.9, p99.99, max, PDV, jitter.
+    /// What tables show of it, in this order: min, mean, p50, p90, p99, p99.9, p99.99, max, PDV,
+    /// jitter.
     pub(crate) fn times_ns(&self) -> [f64; 10] {
         let of = &self.latency;
         [
@@ -336,8 +338,8 @@ pub(crate) struct Recovery {
     pub(crate) frame_bytes: usize,
     pub(crate) overload_pps: f64,
     pub(crate) then_pps: f64,
-    /// From the drop of the load to the last lost frame; none where the overload lost nothing, or lost it
-    /// unseen (refused frames leave no gap). And how finely that was seen.
+    /// From the drop of the load to the last lost frame; none where the overload lost nothing, or
+    /// lost it unseen (refused frames leave no gap). And how finely that was seen.
     pub(crate) recovery_ns: Option<f64>,
     pub(crate) resolution_ns: f64,
     /// Of each repeat that showed one; `recovery_ns` is their mean.

@@ -43,9 +43,9 @@ impl Ratio {
     }
 }
 
-/// How much larger `after` is than `before`: the median of all ratios of one to the other
-/// (Hodges and Lehmann), with the rank-based interval that holds 95 % or, where so few values cannot,
-/// the widest there is and what it holds. None where either is empty or not above zero.
+/// How much larger `after` is than `before`: the median of all ratios of one to the other (Hodges
+/// and Lehmann), with the rank-based interval that holds 95 % or, where so few values cannot, the
+/// widest there is and what it holds. None where either is empty or not above zero.
 pub(crate) fn ratio(before: &[f64], after: &[f64]) -> Option<Ratio> {
     let positive = |values: &[f64]| values.iter().all(|value| *value > 0.0);
     let pairs = after.iter().flat_map(|a| before.iter().map(move |b| a / b));
@@ -71,9 +71,9 @@ pub(crate) fn ratio(before: &[f64], after: &[f64]) -> Option<Ratio> {
     })
 }
 
-/// In how many orders of `m` and `n` values so many pairs are the wrong way round: the distribution of
-/// Mann and Whitney's U where both are alike. By its recurrence, the largest value being of one or
-/// of the other.
+/// In how many orders of `m` and `n` values so many pairs are the wrong way round: the distribution
+/// of Mann and Whitney's U where both are alike. By its recurrence, the largest value being of one
+/// or of the other.
 fn ways(m: usize, n: usize) -> Vec<f64> {
     // More than enough for reports; beyond, thirty of each say as much.
     let (m, n) = (m.min(30), n.min(30));

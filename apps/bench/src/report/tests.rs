@@ -1,12 +1,14 @@
 //! What is in a report is in each of its forms.
 
 use super::{Report, VerdictWord, csv, example, html, json, read, text};
-use crate::method::Kind;
+use crate::method::Measurement;
 use linerate_appliance::error::Error;
 use linerate_core::env::PrivateFolder;
 
 fn all() -> Vec<Report> {
-    let others = Kind::ALL.into_iter().filter(|kind| *kind != Kind::Rfc2544);
+    let others = Measurement::ALL
+        .into_iter()
+        .filter(|kind| *kind != Measurement::Rfc2544);
     let mut all: Vec<Report> = others.map(|kind| example::of(kind, 7)).collect();
     all.push(example::rfc2544(7));
     all.push(Report::default());
@@ -135,8 +137,9 @@ fn the_text_has_the_verdict_first_and_the_columns_of_an_rfc2544_report() {
 
 #[test]
 fn rates_of_the_t1_report_are_shown_as_it_should_have() {
-    // 64 B, 152 380 691.7 frames/s on 160 Gbit/s: 78 018.9 Mbit/s L2, which is 102 399.8 L1 and 64 %.
-    let mut report = example::of(Kind::Throughput, 7);
+    // 64 B, 152 380 691.7 frames/s on 160 Gbit/s: 78 018.9 Mbit/s L2, which is 102 399.8 L1 and 64
+    // %.
+    let mut report = example::of(Measurement::Throughput, 7);
     let row = &mut report.throughput[0];
     row.pps = 152_380_691.7;
     row.line_pps = Some(linerate_pktgen::units::line_rate_pps(160e9, 64.0));
@@ -252,7 +255,8 @@ fn a_report_without_the_newer_members_is_read_and_shown() {
     assert!(html(&report).contains("valid"));
 }
 
-/// Writes the pages to look at: `LINERATE_PAGES=/tmp/pages cargo test -- --ignored pages_to_look_at`.
+/// Writes the pages to look at:
+/// `LINERATE_PAGES=/tmp/pages cargo test -- --ignored pages_to_look_at`.
 #[test]
 #[ignore = "writes pages for people"]
 fn pages_to_look_at() {

@@ -1,5 +1,5 @@
-//! Two configurations of one router that differ in half of the routes and in every rule of the access
-//! list, and forward the same packets: whatever is lost between them was lost by the change.
+//! Two configurations of one router that differ in half of the routes and in every rule of the
+//! access list, and forward the same packets: whatever is lost between them was lost by the change.
 
 use std::fmt::Write;
 use std::fs;
@@ -13,8 +13,8 @@ use linerate_wire::MacAddr;
 use super::Size;
 use linerate_appliance::error::Error;
 
-/// Gateways, 10.0.1.10 and those behind it: neighbours whose addresses are pinned. No generated route is
-/// in 10.0.0.0/8, so nothing else leads there.
+/// Gateways, 10.0.1.10 and those behind it: neighbours whose addresses are pinned. No generated
+/// route is in 10.0.0.0/8, so nothing else leads there.
 const GATEWAYS: u32 = 16;
 /// Routes that only one of the two files has. Nobody asks for them.
 const COMINGS: u32 = 256;
@@ -31,7 +31,8 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Writes them for a router whose slow worker is on the first of these CPUs, the fast one on the second.
+    /// Writes them for a router whose slow worker is on the first of these CPUs, the fast one on
+    /// the second.
     pub(super) fn write(size: &Size, cpus: [u32; 2]) -> Result<Self, Error> {
         let routes = routes4(&Spec {
             next_hops: GATEWAYS,
@@ -81,7 +82,8 @@ fn text(routes: &[(Prefix4, u32)], rules: u32, turn: u32, cpus: [u32; 2]) -> Str
         |args: std::fmt::Arguments<'_>| text.write_fmt(args).expect("a string takes all there is");
     for gateway in 0..GATEWAYS {
         line(format_args!(
-            "[[neighbour]]\naddress = \"10.0.1.{}\"\nmac = \"02:00:00:00:03:{gateway:02x}\"\ninterface = \"lan\"\n",
+            "[[neighbour]]\naddress = \"10.0.1.{}\"\nmac = \"02:00:00:00:03:{gateway:02x}\"\n\
+             interface = \"lan\"\n",
             10 + gateway
         ));
     }
@@ -91,7 +93,8 @@ fn text(routes: &[(Prefix4, u32)], rules: u32, turn: u32, cpus: [u32; 2]) -> Str
     for rule in 0..rules {
         // 100.64.0.0/10 sends nothing here (RFC 6598).
         line(format_args!(
-            "{{ action = \"deny\", source = \"100.64.{}.{}/32\", protocol = \"udp\", destination_port = \"{}\" }},\n",
+            "{{ action = \"deny\", source = \"100.64.{}.{}/32\", protocol = \"udp\", \
+             destination_port = \"{}\" }},\n",
             rule >> 8 & 0xff,
             rule & 0xff,
             1024 + (rule + turn * 500) % 60_000

@@ -1,5 +1,5 @@
-//! Generator and sink at the far ends of a router's two rings, in turns on one thread. Every frame has a
-//! number, and the sink knows of each number whether it came.
+//! Generator and sink at the far ends of a router's two rings, in turns on one thread. Every frame
+//! has a number, and the sink knows of each number whether it came.
 
 use linerate_core::arch::pause;
 use linerate_core::env::Clock;
@@ -106,8 +106,8 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Opens the far ends of `ring:wan` and `ring:lan`. The ring to the router holds `room` frames, the one
-    /// from it twice that: all that waited at a router which had no CPU comes out at once.
+    /// Opens the far ends of `ring:wan` and `ring:lan`. The ring to the router holds `room` frames,
+    /// the one from it twice that: all that waited at a router which had no CPU comes out at once.
     pub(super) fn open(
         drivers: &mut Drivers,
         frames: Vec<Frame>,
@@ -240,7 +240,8 @@ impl Line {
     }
 }
 
-/// The number of a frame of ours: IPv4 and UDP of its length, and nothing that the router itself says.
+/// The number of a frame of ours: IPv4 and UDP of its length, and nothing that the router itself
+/// says.
 fn number(frame: &[u8]) -> Option<u64> {
     let is_ours =
         frame.len() == size_of::<Frame>() && frame[12..15] == [8, 0, 0x45] && frame[23] == 17;

@@ -1,18 +1,20 @@
-//! Packets lost while a router under half its load takes another configuration: 100 K routes, of which
-//! half change, and 1 K rules of an access list, all of which do.
+//! Packets lost while a router under half its load takes another configuration: 100 K routes, of
+//! which half change, and 1 K rules of an access list, all of which do.
 //!
-//! The router is the one that users run, less its socket and its twins, on in-process rings. Worker on the
-//! first CPU; generator and sink, in turns on one thread, on the second, with control, the slow worker and
-//! who reads the file. What is due while the generator has no CPU is held, up to a bound, and left out beyond it:
-//! that is load which was not offered, and no loss. The load is half of what the worker can do by its own
-//! books: packets for each tick in which it had some. A frame for which the ring to the router has no
-//! room is lost, and so is whatever the router drops.
+//! The router is the one that users run, less its socket and its host interfaces, on in-process
+//! rings. Worker on the first CPU; generator and sink, in turns on one thread, on the second, with
+//! control, the slow worker and who reads the file. What is due while the generator has no CPU is
+//! held, up to a bound, and left out beyond it: that is load which was not offered, and no loss.
+//! The load is half of what the worker can do by its own books: packets for each tick in which it
+//! had some. A frame for which the ring to the router has no room is lost, and so is whatever the
+//! router drops.
 //!
-//! The ring is deeper than a card's, since here others may have the worker's CPU, for which no reload is
-//! to blame. So that its depth hides nothing, the worker's own times stand beside: the longest stop between two
-//! rounds to take messages, which is all that a reload asks of it, and the longest round. Stretches without
-//! a reload stand beside, too; those in which the scheduler or the host had the worker's CPU for long
-//! enough to explain a loss are done again, and what was lost in them is told apart.
+//! The ring is deeper than a card's, since here others may have the worker's CPU, for which no
+//! reload is to blame. So that its depth hides nothing, the worker's own times stand beside: the
+//! longest stop between two rounds to take messages, which is all that a reload asks of it, and the
+//! longest round. Stretches without a reload stand beside, too; those in which the scheduler or the
+//! host had the worker's CPU for long enough to explain a loss are done again, and what was lost in
+//! them is told apart.
 
 mod files;
 mod line;
@@ -22,7 +24,7 @@ use linerate_drivers::Drivers;
 use linerate_tables::lpm::synth::{Pattern, destinations};
 use serde_json::Value;
 
-use super::device::{Involved, Watch};
+use super::device::{Involved, StartReadings};
 use super::l3fwd::Frame;
 use super::{Row, Run, Sample, router};
 use files::{Files, ROUTER};
@@ -236,7 +238,7 @@ fn stretch(
         lcores: vec![router.worker.0.clone()],
         others: Vec::new(),
     };
-    let watch = Watch::begin(involved, Vec::new(), true);
+    let watch = StartReadings::begin(involved, Vec::new(), true);
     let (sent, lost, no_room) = (line.sent, line.lost(), line.no_room);
     let stats = router.worker.1.clone();
     let times = || [stats.mail.snapshot(), stats.gaps.snapshot()];
@@ -355,8 +357,8 @@ mod tests {
         assert_eq!((tally.lost, tally.lost_disturbed, tally.reloads), (2, 7, 1));
     }
 
-    /// Wherever this runs, on however many CPUs: every frame is accounted for, and reloads change what they
-    /// should. Whether frames are lost is the machine's affair here.
+    /// Wherever this runs, on however many CPUs: every frame is accounted for, and reloads change
+    /// what they should. Whether frames are lost is the machine's affair here.
     #[test]
     fn the_row_works() {
         let sample = run("router.reload", Run::quick()).unwrap();
@@ -370,7 +372,8 @@ mod tests {
         );
     }
 
-    /// However busy the machine is: what the router has taken comes out, in order, whatever it reloads.
+    /// However busy the machine is: what the router has taken comes out, in order, whatever it
+    /// reloads.
     #[test]
     fn nothing_is_lost_over_reloads_of_twenty_thousand_routes() {
         let size = Size {

@@ -1,8 +1,9 @@
-//! `linerate bench throughput|latency|loss|back2back|rfc2544|ndr|soak`: a device under test, measured.
+//! `linerate bench throughput|latency|loss|back2back|rfc2544|ndr|soak`: a device under test,
+//! measured.
 //!
-//! [`options`] says what, [`stand`] puts a device and the generator up, [`tester`] runs trials on them for
-//! [`method`], which decides everything; [`preflight`] and [`self_test`] come before, so that
-//! the report can say whether to believe it.
+//! [`options`] says what, [`stand`] puts a device and the generator up, [`tester`] runs trials on
+//! them for [`method`], which decides everything; [`preflight`] and [`self_test`] come before, so
+//! that the report can say whether to believe it.
 
 mod options;
 mod preflight;
@@ -23,7 +24,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use linerate_core::env::{Clock, Lcore, Stolen};
 
 use crate::device::{self, Asked, Cpus, NamedPort, Wire};
-use crate::method::{self, Estimate, Kind, Settings, Subjects, Tester};
+use crate::method::{self, Estimate, Measurement, Settings, Subjects, Tester};
 use crate::report::{self, Output, Report};
 use linerate_appliance::error::Error;
 use linerate_appliance::netns::Space;
@@ -41,7 +42,7 @@ const QUICK_SELF_TEST: Duration = Duration::from_millis(200);
 
 /// What is to be done, checked.
 struct Job {
-    kind: Kind,
+    kind: Measurement,
     settings: Settings,
     /// The device first, then baselines.
     devices: Vec<Asked>,
@@ -96,7 +97,7 @@ impl Outputs {
 }
 
 /// Runs one kind of benchmark.
-pub(crate) fn run(kind: Kind, options: &Options) -> Result<(), Error> {
+pub(crate) fn run(kind: Measurement, options: &Options) -> Result<(), Error> {
     let options = options.read()?;
     let job = Job::read(kind, &options)?;
     for asked in &job.devices {
@@ -128,10 +129,10 @@ struct Before {
 }
 
 impl Job {
-    fn read(kind: Kind, options: &Options) -> Result<Self, Error> {
+    fn read(kind: Measurement, options: &Options) -> Result<Self, Error> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let mut settings = options.settings()?;
-        if options.quick && options.repeats.is_none() && kind == Kind::Rfc2544 {
+        if options.quick && options.repeats.is_none() && kind == Measurement::Rfc2544 {
             // All that the RFC has, at seven sizes, in less than three minutes.
             settings.repeats = settings.repeats.min(2);
             // Loss, latency and recovery take 8 s more.
@@ -152,7 +153,8 @@ impl Job {
         })
     }
 
-    /// From nothing to a finished report, on a thread of its own, for it goes from name space to name space.
+    /// From nothing to a finished report, on a thread of its own, for it goes from name space to
+    /// name space.
     fn measure(&self, stop: &Arc<AtomicBool>) -> Result<Report, Error> {
         let began = Instant::now();
         let mut progress = progress::Shown::new();
@@ -215,8 +217,8 @@ impl Job {
         Ok(report)
     }
 
-    /// Builds every device once before anything is measured, so that what is missing is told now, and tests
-    /// the generator by itself. Returns the devices' names.
+    /// Builds every device once before anything is measured, so that what is missing is told now,
+    /// and tests the generator by itself. Returns the devices' names.
     fn prepare(
         &self,
         testers: &mut [SessionTester],
@@ -314,7 +316,7 @@ impl Job {
         };
         let wire = device.ports.first().map_or(device.wire.clone(), like);
         Asked {
-            kind: device::Kind::None,
+            kind: device::DeviceKind::None,
             wire,
             ports: Vec::new(),
             dst_macs: Vec::new(),

@@ -23,8 +23,9 @@ pub(crate) struct Options {
     /// What is measured: l2fwd, bridge, forward, nftables, testpmd, l3fwd, external, or none
     #[arg(long, visible_alias = "dut", value_name = "DEVICE")]
     pub(super) device: Option<String>,
-    /// Kind of the generator's ports to the device: ring, af_packet or af_xdp, with options after commas;
-    /// default: ring to l2fwd, af_xdp to what is outside of this process, af_packet without root
+    /// Kind of the generator's ports to the device: ring, af_packet or af_xdp, with options after
+    /// commas; default: ring to l2fwd, af_xdp to what is outside of this process, af_packet without
+    /// root
     #[arg(long, value_name = "KIND[,KEY=VALUE...]")]
     pub(super) ports: Option<String>,
     /// A port of the generator to an external device, KIND:TARGET[,key=value...]; in pairs. In
@@ -81,7 +82,8 @@ pub(crate) struct Options {
     /// Load both directions; rates are of both together
     #[arg(long)]
     pub(super) bidirectional: bool,
-    /// Destination networks for each direction, chosen at random for each frame: 1 to 256 (RFC 2544 12)
+    /// Destination networks for each direction, chosen at random for each frame: 1 to 256 (RFC
+    /// 2544 12)
     #[arg(long, value_name = "N")]
     pub(super) streams: Option<u16>,
     /// Filter rules in front of nftables
@@ -255,20 +257,20 @@ impl Options {
 
     /// The device and its baselines.
     pub(super) fn devices(&self) -> Result<Vec<Asked>, Error> {
-        let parse = |name: &str| -> Result<device::Kind, Error> {
+        let parse = |name: &str| -> Result<device::DeviceKind, Error> {
             name.parse()
                 .map_err(|problem: String| usage(problem, "name one of them"))
         };
         let kind = match (&self.device, self.port.is_empty()) {
             (Some(name), true) => parse(name)?,
-            (None, true) => device::Kind::L2fwd,
-            (Some(name), false) if parse(name)? != device::Kind::External => {
+            (None, true) => device::DeviceKind::L2fwd,
+            (Some(name), false) if parse(name)? != device::DeviceKind::External => {
                 return Err(usage(
                     format!("--port names ports to something else, but the device is {name}"),
                     "leave --port out, or give --device external",
                 ));
             }
-            (_, false) => device::Kind::External,
+            (_, false) => device::DeviceKind::External,
         };
         let ports: Vec<NamedPort> = self
             .port
@@ -276,7 +278,7 @@ impl Options {
             .map(|text| text.parse())
             .collect::<Result<_, _>>()?;
         device::check_ports(&ports)?;
-        let baselines: Vec<device::Kind> = self
+        let baselines: Vec<device::DeviceKind> = self
             .baseline
             .iter()
             .map(|name| parse(name))
@@ -323,8 +325,8 @@ impl Options {
             ));
         }
         let wire = wire_of_all(wanted, kind, &baselines, &ports)?;
-        let asked = |kind: device::Kind, is_device: bool| {
-            let is_named = is_device && kind == device::Kind::External;
+        let asked = |kind: device::DeviceKind, is_device: bool| {
+            let is_named = is_device && kind == device::DeviceKind::External;
             Asked {
                 kind,
                 wire: wire.clone(),
@@ -333,7 +335,7 @@ impl Options {
                 dst_macs: if is_device { macs.clone() } else { Vec::new() },
                 cores: self.cores.unwrap_or(1),
                 rules: self.rules.unwrap_or(match kind {
-                    device::Kind::Nftables => 25,
+                    device::DeviceKind::Nftables => 25,
                     _ => 0,
                 }),
                 nets: streams,
@@ -382,13 +384,13 @@ impl Options {
 /// nothing beside those of another.
 fn wire_of_all(
     wanted: Option<Wire>,
-    device: device::Kind,
-    baselines: &[device::Kind],
+    device: device::DeviceKind,
+    baselines: &[device::DeviceKind],
     ports: &[NamedPort],
 ) -> Result<Wire, Error> {
     let kinds = || std::iter::once(device).chain(baselines.iter().copied());
     let outside = kinds().find(|kind| kind.needs_interfaces());
-    if device == device::Kind::External && !baselines.is_empty() {
+    if device == device::DeviceKind::External && !baselines.is_empty() {
         let mut likes = ports.iter().map(|port| Wire::like(&port.asked.spec));
         let first = likes.next().flatten();
         let wire = first.clone().filter(|_| likes.all(|like| like == first));

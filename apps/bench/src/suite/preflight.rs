@@ -1,4 +1,5 @@
-//! What is looked at before a run: everything that has spoilt other people's benchmarks and can be read.
+//! What is looked at before a run: everything that has spoilt other people's benchmarks and can be
+//! read.
 
 use std::process::Command;
 use std::time::Duration;
@@ -216,7 +217,8 @@ fn interface(name: &str, frame_bytes: usize, topology: &Topology) -> Vec<Check> 
     .filter(|feature| features.contains(&format!("{feature}: on")))
     .collect();
     if !features.is_empty() {
-        // Frames of the generator are whole, so none of them is touched by these; LRO would join them.
+        // Frames of the generator are whole, so none of them is touched by these; LRO would join
+        // them.
         checks.push(check(
             &format!("{name}: offloads"),
             !on.contains(&"large-receive-offload"),

@@ -1,5 +1,5 @@
-//! How far a run is: a bar with the expected end on a terminal, otherwise a line now and then; on standard
-//! error, so that results can be piped.
+//! How far a run is: a bar with the expected end on a terminal, otherwise a line now and then; on
+//! standard error, so that results can be piped.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};

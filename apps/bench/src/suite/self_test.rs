@@ -1,5 +1,5 @@
-//! The generator by itself: its ports joined to each other by a wire of the same kind, no device. What it
-//! does there is the most that can be said of any device behind it.
+//! The generator by itself: its ports joined to each other by a wire of the same kind, no device.
+//! What it does there is the most that can be said of any device behind it.
 
 use std::time::Duration;
 
@@ -55,7 +55,8 @@ fn both(clock: Clock) -> (u64, u64) {
     closest.map_or((0, 0), |(_, ticks, ns)| (ticks, ns))
 }
 
-/// The generator's most at one size, and at half of that how well it keeps time and what the path adds.
+/// The generator's most at one size, and at half of that how well it keeps time and what the path
+/// adds.
 pub(super) fn one(
     tester: &mut SessionTester,
     frame_bytes: usize,

@@ -1,5 +1,5 @@
-//! A device with the generator around it. Of several that are measured in turns, one stands at a time, so
-//! that none takes another's CPUs; the others are built again when their turn comes.
+//! A device with the generator around it. Of several that are measured in turns, one stands at a
+//! time, so that none takes another's CPUs; the others are built again when their turn comes.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,8 +16,8 @@ use linerate_pktgen::signature::SIGNATURE_BYTES;
 use linerate_pktgen::stream::StreamSpec;
 use linerate_pktgen::units::{LEAST_FRAME, line_rate_pps};
 
-/// How late a frame may be sent. A generator whose CPU was taken catches up, which is harder for the device
-/// than an even load; at the end of a trial nothing may be left.
+/// How late a frame may be sent. A generator whose CPU was taken catches up, which is harder for
+/// the device than an even load; at the end of a trial nothing may be left.
 const GIVE_UP: Duration = Duration::from_millis(100);
 
 /// Ethernet, IPv6 and UDP, a signature and the FCS.

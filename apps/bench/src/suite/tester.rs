@@ -8,7 +8,7 @@ use linerate_core::env::Clock;
 use linerate_core::port::DropReason;
 
 use super::stand::{Blueprint, Floor, Stand};
-use crate::device::{Involved, Stolen, Watch};
+use crate::device::{Involved, StartReadings, Stolen};
 use crate::method::{Load, Outcome, Recovered, Tester, together};
 use crate::report::Trial;
 use linerate_appliance::error::Error;
@@ -160,7 +160,9 @@ impl Running<'_> {
             None => Ok(()),
             Some(port) => Err(Error::Usage {
                 problem: port,
-                fix: "bring the interface back and run it again; what was measured before is in the report".into(),
+                fix: "bring the interface back and run it again; what was measured before is in \
+                    the report"
+                    .into(),
             }),
         }
     }
@@ -218,7 +220,8 @@ impl Running<'_> {
         }
     }
 
-    /// A few frames from every port, so that the device knows where everybody is (RFC 2544 section 23).
+    /// A few frames from every port, so that the device knows where everybody is (RFC 2544 section
+    /// 23).
     fn learn(&mut self) -> Result<(), Error> {
         let all: Vec<u16> = (0..self.stand.setup.sides.len() as u16).collect();
         let load = Load {
@@ -237,12 +240,14 @@ impl Running<'_> {
 
     /// Gives each sender its part of the load.
     fn set(&mut self, load: &Load) -> Result<(), Error> {
-        let ways = self.senders.len().max(1) as f64;
+        let directions = self.senders.len().max(1) as f64;
         let rate = match load.pps {
-            Some(pps) => format!("{}pps", pps / ways),
+            Some(pps) => format!("{}pps", pps / directions),
             None => "max".into(),
         };
-        let count = load.count.map_or(0, |count| count.div_ceil(ways as u64));
+        let count = load
+            .count
+            .map_or(0, |count| count.div_ceil(directions as u64));
         self.stand.size(load.frame_bytes)?;
         for &port in &self.senders {
             let session = &mut self.stand.session;
@@ -277,8 +282,8 @@ impl Running<'_> {
         Ok((outcome, last))
     }
 
-    /// Until all is sent, or a port is gone. Bursts end by their count, and all else by its time, whatever
-    /// the lcores say.
+    /// Until all is sent, or a port is gone. Bursts end by their count, and all else by its time,
+    /// whatever the lcores say.
     fn wait(&mut self, load: &Load) -> Result<(), Error> {
         let began = Instant::now();
         let patience = began + load.duration + RESIDUAL;
@@ -303,7 +308,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    fn watch(&mut self) -> Watch {
+    fn watch(&mut self) -> StartReadings {
         let snapshot = self.stand.session.snapshot();
         let setup = &self.stand.setup;
         let mut lcores = setup.under_test.lcores();
@@ -314,11 +319,11 @@ impl Running<'_> {
         };
         // Who shares a CPU takes it from the other in every round.
         let by_books = setup.is_in_kernel() || setup.cpus.shared();
-        Watch::begin(involved, setup.under_test.gaps(), by_books)
+        StartReadings::begin(involved, setup.under_test.gaps(), by_books)
     }
 
     /// What others took since the watch began, when the generator's gaps were `own` already.
-    fn stolen(&self, watch: &Watch, last: &Snapshot, own: u64) -> Stolen {
+    fn stolen(&self, watch: &StartReadings, last: &Snapshot, own: u64) -> Stolen {
         let sum = generator_gaps(last).saturating_sub(own);
         let longest = last.lcores.iter().map(|lcore| lcore.longest_gap_ns).max();
         let gaps = self.stand.setup.under_test.gaps();
@@ -390,9 +395,9 @@ impl Running<'_> {
         }
     }
 
-    /// Overload, then less at once: when was the last frame lost? The books are read again and again, and
-    /// whenever they show another gap in the numbers that came, frames were still lost. What a device refuses
-    /// leaves no gap, and so shows no recovery.
+    /// Overload, then less at once: when was the last frame lost? The books are read again and
+    /// again, and whenever they show another gap in the numbers that came, frames were still lost.
+    /// What a device refuses leaves no gap, and so shows no recovery.
     fn recovery(&mut self, over: &Load, then: &Load) -> Result<Recovered, Error> {
         self.look()?;
         self.set(over)?;

@@ -1,5 +1,5 @@
-//! Whole benchmarks with tiny trials, in this process. What is measured depends on the machine; that sums
-//! agree, that labels say what was done, and that misfortunes are told does not.
+//! Whole benchmarks with tiny trials, in this process. What is measured depends on the machine;
+//! that sums agree, that labels say what was done, and that misfortunes are told does not.
 
 use clap::Parser;
 
@@ -20,7 +20,7 @@ pub(super) fn options(line: &str) -> Options {
     Line::try_parse_from(words).unwrap().options
 }
 
-fn job(kind: Kind, line: &str) -> Job {
+fn job(kind: Measurement, line: &str) -> Job {
     let mut job = Job::read(kind, &options(line)).unwrap();
     job.settings.attempts = 1;
     job.settings.goals.iter_mut().for_each(|goal| {
@@ -39,8 +39,9 @@ fn run(job: Job) -> Result<Report, Error> {
 #[test]
 fn a_throughput_run_adds_up_and_is_labelled_for_what_it_is() {
     let report = run(job(
-        Kind::Throughput,
-        "--quick --sizes 64 --trial 0.02 --width 30 --repeats 1 --seed 7 --bidirectional --max-pps 200000",
+        Measurement::Throughput,
+        "--quick --sizes 64 --trial 0.02 --width 30 --repeats 1 --seed 7 --bidirectional --max-pps \
+         200000",
     ))
     .unwrap();
     assert_eq!((report.seed, report.device.directions), (7, 2));
@@ -71,8 +72,9 @@ fn a_throughput_run_adds_up_and_is_labelled_for_what_it_is() {
 fn a_lossy_port_has_a_pdr_and_hardly_an_ndr() {
     // One frame in 500 is lost on the way out, by the seed.
     let report = run(job(
-        Kind::Ndr,
-        "--quick --sizes 64 --trial 0.05 --width 30 --ports ring,faulty=loss:0.002+on:tx+seed:7 --max-pps 100000",
+        Measurement::Ndr,
+        "--quick --sizes 64 --trial 0.05 --width 30 --ports ring,faulty=loss:0.002+on:tx+seed:7 \
+         --max-pps 100000",
     ))
     .unwrap();
     let rate = |goal: &str| {
@@ -92,7 +94,7 @@ fn a_lossy_port_has_a_pdr_and_hardly_an_ndr() {
 
 #[test]
 fn an_interrupted_run_leaves_a_report() {
-    let job = job(Kind::Rfc2544, "--quick --sizes 64 --trial 30");
+    let job = job(Measurement::Rfc2544, "--quick --sizes 64 --trial 30");
     let stop = Arc::<AtomicBool>::default();
     let stopped = stop.clone();
     let lcore = Lcore::spawn("bench-test", None, move || job.measure(&stopped)).unwrap();
@@ -109,7 +111,7 @@ fn an_interrupted_run_leaves_a_report() {
 fn a_line_that_is_slower_than_the_generator_is_its_limit_from_the_beginning() {
     // Ports of 10 Mbit/s: less than what warms a device up, and than what the self-test offers.
     let line = "--quick --sizes 64 --trial 0.05 --width 30 --repeats 1 --speed 10M";
-    let report = run(job(Kind::Throughput, line)).unwrap();
+    let report = run(job(Measurement::Throughput, line)).unwrap();
     let row = &report.throughput[0];
     assert_eq!(row.line_pps.map(f64::round), Some(14_881.0));
     assert!(row.trials.iter().all(|trial| trial.asked_pps < 14_882.0));
@@ -165,7 +167,7 @@ fn a_router_is_measured_that_asks_and_is_asked_for_its_neighbours() {
                 "{ports} --quick --sizes 128 --trial 0.05 --width 30 --repeats 1 --max-pps 2000 \
                  --bidirectional --device-name box"
             );
-            let report = run(job(Kind::Throughput, &line)).unwrap();
+            let report = run(job(Measurement::Throughput, &line)).unwrap();
             assert_eq!(report.failure, None);
             assert_eq!(report.device.name, "box");
             let mut trials = report.throughput[0].trials.iter();
@@ -203,7 +205,7 @@ fn a_gateway_that_nobody_has_is_named() {
         let _router = in_front_of_a_router("address add 10.1.0.1/24 dev d0\n");
         let line = "--quick --sizes 64 --port af_packet:g0,addr=10.1.0.2/24,gateway=10.1.0.9 \
                     --port af_packet:g1,addr=10.2.0.2/24,gateway=10.2.0.1";
-        let error = run(job(Kind::Throughput, line)).unwrap_err();
+        let error = run(job(Measurement::Throughput, line)).unwrap_err();
         let said = error.to_string();
         assert!(
             said.contains("g0") && said.contains("answers for 10.1.0.9"),
@@ -219,7 +221,7 @@ fn a_report_that_cannot_be_written_is_refused_before_the_run() {
     let began = Instant::now();
     for form in ["json", "html", "csv"] {
         let line = format!("--{form} /no/such/folder/report");
-        let error = super::run(Kind::Rfc2544, &options(&line)).unwrap_err();
+        let error = super::run(Measurement::Rfc2544, &options(&line)).unwrap_err();
         assert!(error.to_string().contains("/no/such/folder"), "{error}");
     }
     assert!(
@@ -235,7 +237,7 @@ fn a_port_that_goes_spoils_its_trial_and_ends_the_run() {
     }
     let test = || {
         let job = job(
-            Kind::Throughput,
+            Measurement::Throughput,
             "--device bridge --ports af_packet --quick",
         );
         let clock = Clock::calibrate();

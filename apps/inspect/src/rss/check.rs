@@ -1,7 +1,7 @@
 //! `bench rss --port SPEC`: does a port's RSS do what the model says?
 //!
-//! Receives from all queues for a while, sends nothing, and compares the queue that each packet came to, and
-//! the hash where the driver reports it, with the model's.
+//! Receives from all queues for a while, sends nothing, and compares the queue that each packet
+//! came to, and the hash where the driver reports it, with the model's.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use super::ModelReport;
 use super::flows::{self, Seen};
 use linerate_appliance::error::Error;
 use linerate_appliance::output::{self, Cell, Column, Table, Tone};
-use linerate_appliance::runtime::{Interrupts, Rig};
+use linerate_appliance::runtime::{Interrupts, OpenPorts};
 
 /// Disagreements that are shown.
 const SHOWN: usize = 10;
@@ -45,7 +45,8 @@ struct Report {
     port: String,
     #[serde(flatten)]
     tally: Tally,
-    /// Packets on the queue that the model says, in percent of those it can say; absent where none came.
+    /// Packets on the queue that the model says, in percent of those it can say; absent where none
+    /// came.
     agreement_percent: Option<f64>,
     /// The same for the hash, where the driver reports it.
     hash_agreement_percent: Option<f64>,
@@ -85,10 +86,10 @@ pub(super) fn run(model: &Model, args: &CheckArgs, json: bool) -> Result<(), Err
     let spec = args.port.clone().unwrap_or_default();
     let rx_queues = model.reta().queue_count() as u16;
     let interrupts = Interrupts::catch()?;
-    let mut rig = Rig::open(&[(None, spec)], Clock::calibrate())?;
-    let pools = rig.pools(rx_queues.into(), None)?;
+    let mut opened = OpenPorts::open(&[(None, spec)], Clock::calibrate())?;
+    let pools = opened.pools(rx_queues.into(), None)?;
     let mut cache = PoolCache::new(pools.as_slice());
-    let open = &mut rig.ports[0];
+    let open = &mut opened.ports[0];
     if open.info.max_rx_queues < rx_queues {
         return Err(Error::Usage {
             problem: format!(
@@ -125,8 +126,8 @@ pub(super) fn run(model: &Model, args: &CheckArgs, json: bool) -> Result<(), Err
     }
 }
 
-/// Polls all queues until `over`, which may sleep, says so; it is asked whenever nothing came, and every
-/// 64 rounds, so that a flood does not keep us.
+/// Polls all queues until `over`, which may sleep, says so; it is asked whenever nothing came, and
+/// every 64 rounds, so that a flood does not keep us.
 fn receive(
     model: &Model,
     queues: &mut Queues,
@@ -236,7 +237,8 @@ impl Report {
         }
         if !tally.disagreements.is_empty() {
             let _ = write!(text, "\n{}", self.disagreements(colour));
-            text += "fix: compare key, table and fields with `ethtool -x IFACE` and `ethtool -n IFACE rx-flow-hash tcp4`\n";
+            text += "fix: compare key, table and fields with `ethtool -x IFACE` and `ethtool -n \
+                IFACE rx-flow-hash tcp4`\n";
         }
         text
     }

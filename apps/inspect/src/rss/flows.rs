@@ -16,7 +16,9 @@ use linerate_appliance::error::Error;
 
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct FlowArgs {
-    /// Flows to draw: `tcp|udp|sctp|icmp[,src=PREFIX][,dst=PREFIX][,src_port=A-B][,dst_port=A-B][,count=N][,seed=N]`
+    /// Flows to draw:
+    /// `PROTOCOL[,src=PREFIX][,dst=PREFIX][,src_port=A-B][,dst_port=A-B][,count=N][,seed=N]`;
+    /// PROTOCOL is tcp, udp, sctp or icmp
     #[arg(long, value_name = "SPEC", conflicts_with = "pcap")]
     pub(super) flows: Option<String>,
     /// Take the flows of this capture instead
@@ -238,7 +240,8 @@ impl FlowSpec {
         }
     }
 
-    /// The one flow of single addresses; what is not said of the ports, and ranges, is their first port.
+    /// The one flow of single addresses; what is not said of the ports, and ranges, is their first
+    /// port.
     pub(super) fn single(&self) -> Option<Flow> {
         let first =
             |ports: &Option<RangeInclusive<u16>>| ports.as_ref().map_or(0, |ports| *ports.start());

@@ -16,8 +16,8 @@ const SHOWN: usize = 96;
 
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct InvertArgs {
-    /// List the ports of one flow that land on this queue: the flow of --flows, whose one port is left
-    /// out or a range
+    /// List the ports of one flow that land on this queue: the flow of --flows, whose one port is
+    /// left out or a range
     #[arg(
         long,
         value_name = "QUEUE",

@@ -1,8 +1,9 @@
-//! Receive side scaling, shown: `linerate bench rss` and the part of `linerate plan --rss` that knows NICs.
+//! Receive side scaling, shown: `linerate bench rss` and the part of `linerate plan --rss` that
+//! knows NICs.
 //!
-//! [`ModelArgs`] says which NIC, [`flows`] what comes to it, [`spread`] what lands where; [`invert`] lists the
-//! ports of a queue, [`placed`] puts queues on a plan's lcores, and [`check`] holds a real port against
-//! the model.
+//! [`ModelArgs`] says which NIC, [`flows`] what comes to it, [`spread`] what lands where;
+//! [`invert`] lists the ports of a queue, [`placed`] puts queues on a plan's lcores, and [`check`]
+//! holds a real port against the model.
 
 mod check;
 mod flows;
@@ -57,11 +58,12 @@ pub struct ModelArgs {
     /// cnxk
     #[arg(long, value_name = "NIC")]
     profile: Option<String>,
-    /// The hash key as `ethtool -x` shows it: hex digits, with or without colons; default: the driver's
+    /// The hash key as `ethtool -x` shows it: hex digits, with or without colons; default: the
+    /// driver's
     #[arg(long, value_name = "HEX")]
     key: Option<String>,
-    /// Entries of the redirection table, a power of two, or the table itself as `ethtool -x` shows it, such as
-    /// 0,1,2,3,0,1,2,2; default: the NIC's number of entries
+    /// Entries of the redirection table, a power of two, or the table itself as `ethtool -x` shows
+    /// it, such as 0,1,2,3,0,1,2,2; default: the NIC's number of entries
     #[arg(long, value_name = "N|LIST", value_delimiter = ',')]
     reta: Vec<usize>,
     /// Queues, which fill the table in turns; default: 4, or those that the plan polls

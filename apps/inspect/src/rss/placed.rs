@@ -1,4 +1,5 @@
-//! `plan --rss`: which lcore polls which queue, and what share of the table and of the flows it gets.
+//! `plan --rss`: which lcore polls which queue, and what share of the table and of the flows it
+//! gets.
 
 use std::fmt::Write;
 

@@ -206,7 +206,8 @@ impl Report {
         text += &table.render(colour);
         let _ = writeln!(
             text,
-            "\n{} flows, {} packets: {} hashed by addresses and ports, {} by addresses, {} not hashed (queue 0)",
+            "\n{} flows, {} packets: {} hashed by addresses and ports, {} by addresses, {} not \
+             hashed (queue 0)",
             spread.flows,
             spread.packets,
             spread.addresses_and_ports,

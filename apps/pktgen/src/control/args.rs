@@ -15,17 +15,18 @@ use linerate_appliance::runtime::PlanArgs;
 
 /// Generate traffic, and check what comes back.
 ///
-/// Exit codes: 0 all went well; 1 an error; 2 an option that there is not; 3 more frames were lost than
-/// --max-loss-ppm allows; 4 the run is invalid: a port failed, or more frames were left unsent than
-/// --max-unsent-ppm allows.
+/// Exit codes: 0 all went well; 1 an error; 2 an option that there is not; 3 more frames were lost
+/// than --max-loss-ppm allows; 4 the run is invalid: a port failed, or more frames were left unsent
+/// than --max-unsent-ppm allows.
 #[derive(Debug, Default, clap::Args)]
 pub struct Args {
-    /// A port, [NAME=]KIND:TARGET[,key=value...], also with speed=10G, rate=, count=, addr=192.0.2.1/24,
-    /// process=, give_up=, tx_burst=, rx_burst= and verify=; may be given many times
+    /// A port, [NAME=]KIND:TARGET[,key=value...], also with speed=10G, rate=, count=,
+    /// addr=192.0.2.1/24, process=, give_up=, tx_burst=, rx_burst= and verify=; may be given many
+    /// times
     #[arg(long = "port", short = 'p', value_name = "PORT")]
     ports: Vec<String>,
-    /// A stream in one line, such as "port=0 size=64 rate=1Mpps"; may be given many times. Without any,
-    /// each port sends UDP frames of 64 bytes
+    /// A stream in one line, such as "port=0 size=64 rate=1Mpps"; may be given many times. Without
+    /// any, each port sends UDP frames of 64 bytes
     #[arg(long = "stream", short = 's', value_name = "STREAM")]
     streams: Vec<String>,
     #[doc = "Which lcore polls what, as Pktgen writes it: `[1:2].0,[3].1`; by itself where absent"]
@@ -49,8 +50,8 @@ pub struct Args {
     /// What signatures call this session: frames of others are foreign; by chance where absent
     #[arg(long, value_name = "N")]
     session: Option<u16>,
-    /// Write a part of this program to standard output, and do nothing else: `dissector`, in Lua, by which
-    /// Wireshark and tshark show signatures; or `python`, a module for the JSON interface
+    /// Write a part of this program to standard output, and do nothing else: `dissector`, in Lua,
+    /// by which Wireshark and tshark show signatures; or `python`, a module for the JSON interface
     #[arg(long, value_name = "PART", value_enum, exclusive = true)]
     print: Option<Printed>,
     /// Run without a screen; FILE is a run file, as -f takes it
@@ -74,12 +75,12 @@ pub struct Args {
     /// Fail (exit code 3) where more frames are lost, per million sent
     #[arg(long, value_name = "PPM")]
     max_loss_ppm: Option<f64>,
-    /// The run is invalid (exit code 4) where more frames are left unsent, per million due; 1000 with
-    /// --max-loss-ppm
+    /// The run is invalid (exit code 4) where more frames are left unsent, per million due; 1000
+    /// with --max-loss-ppm
     #[arg(long, value_name = "PPM")]
     max_unsent_ppm: Option<f64>,
-    /// Take clients of the JSON interface at PATH, unix:PATH or tcp:ADDRESS:PORT; alone: at the usual
-    /// place. May be given many times
+    /// Take clients of the JSON interface at PATH, unix:PATH or tcp:ADDRESS:PORT; alone: at the
+    /// usual place. May be given many times
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "")]
     listen: Vec<Address>,
     /// A file with the secret that clients over TCP have to know
@@ -207,7 +208,8 @@ impl Settings {
         if ports.is_empty() {
             return Err(usage(
                 "no port to send on",
-                "name one: `--port ring:a,loop=on`, or [[port]] in a run file; `linerate ports` lists the kinds",
+                "name one: `--port ring:a,loop=on`, or [[port]] in a run file; `linerate ports` \
+                 lists the kinds",
             ));
         }
         let mut streams = file.stream;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::desk::Desk;
+use super::owner::Control;
 use super::protocol::{Candidate, Completion, Problem};
 use super::table::{ALIASES, Arg, COMMANDS, Named, Need, PAGES, Row, Source, THEMES, first_word};
 use crate::session::PORT_KEYS;
@@ -30,10 +30,10 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn of(desk: &mut Desk) -> Result<Self, Problem> {
+    pub(super) fn of(control: &mut Control) -> Result<Self, Problem> {
         Ok(Self {
-            ports: desk.ports()?,
-            streams: desk.streams()?,
+            ports: control.ports()?,
+            streams: control.streams()?,
             files: false,
         })
     }

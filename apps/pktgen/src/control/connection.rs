@@ -1,7 +1,8 @@
 //! One client: who asks ([`Asker`]) and what a request means to the session.
 //!
-//! A connection has two threads. One reads a request, has it answered and only then reads the next, so
-//! a client waits for itself and never makes others wait for more than one request. The other writes.
+//! A connection has two threads. One reads a request, has it answered and only then reads the next,
+//! so a client waits for itself and never makes others wait for more than one request. The other
+//! writes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::desk::{DeskHandle, Outgoing, ended, line};
 use super::methods;
+use super::owner::{ControlHandle, Outgoing, ended, line};
 use super::protocol::{Answer, Problem, REQUEST_BYTES, Request};
 use super::table::{COMMANDS, Does, Done, Given, Row, Source, expanded, parse};
 use super::wire::{Line, Lines, Wire};
@@ -46,7 +47,7 @@ impl Access {
 
 /// Somebody who asks: a client, or the command line with its files of commands.
 pub(crate) struct Asker {
-    pub(super) desk: DeskHandle,
+    pub(super) control: ControlHandle,
     pub(super) access: Access,
     /// All ends; who waits gives up.
     pub(super) closing: Arc<AtomicBool>,
@@ -58,9 +59,9 @@ pub(crate) struct Asker {
 }
 
 impl Asker {
-    pub(crate) fn new(desk: DeskHandle, access: Access, closing: Arc<AtomicBool>) -> Self {
+    pub(crate) fn new(control: ControlHandle, access: Access, closing: Arc<AtomicBool>) -> Self {
         Self {
-            desk,
+            control,
             access,
             closing,
             out: None,
@@ -108,7 +109,7 @@ impl Asker {
         match row.does {
             Does::Wait(work) => work(self, &given),
             Does::Look(work) | Does::Change(work) => {
-                self.desk.call(move |desk| work(desk, &given))?
+                self.control.call(move |control| work(control, &given))?
             }
         }
     }
@@ -162,7 +163,9 @@ impl Drop for Asker {
     fn drop(&mut self) {
         if let Some(number) = self.subscription.take() {
             // Where the session has ended there is nothing left to take back.
-            let _ = self.desk.call(move |desk| desk.unsubscribe(number));
+            let _ = self
+                .control
+                .call(move |control| control.unsubscribe(number));
         }
     }
 }
@@ -172,8 +175,8 @@ pub(super) fn to_value(value: impl serde::Serialize) -> Value {
     serde_json::to_value(value).expect("what is said has only texts as keys")
 }
 
-/// Serves one client until it goes, breaks the rules, or all ends. With a `token`, its first request
-/// has to be `hello` with it.
+/// Serves one client until it goes, breaks the rules, or all ends. With a `token`, its first
+/// request has to be `hello` with it.
 pub(super) fn serve(wire: Wire, mut asker: Asker, token: Option<&str>) -> Result<(), Error> {
     let mut writer = wire.try_clone()?;
     let ender = wire.try_clone()?;

@@ -17,7 +17,7 @@ use linerate_wire::vlan::{Vlan, untagged};
 use linerate_wire::vxlan::{self, Vxlan};
 use linerate_wire::{parse, protocol};
 
-use super::desk::Desk;
+use super::owner::Control;
 use super::protocol::Problem;
 use crate::signature::Label;
 use crate::units::FCS_BYTES;
@@ -28,7 +28,11 @@ const MOST: usize = Burst::CAPACITY;
 const DEEPEST: u32 = 4;
 
 /// The first `frames` of each stream that `port` sends, or that any port does.
-pub(super) fn text(desk: &mut Desk, port: Option<u16>, frames: usize) -> Result<String, Problem> {
+pub(super) fn text(
+    control: &mut Control,
+    port: Option<u16>,
+    frames: usize,
+) -> Result<String, Problem> {
     if !(1..=MOST).contains(&frames) {
         return Err(Problem::new(
             format!("{frames} frames to show"),
@@ -36,12 +40,12 @@ pub(super) fn text(desk: &mut Desk, port: Option<u16>, frames: usize) -> Result<
         ));
     }
     let mut text = String::new();
-    let seed = desk.session()?.seed();
-    for (id, of, spec) in desk.specs()? {
+    let seed = control.session()?.seed();
+    for (id, of, spec) in control.specs()? {
         if port.is_some_and(|port| port != of) {
             continue;
         }
-        let (src, dst) = desk.session()?.macs_of(of);
+        let (src, dst) = control.session()?.macs_of(of);
         let mut stream = spec.compile(id, src, dst, seed)?;
         let _ = writeln!(text, "stream {id} on port {of}: {spec}");
         for (number, frame) in stream.frames(0, frames).iter().enumerate() {

@@ -1,5 +1,5 @@
-//! A run from opening the ports to the last table: the part of `linerate pktgen` that is alike with and
-//! without a screen.
+//! A run from opening the ports to the last table: the part of `linerate pktgen` that is alike with
+//! and without a screen.
 
 use std::fs::OpenOptions;
 use std::io::{IsTerminal, Write};
@@ -16,8 +16,8 @@ use super::args::{Limits, Settings, UNSENT_PPM};
 use super::client::Client;
 use super::commands::run_lines;
 use super::connection::{Access, Asker};
-use super::desk::{Desk, DeskHandle};
 use super::dump;
+use super::owner::{Control, ControlHandle};
 use super::protocol::Problem;
 use super::server::Server;
 use super::summary;
@@ -136,15 +136,16 @@ pub(super) fn run(settings: &Settings) -> Result<(), Error> {
     let clock = Clock::calibrate();
     if let ClockSource::Monotonic { reason } = clock.source() {
         eprintln!(
-            "warning: {reason}, so the clock is read from the kernel: rates and latencies are less exact"
+            "warning: {reason}, so the clock is read from the kernel: rates and latencies are less \
+             exact"
         );
     }
     // Before anything runs that would look like stolen time.
     let machine = MachineFacts::gather(&clock)?;
     let session = Session::open(settings.config.clone(), &mut Drivers::new(), clock)?;
     let profile = settings.config.profile.clone();
-    let (desk, thread) = Desk::spawn(session, profile)?;
-    let mut server = Server::new(desk.clone());
+    let (control, thread) = Control::spawn(session, profile)?;
+    let mut server = Server::new(control.clone());
     for address in &settings.listen {
         let at = server.listen(address, settings.change, settings.token.as_deref())?;
         if let Some(at) = at.filter(|at| !at.ip().is_loopback()) {
@@ -154,21 +155,21 @@ pub(super) fn run(settings: &Settings) -> Result<(), Error> {
             eprintln!("listening at tcp:{at}");
         }
     }
-    let mut asker = Asker::new(desk.clone(), Access::FULL, server.closing());
-    let result = work(settings, &desk, &server, &mut asker, &interrupts);
+    let mut asker = Asker::new(control.clone(), Access::FULL, server.closing());
+    let result = work(settings, &control, &server, &mut asker, &interrupts);
     drop(asker);
-    let mut failed = failures(&desk);
+    let mut failed = failures(&control);
     if let (Ok(true), Some(_)) = (&result, settings.limits.loss_ppm) {
         failed.push("interrupted before its end".into());
     }
-    let closed = desk.close();
+    let closed = control.close();
     drop(server);
-    drop(desk);
+    drop(control);
     // A panic there was printed already.
     let _ = thread.join();
     result?;
     let Some((snapshot, errors)) = closed else {
-        return Err(super::desk::ended().into());
+        return Err(super::owner::ended().into());
     };
     if settings.dump.is_some() {
         return Error::all(errors);
@@ -183,13 +184,14 @@ pub(super) fn run(settings: &Settings) -> Result<(), Error> {
 }
 
 /// Why the session says that its counts are worth nothing.
-fn failures(desk: &DeskHandle) -> Vec<String> {
-    let failed = |desk: &mut Desk| {
-        let session = desk.session()?;
+fn failures(control: &ControlHandle) -> Vec<String> {
+    let failed = |control: &mut Control| {
+        let session = control.session()?;
         session.is_sending();
         Ok::<_, Problem>(session.invalid().to_vec())
     };
-    desk.call(failed)
+    control
+        .call(failed)
         .and_then(|failed| failed)
         .unwrap_or_default()
 }
@@ -197,7 +199,7 @@ fn failures(desk: &DeskHandle) -> Vec<String> {
 /// All between opening and closing. True where it was interrupted before an end that it had.
 fn work(
     settings: &Settings,
-    desk: &DeskHandle,
+    control: &ControlHandle,
     server: &Server,
     asker: &mut Asker,
     interrupts: &Interrupts,
@@ -206,7 +208,7 @@ fn work(
         asker.command(line)?;
     }
     if let Some(frames) = settings.dump {
-        let text = desk.call(move |desk| dump::text(desk, None, frames))??;
+        let text = control.call(move |control| dump::text(control, None, frames))??;
         return output::print(&text).map(|()| false);
     }
     if settings.tui {
@@ -215,15 +217,15 @@ fn work(
         let (file, lines) = settings.commands.clone();
         run_lines(asker, &file, lines)?;
         if settings.start {
-            start(desk, settings.duration)?;
+            start(control, settings.duration)?;
         }
         let client = Client::over(Wire::Unix(ours))?;
-        return screen(client, desk, server, interrupts).map(|()| false);
+        return screen(client, control, server, interrupts).map(|()| false);
     }
     // Commands may wait; Ctrl-C ends them through what they look at while they do.
     let closing = server.closing();
     let (file, lines) = settings.commands.clone();
-    let mut own = Asker::new(desk.clone(), Access::FULL, closing.clone());
+    let mut own = Asker::new(control.clone(), Access::FULL, closing.clone());
     let commands = std::thread::Builder::new()
         .name("commands".into())
         .spawn(move || run_lines(&mut own, &file, lines).map(drop))?;
@@ -240,20 +242,20 @@ fn work(
         Err(panic) => std::panic::resume_unwind(panic),
     }
     if settings.start {
-        start(desk, settings.duration)?;
+        start(control, settings.duration)?;
     }
-    watch(settings, desk, interrupts)
+    watch(settings, control, interrupts)
 }
 
 /// Shows the screen until it is left, or another client says `quit`.
 fn screen(
     client: Client,
-    desk: &DeskHandle,
+    control: &ControlHandle,
     server: &Server,
     interrupts: &Interrupts,
 ) -> Result<(), Error> {
     let closing = server.closing();
-    let is_quitting = || desk.call(|desk| desk.quitting).unwrap_or(true);
+    let is_quitting = || control.call(|control| control.quitting).unwrap_or(true);
     let left = AtomicBool::new(false);
     let shown = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -277,24 +279,30 @@ fn screen(
     }
 }
 
-fn start(desk: &DeskHandle, duration: Option<Duration>) -> Result<(), Error> {
-    let start = move |desk: &mut Desk| Ok::<_, Problem>(desk.session()?.start(&[], duration)?);
-    Ok(desk.call(start)??)
+fn start(control: &ControlHandle, duration: Option<Duration>) -> Result<(), Error> {
+    let start =
+        move |control: &mut Control| Ok::<_, Problem>(control.session()?.start(&[], duration)?);
+    Ok(control.call(start)??)
 }
 
 /// Waits for the end: all sent, `quit`, or Ctrl-C. A session that was not started here and has
-/// listeners goes on until somebody says `quit`. True where Ctrl-C came before the end of a duration.
-fn watch(settings: &Settings, desk: &DeskHandle, interrupts: &Interrupts) -> Result<bool, Error> {
+/// listeners goes on until somebody says `quit`. True where Ctrl-C came before the end of a
+/// duration.
+fn watch(
+    settings: &Settings,
+    control: &ControlHandle,
+    interrupts: &Interrupts,
+) -> Result<bool, Error> {
     let stays = !settings.start && !settings.listen.is_empty();
     let tells = std::io::stderr().is_terminal();
     let began = Instant::now();
     let mut told = began;
     loop {
-        let state = |desk: &mut Desk| {
-            let quitting = desk.quitting;
-            Ok::<_, Problem>((quitting, desk.session()?.is_sending()))
+        let state = |control: &mut Control| {
+            let quitting = control.quitting;
+            Ok::<_, Problem>((quitting, control.session()?.is_sending()))
         };
-        let (quitting, sending) = desk.call(state)??;
+        let (quitting, sending) = control.call(state)??;
         let cut_short = !(quitting || (!sending && !stays)) && interrupts.wait(LOOK);
         if cut_short || quitting || (!sending && !stays) {
             if tells && told != began {
@@ -304,7 +312,7 @@ fn watch(settings: &Settings, desk: &DeskHandle, interrupts: &Interrupts) -> Res
         }
         if tells && told.elapsed() >= PROGRESS {
             told = Instant::now();
-            let snapshot = desk.call(Desk::snapshot)??;
+            let snapshot = control.call(Control::snapshot)??;
             eprint!("\r\x1b[K{}", summary::progress(&snapshot, began.elapsed()));
         }
     }

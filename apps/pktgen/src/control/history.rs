@@ -1,5 +1,5 @@
-//! The lines that were typed, kept for the next time: at most [`KEPT`] of them, in a file that only its
-//! user reads. The screen walks through them with [`History::back`] and [`History::forth`].
+//! The lines that were typed, kept for the next time: at most [`KEPT`] of them, in a file that only
+//! its user reads. The screen walks through them with [`History::back`] and [`History::forth`].
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};

@@ -42,8 +42,8 @@ pub(super) const METHODS: &[Method] = &[
     method(
         "hello",
         "`token`, `read_only`",
-        "says who answers: `version`, `program`, `pid`, `may_change`; over TCP it comes first, with the \
-         token; `read_only` true gives up changing things",
+        "says who answers: `version`, `program`, `pid`, `may_change`; over TCP it comes first, \
+         with the token; `read_only` true gives up changing things",
         hello,
     ),
     method("snapshot", "", "all counts now", snapshot),
@@ -251,7 +251,7 @@ fn hello(asker: &mut Asker, request: &Request) -> Result {
 
 fn snapshot(asker: &mut Asker, request: &Request) -> Result {
     params::<Nothing>(request)?;
-    let snapshot = asker.desk.call(|desk| desk.snapshot())??;
+    let snapshot = asker.control.call(|control| control.snapshot())??;
     Ok(to_value(snapshot))
 }
 
@@ -265,8 +265,8 @@ fn subscribe(asker: &mut Asker, request: &Request) -> Result {
     let id = request.id.clone();
     let period = Duration::from_millis(period_ms);
     let number = asker
-        .desk
-        .call(move |desk| desk.subscribe(id, period, out))?;
+        .control
+        .call(move |control| control.subscribe(id, period, out))?;
     asker.subscription = Some(number);
     Ok(json!({ "period_ms": period_ms }))
 }
@@ -279,7 +279,9 @@ fn unsubscribe(asker: &mut Asker, request: &Request) -> Result {
 
 fn unsubscribe_now(asker: &mut Asker) -> std::result::Result<(), Problem> {
     match asker.subscription.take() {
-        Some(number) => asker.desk.call(move |desk| desk.unsubscribe(number)),
+        Some(number) => asker
+            .control
+            .call(move |control| control.unsubscribe(number)),
         None => Ok(()),
     }
 }
@@ -345,19 +347,25 @@ fn streams(asker: &mut Asker, request: &Request) -> Result {
 fn help(_: &mut Asker, request: &Request) -> Result {
     let given: Help = params(request)?;
     let rows = rows(&given.command)?;
-    let row = |row: &&super::table::Row| json!({ "name": row.name, "usage": row.usage(), "help": row.help, "example": row.example });
+    let row = |row: &&super::table::Row| {
+        json!({ "name": row.name, "usage": row.usage(),
+        "help": row.help, "example": row.example })
+    };
     Ok(rows.iter().map(row).collect())
 }
 
 fn methods(_: &mut Asker, request: &Request) -> Result {
     params::<Nothing>(request)?;
-    let row = |method: &Method| json!({ "name": method.name, "params": method.params, "help": method.help });
+    let row = |method: &Method| {
+        json!({ "name": method.name, "params": method.params,
+        "help": method.help })
+    };
     Ok(METHODS.iter().map(row).collect())
 }
 
 fn complete_line(asker: &mut Asker, request: &Request) -> Result {
     let At { line, cursor } = params(request)?;
-    let mut names = asker.desk.call(complete::Names::of)??;
+    let mut names = asker.control.call(complete::Names::of)??;
     names.files = asker.access.files;
     let cursor = cursor.unwrap_or(line.len());
     Ok(to_value(complete::complete(&line, cursor, &names)))

@@ -1,21 +1,22 @@
 //! The command table, the JSON interface over a socket, command files, and the command line.
 //!
-//! Start with [`protocol`], what lines say, and [`table`], the commands. The session lives on a thread of
-//! its own ([`desk`]), which [`server`] and [`connection`] let clients ask; [`headless`] is a run from
-//! beginning to end. [`Client`] is the other side of the interface: the screen and scripts are clients.
+//! Start with [`protocol`], what lines say, and [`table`], the commands. The session lives on a
+//! thread of its own ([`control`]), which [`server`] and [`connection`] let clients ask;
+//! [`headless`] is a run from beginning to end. [`Client`] is the other side of the interface: the
+//! screen and scripts are clients.
 
 mod args;
 mod client;
 mod commands;
 mod complete;
 mod connection;
-mod desk;
 mod dump;
 mod headless;
 mod history;
 mod listen;
 mod methods;
 mod names;
+mod owner;
 mod pktgen;
 mod protocol;
 mod remote;
@@ -35,7 +36,8 @@ pub(crate) use wire::Wire;
 
 use linerate_appliance::socket::wire;
 
-/// Any text as a line of commands, a run file or a port: taken, or refused with what would be right.
+/// Any text as a line of commands, a run file or a port: taken, or refused with what would be
+/// right.
 #[cfg(any(test, feature = "fuzz"))]
 pub fn fuzz(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else {

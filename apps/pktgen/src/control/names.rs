@@ -4,7 +4,8 @@ use super::protocol::Problem;
 pub(super) use linerate_appliance::nearest::nearest;
 use linerate_appliance::nearest::offer;
 
-/// A `kind` that there is none of called `word`, with the nearest `names`, or all where none is near.
+/// A `kind` that there is none of called `word`, with the nearest `names`, or all where none is
+/// near.
 pub(super) fn unknown<'a>(
     kind: &str,
     word: &str,

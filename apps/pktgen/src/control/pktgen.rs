@@ -1,5 +1,6 @@
-//! Forms that Pktgen's users type by habit, in our words: `set 0 src ip 10.0.0.1/24` is `set 0 src
-//! 10.0.0.1`, `set 0 rate 99` is 99 %, and a range that comes in four commands is put together here.
+//! Forms that Pktgen's users type by habit, in our words: `set 0 src ip 10.0.0.1/24` is
+//! `set 0 src 10.0.0.1`, `set 0 rate 99` is 99 %, and a range that comes in four commands is put
+//! together here.
 
 use std::net::IpAddr;
 

@@ -1,9 +1,10 @@
 //! The JSON interface: what a line to and from a session says.
 //!
-//! Each line is one JSON object. A client asks with a [`Request`], either a command as a person would
-//! type it, `{"id": 1, "command": "set 0 rate 99%"}`, or a method with parameters, `{"id": 2, "method":
-//! "start", "params": {"ports": "0", "seconds": 2}}`. Each request has one [`Answer`] with its `id`;
-//! after `subscribe` there are [`Event`]s as well. `docs/pktgen.md` lists the methods.
+//! Each line is one JSON object. A client asks with a [`Request`], either a command as a person
+//! would type it, `{"id": 1, "command": "set 0 rate 99%"}`, or a method with parameters,
+//! `{"id": 2, "method": "start", "params": {"ports": "0", "seconds": 2}}`. Each request has one
+//! [`Answer`] with its `id`; after `subscribe` there are [`Event`]s as well. `docs/pktgen.md` lists
+//! the methods.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,7 +14,8 @@ pub(crate) use linerate_appliance::socket::protocol::{Answer, Problem, REQUEST_B
 
 /// Version of requests and answers; grows when a member changes its meaning or goes.
 pub(crate) const VERSION: u32 = 1;
-/// Longest answer in bytes that a [`Client`](super::Client) takes: snapshots of thousands of streams.
+/// Longest answer in bytes that a [`Client`](super::Client) takes: snapshots of thousands of
+/// streams.
 pub(crate) const ANSWER_BYTES: usize = 256 << 20;
 
 /// What a subscriber is told without asking each time.

@@ -317,8 +317,8 @@ mod tests {
                 PortEntry::parse("wan=ring:a,loop=on,speed=10G,rate=99%,count=5").unwrap(),
                 PortEntry::parse("ring:b").unwrap(),
                 PortEntry::parse(
-                    "ring:c,addr=192.0.2.1/24,addr=2001:db8::1/64,process=off,give_up=never,rx_burst=8,\
-                     tx_burst=4,verify=on",
+                    "ring:c,addr=192.0.2.1/24,addr=2001:db8::1/64,process=off,give_up=never,\
+                     rx_burst=8,tx_burst=4,verify=on",
                 )
                 .unwrap(),
             ],

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::connection::{Access, Asker, refusal, serve};
-use super::desk::{DeskHandle, line};
 use super::listen::{Address, Listener};
+use super::owner::{ControlHandle, line};
 use super::wire::Wire;
 use linerate_appliance::control::acceptor::{Acceptor, Clients, Places};
 use linerate_appliance::error::Error;
@@ -21,7 +21,7 @@ const CLIENTS: Clients = Clients {
 
 /// Listeners and clients of one session.
 pub(crate) struct Server {
-    desk: DeskHandle,
+    control: ControlHandle,
     closing: Arc<AtomicBool>,
     places: Places,
     listeners: Vec<Acceptor>,
@@ -30,7 +30,7 @@ pub(crate) struct Server {
 /// What the threads of a listener need.
 #[derive(Clone)]
 struct Door {
-    desk: DeskHandle,
+    control: ControlHandle,
     closing: Arc<AtomicBool>,
     places: Places,
     access: Access,
@@ -38,9 +38,9 @@ struct Door {
 }
 
 impl Server {
-    pub(crate) fn new(desk: DeskHandle) -> Self {
+    pub(crate) fn new(control: ControlHandle) -> Self {
         Self {
-            desk,
+            control,
             closing: Arc::default(),
             places: Places::default(),
             listeners: Vec::new(),
@@ -102,7 +102,7 @@ impl Server {
 
     fn door(&self) -> Door {
         Door {
-            desk: self.desk.clone(),
+            control: self.control.clone(),
             closing: self.closing.clone(),
             places: self.places.clone(),
             access: Access::FULL,
@@ -120,7 +120,7 @@ impl Drop for Server {
 
 impl Door {
     fn admit(&self, wire: Wire) -> io::Result<()> {
-        let asker = Asker::new(self.desk.clone(), self.access, self.closing.clone());
+        let asker = Asker::new(self.control.clone(), self.access, self.closing.clone());
         let token = self.token.clone();
         // It ends with the client, whatever the reason.
         let serve = move |wire| _ = serve(wire, asker, token.as_deref());

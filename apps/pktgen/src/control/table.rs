@@ -1,15 +1,16 @@
-//! The command table: one row for each command, from which parsing, completion, help and the guide come.
+//! The command table: one row for each command, from which parsing, completion, help and the guide
+//! come.
 //!
-//! A row names its arguments, and where candidates for each come from; what it does is a function of
-//! [`commands`](super::commands). [`ALIASES`] are other words for the same, [`ELSEWHERE`] says to those
-//! who know Pktgen where its other commands went.
+//! A row names its arguments, and where candidates for each come from; what it does is a function
+//! of [`commands`](super::commands). [`ALIASES`] are other words for the same, [`ELSEWHERE`] says
+//! to those who know Pktgen where its other commands went.
 
 use std::fmt::Write;
 
 use super::commands as run;
 use super::connection::Asker;
-use super::desk::Desk;
 use super::names::unknown;
+use super::owner::Control;
 use super::protocol::{Problem, Reply};
 
 /// What comes of a command.
@@ -31,9 +32,9 @@ pub(super) struct Row {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Does {
     /// The session's thread; whoever is connected may ask.
-    Look(fn(&mut Desk, &Given) -> Done),
+    Look(fn(&mut Control, &Given) -> Done),
     /// The session's thread, for clients that may change things.
-    Change(fn(&mut Desk, &Given) -> Done),
+    Change(fn(&mut Control, &Given) -> Done),
     /// The thread of the client's connection, which may wait. For clients that may change things.
     Wait(fn(&mut Asker, &Given) -> Done),
 }
@@ -173,7 +174,8 @@ pub(super) const COMMANDS: &[Row] = &[
             one("PORTS", Source::Ports),
             optional("ADDRESS", Source::Free),
         ],
-        help: "ask who has an IPv4 or IPv6 address; without one, tell all neighbours of the port's own",
+        help: "ask who has an IPv4 or IPv6 address; without one, tell all neighbours of the port's \
+            own",
         example: "arp 0 192.0.2.2",
         does: Does::Wait(run::arp),
     },
@@ -191,7 +193,8 @@ pub(super) const COMMANDS: &[Row] = &[
     Row {
         name: "wait",
         args: &[optional("SECONDS", Source::Free)],
-        help: "go on when all that was asked for has been sent and none of it is under way, or after so long",
+        help: "go on when all that was asked for has been sent and none of it is under way, or \
+            after so long",
         example: "wait 60",
         does: Does::Wait(run::wait),
     },
@@ -273,7 +276,8 @@ pub(super) const COMMANDS: &[Row] = &[
             one("KEY", Source::StreamKeys),
             optional_rest("RANGE", Source::Value),
         ],
-        help: "have a field run through a range in an order by the seed, each value once before any comes again",
+        help: "have a field run through a range in an order by the seed, each value once before \
+            any comes again",
         example: "random 0 sport 1024-65535",
         does: Does::Change(run::random),
     },
@@ -399,8 +403,8 @@ pub(super) const ALIASES: &[(&str, &str)] = &[
 pub(super) const ELSEWHERE: &[(&str, &str)] = &[
     (
         "enable",
-        "latency and order are always measured; ARP and ping are answered where a port has an address; \
-         a field is there when it is set: `set 0 vlan 5`",
+        "latency and order are always measured; ARP and ping are answered where a port has an \
+         address; a field is there when it is set: `set 0 vlan 5`",
     ),
     (
         "disable",
@@ -564,8 +568,8 @@ fn unquoted(text: &str) -> &str {
     inside('"').or_else(|| inside('\'')).unwrap_or(text)
 }
 
-/// A line without its comment and the blanks around it; empty where it asks for nothing. `#` begins a
-/// comment at the beginning of a word.
+/// A line without its comment and the blanks around it; empty where it asks for nothing. `#` begins
+/// a comment at the beginning of a word.
 pub(super) fn without_comment(line: &str) -> &str {
     let begins = |&(at, _): &(usize, &str)| at == 0 || line[..at].ends_with(char::is_whitespace);
     let end = line.match_indices('#').find(begins);

@@ -47,7 +47,8 @@ impl Found {
         }
     }
 
-    /// How many different flows came to those of these queues together that count them; none where none does.
+    /// How many different flows came to those of these queues together that count them; none where
+    /// none does.
     pub fn flows<'a>(queues: impl IntoIterator<Item = &'a Self>) -> Option<u64> {
         let maps: Vec<&Flows> = queues
             .into_iter()
@@ -69,9 +70,9 @@ impl Found {
 /// Words of a flow map: a bit for each of 8 million hashes, 1 MiB.
 const FLOW_WORDS: usize = 1 << 17;
 
-/// Linear counting (Whang, Vander-Zanden, Taylor 1990): the share of bits that no flow's hash has set gives
-/// the number of flows. Exact but for collisions in the tens of flows; standard error 0.03 % up
-/// to ten million.
+/// Linear counting (Whang, Vander-Zanden, Taylor 1990): the share of bits that no flow's hash has
+/// set gives the number of flows. Exact but for collisions in the tens of flows; standard error
+/// 0.03 % up to ten million.
 struct Flows(Box<[Counter]>);
 
 impl Flows {

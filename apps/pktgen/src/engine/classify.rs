@@ -1,5 +1,5 @@
-//! What a received frame is, for the counts of a port: its size class, whom it is for, and whether it
-//! is one of the protocols that are shown apart. Tags are seen through.
+//! What a received frame is, for the counts of a port: its size class, whom it is for, and whether
+//! it is one of the protocols that are shown apart. Tags are seen through.
 
 use linerate_core::packet::{Burst, Packet};
 use linerate_wire::ethernet::EtherType;
@@ -9,8 +9,8 @@ use linerate_wire::{protocol, vlan};
 
 use crate::units::{FCS_BYTES, LEAST_FRAME, MOST_FRAME};
 
-/// Least sizes of all `SIZE_CLASSES` but the first. By bytes alone, as RFC 2819 has it: a tagged frame of
-/// 1522 bytes is in the last class.
+/// Least sizes of all `SIZE_CLASSES` but the first. By bytes alone, as RFC 2819 has it: a tagged
+/// frame of 1522 bytes is in the last class.
 const CLASS_FROM: [u16; 6] = [
     LEAST_FRAME as u16 + 1,
     128,
@@ -20,8 +20,8 @@ const CLASS_FROM: [u16; 6] = [
     MOST_FRAME as u16 + 1,
 ];
 
-/// How many of `frames` are in each of `SIZE_CLASSES`. `lengths` are the low 16 bits of their lengths in
-/// memory, and 0 beyond; `any` is all the lengths or-ed.
+/// How many of `frames` are in each of `SIZE_CLASSES`. `lengths` are the low 16 bits of their
+/// lengths in memory, and 0 beyond; `any` is all the lengths or-ed.
 #[inline(always)]
 pub(super) fn size_classes(
     frames: &[Packet],
@@ -55,7 +55,8 @@ pub(super) fn is_runt(len: usize) -> bool {
 }
 
 /// Whether a look at fixed offsets shows that a frame is of no interest but for its size: unicast,
-/// untagged, no runt, TCP or UDP, or IPv4 and not ICMP. Most test frames are; the others get [`Kind::of`].
+/// untagged, no runt, TCP or UDP, or IPv4 and not ICMP. Most test frames are; the others get
+/// [`FrameKind::of`].
 #[inline(always)]
 pub(super) fn is_plain(frame: &[u8]) -> bool {
     let Some(head) = frame.first_chunk::<{ LEAST_FRAME - FCS_BYTES }>() else {
@@ -74,7 +75,7 @@ pub(super) fn is_plain(frame: &[u8]) -> bool {
 
 /// What a frame is beyond its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FrameKind {
     Arp,
     /// ICMP, and what the port's responder may care for: an echo, or an IPv6 neighbour's message.
     Icmp {
@@ -102,7 +103,7 @@ impl Cast {
     }
 }
 
-impl Kind {
+impl FrameKind {
     /// Of a frame, whatever its bytes.
     pub(super) fn of(frame: &[u8]) -> Self {
         let Ok(untagged) = vlan::untagged(frame) else {
@@ -135,7 +136,8 @@ impl Kind {
                     return Self::Other;
                 }
                 let kind = packet.get(upper.offset).copied().unwrap_or(0);
-                // RFC 4443 4 (echo) and RFC 4861 4 (135, 136: neighbour solicitation, advertisement).
+                // RFC 4443 4 (echo) and RFC 4861 4 (135, 136: neighbour solicitation,
+                // advertisement).
                 Self::Icmp {
                     helps: matches!(kind, 128 | 129 | 135 | 136),
                 }

@@ -1,8 +1,10 @@
-//! Between a receive queue and the port's [`Responder`]: which frames it sees, and where its answers go.
+//! Between a receive queue and the port's [`Responder`]: which frames it sees, and where its
+//! answers go.
 //!
 //! A reply is written into the slot of the frame that it answers, and leaves through a ring to the
-//! lcore that sends on the port, which takes it out with [`Replies`]. Events go to the session. Both
-//! ways are bounded, and what does not fit is dropped and counted: nothing here holds up a receiver.
+//! lcore that sends on the port, which takes it out with [`Replies`]. Events go to the session.
+//! Both ways are bounded, and what does not fit is dropped and counted: nothing here holds up a
+//! receiver.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver as Mailbox, SyncSender, sync_channel};
@@ -50,8 +52,8 @@ impl Helper {
         self.responder.stats.clone()
     }
 
-    /// Shows the responder the frames of the burst whose bits are set in `candidates`, received at tick `now`;
-    /// those that it answers leave the burst.
+    /// Shows the responder the frames of the burst whose bits are set in `candidates`, received at
+    /// tick `now`; those that it answers leave the burst.
     #[cold]
     pub(super) fn help(
         &mut self,
@@ -74,7 +76,8 @@ impl Helper {
                         .add(u64::from(self.events.try_send((now, event)).is_err()));
                 }
                 Response::Reply(reply) if packet.set_data(reply) => {
-                    // Whatever the receiver knew of the frame does not hold of the reply, but for its tag.
+                    // Whatever the receiver knew of the frame does not hold of the reply, but for
+                    // its tag.
                     let offload = &mut packet.meta_mut().offload;
                     offload.remove(Offload::CSUM_PARTIAL | Offload::CSUM_VALID | Offload::GSO);
                     answered |= 1 << index;
@@ -87,7 +90,7 @@ impl Helper {
         }
         let mut replies = Burst::new();
         let mut bits = !answered;
-        burst.sift(&mut replies, |_| {
+        burst.retain(&mut replies, |_| {
             let stays = bits & 1 != 0;
             bits >>= 1;
             stays

@@ -1,8 +1,8 @@
 //! One lcore's loop: the turns of its senders and receivers, and messages between them.
 //!
 //! A message runs on the lcore with no turn under way, so what it reads adds up and what it changes
-//! changes at once. An lcore spins while its next frame is near, gives the CPU to others while it only
-//! waits, and sleeps where nothing of the session is being sent and nothing comes in.
+//! changes at once. An lcore spins while its next frame is near, gives the CPU to others while it
+//! only waits, and sleeps where nothing of the session is being sent and nothing comes in.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -18,8 +18,8 @@ use linerate_core::run::nap_on;
 
 use super::{Receiver, Sender};
 
-/// A round may take this long, and so much more for each frame of it (a system call at worst), before
-/// the CPU counts as taken away.
+/// A round may take this long, and so much more for each frame of it (a system call at worst),
+/// before the CPU counts as taken away.
 const GAP_NS: u64 = 20_000;
 const GAP_NS_PER_FRAME: u64 = 2_000;
 /// With a frame due within this time an lcore neither yields nor sleeps.
@@ -39,7 +39,8 @@ pub struct Load {
     pub busy: u64,
     pub idle: u64,
     pub asleep: u64,
-    /// Times that the CPU was away for longer than a round may take, the longest of them, and their sum.
+    /// Times that the CPU was away for longer than a round may take, the longest of them, and their
+    /// sum.
     pub gaps: u64,
     pub longest_gap: u64,
     pub gaps_sum: u64,
@@ -109,7 +110,8 @@ impl<R> Answer<R> {
 }
 
 impl Engine {
-    /// An lcore's work without queues, and the handle to it. `at_work` is shared by the session's lcores.
+    /// An lcore's work without queues, and the handle to it. `at_work` is shared by the session's
+    /// lcores.
     ///
     /// # Errors
     /// If the kernel gives no eventfd.
@@ -323,8 +325,8 @@ impl EngineHandle {
         Answer(sent.is_ok().then_some(answered))
     }
 
-    /// Runs `work` on the lcore, between two turns, and returns what it returns; `None` where the lcore
-    /// has ended.
+    /// Runs `work` on the lcore, between two turns, and returns what it returns; `None` where the
+    /// lcore has ended.
     pub fn call<R: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Engine) -> R + Send + 'static,

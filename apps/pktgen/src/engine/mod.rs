@@ -23,5 +23,5 @@ pub use receiver::{Books, Receiver, ReceiverStats};
 pub use replay::{MOST_BYTES, Recording, Replay};
 pub use responder::{Event, PortAddr, Responder, ResponderStats};
 pub use schedule::Pace;
-pub use sender::{Content, GIVE_UP_AFTER, Lane, Sender, SenderStats, StreamSent};
+pub use sender::{Content, GIVE_UP_AFTER, ScheduledStream, Sender, SenderStats, StreamSent};
 pub use track::{Boundaries, StreamReceived};

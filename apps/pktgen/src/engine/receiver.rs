@@ -13,7 +13,7 @@ use linerate_core::port::{Counter, RxQueue, SleepOn};
 use linerate_core::run::HistogramSnapshot;
 
 use super::checks::{Checks, Found};
-use super::classify::{Cast, Kind, is_plain, is_runt, size_classes};
+use super::classify::{Cast, FrameKind, is_plain, is_runt, size_classes};
 use super::help::Helper;
 use super::track::{
     Arrival, Boundaries, FINE_BITS, FINE_BUCKETS, FOREIGN, Seen, StreamReceived, StreamStats,
@@ -28,8 +28,8 @@ const AHEAD: usize = 8;
 /// Streams whose counters stay in the near caches by themselves.
 const IN_CACHE: usize = 256;
 
-/// Counters of a receive queue, all since the same moment:
-/// `packets` is the sum of `sizes`, and that of `foreign` and each stream's `received()` and `earlier`.
+/// Counters of a receive queue, all since the same moment: `packets` is the sum of `sizes`, and
+/// that of `foreign` and each stream's `received()` and `earlier`.
 pub struct ReceiverStats {
     pub packets: Counter,
     /// With FCS.
@@ -106,8 +106,8 @@ impl ReceiverStats {
     }
 }
 
-/// What one queue knows of streams: the counters that the session reads, and what it keeps to itself.
-/// Made anew for a [`clear`](Receiver::install), and for more streams.
+/// What one queue knows of streams: the counters that the session reads, and what it keeps to
+/// itself. Made anew for a [`clear`](Receiver::install), and for more streams.
 pub struct Books {
     pub stats: Arc<ReceiverStats>,
     windows: Windows,
@@ -163,10 +163,10 @@ impl Receiver {
 
     /// Goes on with fresh books, all counts 0, and returns the old ones, to be freed elsewhere.
     ///
-    /// A `clear` is this at every queue and then [`Boundaries::begin`] for every stream, by its sender
-    /// between two frames: frames with lower numbers that still come are `earlier`, those from there on
-    /// count on both sides, whenever they come. For streams sent elsewhere, `begin` with the highest `next`
-    /// of the queues.
+    /// A `clear` is this at every queue and then [`Boundaries::begin`] for every stream, by its
+    /// sender between two frames: frames with lower numbers that still come are `earlier`, those
+    /// from there on count on both sides, whenever they come. For streams sent elsewhere, `begin`
+    /// with the highest `next` of the queues.
     pub fn install(&mut self, mut books: Books) -> Books {
         let (fresh, old) = (&books.stats.streams, &self.books.stats.streams);
         books.windows.carry(fresh, &self.books.windows, old);
@@ -216,8 +216,8 @@ impl Receiver {
         came
     }
 
-    /// Classifies and counts frames, and gathers their labels. Returns which ones a responder should see,
-    /// a bit each. With `MANY`, what the books will write is asked for.
+    /// Classifies and counts frames, and gathers their labels. Returns which ones a responder
+    /// should see, a bit each. With `MANY`, what the books will write is asked for.
     #[inline(always)]
     fn look<const MANY: bool>(&mut self, frames: &[Packet], now: u64) -> u64 {
         let stats = &*self.books.stats;
@@ -294,9 +294,9 @@ impl Receiver {
     }
 }
 
-/// Takes a test frame that was not the next of its stream. Returns what that adds to the foreign frames:
-/// 1 for one that is none of ours, less than 0 where one before it was ours after all. Out of line, so
-/// that the way of frames in order is short.
+/// Takes a test frame that was not the next of its stream. Returns what that adds to the foreign
+/// frames: 1 for one that is none of ours, less than 0 where one before it was ours after all. Out
+/// of line, so that the way of frames in order is short.
 #[inline(never)]
 fn out_of_order(stats: &ReceiverStats, windows: &mut Windows, seen: &Seen, age: u64) -> u64 {
     let stream = seen.stream();
@@ -332,16 +332,16 @@ fn look_closer(stats: &ReceiverStats, frame: &[u8]) -> bool {
         Cast::Multicast => stats.multicast.add(1),
         Cast::Broadcast => stats.broadcast.add(1),
     }
-    match Kind::of(frame) {
-        Kind::Arp => {
+    match FrameKind::of(frame) {
+        FrameKind::Arp => {
             stats.arp.add(1);
             true
         }
-        Kind::Icmp { helps } => {
+        FrameKind::Icmp { helps } => {
             stats.icmp.add(1);
             helps
         }
-        Kind::Other => false,
+        FrameKind::Other => false,
     }
 }
 

@@ -1,9 +1,9 @@
 //! Frames of a capture file, sent with its own timing, faster or slower, once or again and again.
 //!
-//! A [`Recording`] is loaded whole, so that no file is read while frames are sent; a [`Replay`] gives its
-//! frames out. A file that is damaged or ends early is refused before anything is sent. What is sent is
-//! what was captured, unless a signature is asked for: it takes the place of a frame's last 18 bytes,
-//! whatever they were, and checksums over them become wrong.
+//! A [`Recording`] is loaded whole, so that no file is read while frames are sent; a [`Replay`]
+//! gives its frames out. A file that is damaged or ends early is refused before anything is sent.
+//! What is sent is what was captured, unless a signature is asked for: it takes the place of a
+//! frame's last 18 bytes, whatever they were, and checksums over them become wrong.
 
 use std::fs::File;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use linerate_core::packet::Packet;
 use linerate_drivers::pcap::{ReadError, Reader};
 
-use super::schedule::Cues;
+use super::schedule::ReplayClock;
 use crate::TemplateView;
 use crate::signature::{Label, SIGNATURE_BYTES};
 use crate::stream::StreamSpec;
@@ -59,8 +59,8 @@ impl Recording {
     /// Loads a pcap or pcapng file of up to `most_bytes` bytes of frames.
     ///
     /// # Errors
-    /// Where the file cannot be read to its end, has no frame, or has one that `longest_bytes` does not
-    /// take. The message names the file, the record, and what to do.
+    /// Where the file cannot be read to its end, has no frame, or has one that `longest_bytes` does
+    /// not take. The message names the file, the record, and what to do.
     pub fn load(path: &Path, most_bytes: usize, longest_bytes: usize) -> Result<Self, Error> {
         let name = path.display().to_string();
         let wrong = |problem: &str, fix: String| Error::Usage {
@@ -90,7 +90,8 @@ impl Recording {
             let (number, len) = (frames.len() + 1, frame.data.len());
             if !(SHORTEST..=longest_bytes).contains(&len) {
                 let problem = format!(
-                    "frame {number} has {len} bytes, and the port takes {SHORTEST} to {longest_bytes}"
+                    "frame {number} has {len} bytes, and the port takes {SHORTEST} to \
+                     {longest_bytes}"
                 );
                 let fix = "leave it out, for example with `editcap`".to_string();
                 return Err(wrong(&problem, fix));
@@ -124,14 +125,14 @@ impl Recording {
         self.frames.len()
     }
 
-    /// When its frames are due at `speed` times the speed at which they were captured. A pass is followed
-    /// by the next after the mean gap of the file.
-    fn cues(&self, speed: f64, ticks_per_second: f64) -> Cues {
+    /// When its frames are due at `speed` times the speed at which they were captured. A pass is
+    /// followed by the next after the mean gap of the file.
+    fn replay_clock(&self, speed: f64, ticks_per_second: f64) -> ReplayClock {
         let ticks = |ns: u64| (ns as f64 / 1e9 / speed * ticks_per_second) as u64;
         let offsets: Arc<[u64]> = self.times_ns.iter().map(|&ns| ticks(ns)).collect();
         let last_ns = self.times_ns.last().copied().unwrap_or(0);
         let gap_ns = last_ns / (self.len() as u64 - 1).max(1);
-        Cues::new(offsets, ticks(last_ns + gap_ns).max(1))
+        ReplayClock::new(offsets, ticks(last_ns + gap_ns).max(1))
     }
 }
 
@@ -144,7 +145,7 @@ pub struct Replay {
     /// Number of the stream in signatures; none to send frames as they were captured.
     id: u16,
     is_signed: bool,
-    /// Of the recording's own timing; none to go by the lane's rate.
+    /// Of the recording's own timing; none to go by the stream's rate.
     speed: Option<f64>,
     /// Times that it is sent; none for ever.
     passes: Option<u64>,
@@ -153,8 +154,9 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// `speed`: times as fast as it was captured; none to send at the lane's rate. `passes`: how often;
-    /// none for ever. `is_signed`: whether signatures take the place of the frames' last bytes.
+    /// `speed`: times as fast as it was captured; none to send at the stream's rate. `passes`: how
+    /// often; none for ever. `is_signed`: whether signatures take the place of the frames' last
+    /// bytes.
     ///
     /// # Errors
     /// A recording without times cannot keep them.
@@ -192,8 +194,8 @@ impl Replay {
         })
     }
 
-    /// What a stream with the key `pcap` asks of its recording: with a rate at that rate, otherwise as
-    /// captured; once, if nothing else is said.
+    /// What a stream with the key `pcap` asks of its recording: with a rate at that rate, otherwise
+    /// as captured; once, if nothing else is said.
     ///
     /// # Errors
     /// Those of [`Replay::new`], and keys that have no meaning for a capture.
@@ -220,8 +222,8 @@ impl Replay {
     }
 
     /// Its own times, where it keeps them.
-    pub(super) fn cues(&self, ticks_per_second: f64) -> Option<Cues> {
-        Some(self.recording.cues(self.speed?, ticks_per_second))
+    pub(super) fn replay_clock(&self, ticks_per_second: f64) -> Option<ReplayClock> {
+        Some(self.recording.replay_clock(self.speed?, ticks_per_second))
     }
 
     /// Whether it goes by its own times.

@@ -1,10 +1,11 @@
 //! What a port answers for its own addresses, and asks of others: ARP (RFC 826), IPv6 neighbour
 //! discovery (RFC 4861), echo (RFC 792, RFC 4443).
 //!
-//! A [`Responder`] is the protocol alone, bytes in and bytes out; it knows no queue. Receivers hand it
-//! candidates and send what it answers ([`help`](super::help)); the session has it make questions. It never
-//! answers for an address that is not its own, nor to a multicast sender, nor more often than
-//! [`REPLIES_PER_SECOND`]. It keeps no table: what it hears is an [`Event`] for the session.
+//! A [`Responder`] is the protocol alone, bytes in and bytes out; it knows no queue. Receivers hand
+//! it candidates and send what it answers ([`help`](super::help)); the session has it make
+//! questions. It never answers for an address that is not its own, nor to a multicast sender, nor
+//! more often than [`REPLIES_PER_SECOND`]. It keeps no table: what it hears is an [`Event`] for the
+//! session.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -383,8 +384,8 @@ impl Responder {
         }))
     }
 
-    /// The port's address from which `to` is best asked: one of the same network, or else of the same
-    /// kind.
+    /// The port's address from which `to` is best asked: one of the same network, or else of the
+    /// same kind.
     pub fn source_for(&self, to: IpAddr) -> Option<IpAddr> {
         let same = |own: &&PortAddr| own.ip.is_ipv4() == to.is_ipv4();
         let near = self.addrs.iter().find(|own| own.covers(to));
@@ -392,7 +393,8 @@ impl Responder {
             .map(|own| own.ip)
     }
 
-    /// An ARP request or neighbour solicitation for `to`; none where the port has no address of that kind.
+    /// An ARP request or neighbour solicitation for `to`; none where the port has no address of
+    /// that kind.
     pub fn who_has(&mut self, to: IpAddr) -> Option<&[u8]> {
         match (self.source_for(to)?, to) {
             (IpAddr::V4(own), IpAddr::V4(to)) => {
@@ -410,8 +412,8 @@ impl Responder {
         Some(&self.reply)
     }
 
-    /// Tells all neighbours of the port's address `index`: an ARP announcement (RFC 5227 2.3) or an unsolicited
-    /// advertisement (RFC 4861 7.2.6).
+    /// Tells all neighbours of the port's address `index`: an ARP announcement (RFC 5227 2.3) or an
+    /// unsolicited advertisement (RFC 4861 7.2.6).
     pub fn announce(&mut self, index: usize) -> Option<&[u8]> {
         match self.addrs.get(index)?.ip {
             IpAddr::V4(own) => {
@@ -428,8 +430,8 @@ impl Responder {
         Some(&self.reply)
     }
 
-    /// An echo request to `to` by way of `mac`, with `payload_bytes`, 16 at least; none where the port has no
-    /// address of that kind, or where that is too long for IPv4.
+    /// An echo request to `to` by way of `mac`, with `payload_bytes`, 16 at least; none where the
+    /// port has no address of that kind, or where that is too long for IPv4.
     pub fn ping(
         &mut self,
         to: IpAddr,
@@ -586,8 +588,8 @@ fn target(message: &[u8]) -> Option<Ipv6Addr> {
     Some((*octets).into())
 }
 
-/// The link-layer address in a neighbour message's option `wanted`, if it is there; `None` where options are
-/// malformed.
+/// The link-layer address in a neighbour message's option `wanted`, if it is there; `None` where
+/// options are malformed.
 fn link_layer(message: &[u8], wanted: u8) -> Option<Option<MacAddr>> {
     let mut options = message.get(24..)?;
     let mut found = None;

@@ -1,23 +1,24 @@
-//! When frames leave: a [`Beat`] gives one intended time after the other, and [`weave`] the order in
-//! which lanes share a beat.
+//! When frames leave: a [`Pacer`] gives one intended time after the other, and [`weighted_order`]
+//! the order in which streams share a pacer.
 //!
 //! Times are ticks with 64 bits of fraction, so that nothing drifts: at `r` frames a second for `T`
-//! seconds exactly `floor(r * T)` frames are intended, whatever `r` is. The first leaves at the start;
-//! a frame belongs to the time of a trial if the whole interval that it opens lies inside.
+//! seconds exactly `floor(r * T)` frames are intended, whatever `r` is. The first leaves at the
+//! start; a frame belongs to the time of a trial if the whole interval that it opens lies inside.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-/// How the frames of a lane, or of all that share a port's rate, are spread over time.
+/// How the frames of a stream, or of all that share a port's rate, are spread over time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
     /// Frames a second; none for as many as go.
     pub pps: Option<f64>,
-    /// Frames that leave together; the gap after a burst keeps to `pps`, unless `gap` says how long it is.
+    /// Frames that leave together; the gap after a burst keeps to `pps`, unless `gap` says how long
+    /// it is.
     pub burst: u32,
-    /// From the end of a burst to the next. The frames of a burst then follow at `pps`, each opening an
-    /// interval, or leave together where that is none.
+    /// From the end of a burst to the next. The frames of a burst then follow at `pps`, each
+    /// opening an interval, or leave together where that is none.
     pub gap: Option<Duration>,
     /// Exponentially distributed gaps (a Poisson process), from this seed; none for constant ones.
     pub poisson: Option<u64>,
@@ -79,8 +80,8 @@ impl Window {
 
 /// One intended time after the other.
 #[derive(Clone, Debug)]
-pub(super) struct Beat {
-    kind: Kind,
+pub(super) struct Pacer {
+    kind: Timing,
     /// When the next frame leaves, in ticks.
     leaves: u64,
     /// When the present burst leaves, in ticks with 64 bits of fraction.
@@ -99,18 +100,18 @@ pub(super) struct Beat {
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum Timing {
     /// As many as go: each leaves when it can.
     Max,
     Even,
     Poisson(Random),
     /// At times of its own.
-    Cues(Cues),
+    ReplayClock(ReplayClock),
 }
 
 /// The times of a recording, played again and again.
 #[derive(Clone, Debug)]
-pub(super) struct Cues {
+pub(super) struct ReplayClock {
     /// Ticks from the first frame to each.
     pub(super) offsets: std::sync::Arc<[u64]>,
     /// Ticks from the first frame to the first of the next pass.
@@ -119,7 +120,7 @@ pub(super) struct Cues {
     pass_began: u64,
 }
 
-impl Cues {
+impl ReplayClock {
     pub(super) fn new(offsets: std::sync::Arc<[u64]>, length: u64) -> Self {
         Self {
             offsets,
@@ -129,8 +130,8 @@ impl Cues {
         }
     }
 
-    /// Goes past whole passes that end before `horizon`, with at most `most` frames; returns how many.
-    /// The present frame keeps its place in the pass.
+    /// Goes past whole passes that end before `horizon`, with at most `most` frames; returns how
+    /// many. The present frame keeps its place in the pass.
     fn leap(&mut self, horizon: u64, most: u64) -> u64 {
         let frames = self.offsets.len() as u64;
         let passes = horizon.saturating_sub(self.pass_began) / self.length.max(1);
@@ -145,7 +146,7 @@ const MOST_DRAWN: u128 = 1 << 20;
 const FRACTION_BITS: u32 = 64;
 const ONE: f64 = 18_446_744_073_709_551_616.0;
 
-impl Beat {
+impl Pacer {
     pub(super) fn new(pace: &Pace, window: &Window) -> Self {
         let delay = window.ticks(pace.delay);
         let lasts = window.lasts.map(|lasts| lasts.saturating_sub(pace.delay));
@@ -153,13 +154,13 @@ impl Beat {
         let burst = pace.burst.max(1);
         let pps = pace.pps.unwrap_or(f64::INFINITY);
         let kind = match pace.poisson {
-            _ if pace.is_max() => Kind::Max,
-            Some(seed) if pace.gap.is_none() => Kind::Poisson(Random(seed)),
-            _ => Kind::Even,
+            _ if pace.is_max() => Timing::Max,
+            Some(seed) if pace.gap.is_none() => Timing::Poisson(Random(seed)),
+            _ => Timing::Even,
         };
         // What is even is counted, so that no rounding of ticks adds or takes a frame.
         let (left, until) = match (&kind, pace.gap, lasts) {
-            (Kind::Even, None, Some(lasts)) => (whole_frames(pps, lasts), u64::MAX),
+            (Timing::Even, None, Some(lasts)) => (whole_frames(pps, lasts), u64::MAX),
             _ if pps > 0.0 => (u64::MAX, window.until()),
             _ => (0, 0),
         };
@@ -168,7 +169,7 @@ impl Beat {
         let gap = pace
             .gap
             .map(|gap| gap.as_secs_f64() * window.ticks_per_second * ONE);
-        let mut beat = Self {
+        let mut pacer = Self {
             kind,
             leaves: from,
             due: u128::from(from) << FRACTION_BITS,
@@ -180,20 +181,24 @@ impl Beat {
             until,
         };
         // A Poisson process begins anywhere in a gap.
-        if matches!(beat.kind, Kind::Poisson(_)) {
-            beat.next_burst();
+        if matches!(pacer.kind, Timing::Poisson(_)) {
+            pacer.next_burst();
         }
-        beat
+        pacer
     }
 
-    /// A beat of a recording's own times.
-    pub(super) fn cued(mut cues: Cues, delay: Duration, window: &Window) -> Self {
+    /// A pacer of a recording's own times.
+    pub(super) fn cued(mut replay_clock: ReplayClock, delay: Duration, window: &Window) -> Self {
         let from = window.from.saturating_add(window.ticks(delay));
-        (cues.at, cues.pass_began) = (0, from);
-        let leaves = from.saturating_add(cues.offsets.first().copied().unwrap_or(0));
+        (replay_clock.at, replay_clock.pass_began) = (0, from);
+        let leaves = from.saturating_add(replay_clock.offsets.first().copied().unwrap_or(0));
         Self {
-            left: if cues.offsets.is_empty() { 0 } else { u64::MAX },
-            kind: Kind::Cues(cues),
+            left: if replay_clock.offsets.is_empty() {
+                0
+            } else {
+                u64::MAX
+            },
+            kind: Timing::ReplayClock(replay_clock),
             leaves,
             due: 0,
             period: 1,
@@ -206,7 +211,7 @@ impl Beat {
 
     /// Whether frames go as fast as they can, without intended times.
     pub(super) fn is_max(&self) -> bool {
-        matches!(self.kind, Kind::Max)
+        matches!(self.kind, Timing::Max)
     }
 
     /// The tick at which the next frame is to leave; none when there is none any more.
@@ -215,7 +220,8 @@ impl Beat {
         (self.left > 0 && self.leaves < self.until).then_some(self.leaves)
     }
 
-    /// The tick up to which the frames that were taken keep the time: where the next one would leave.
+    /// The tick up to which the frames that were taken keep the time: where the next one would
+    /// leave.
     pub(super) fn opens(&self) -> u64 {
         self.leaves
     }
@@ -242,15 +248,18 @@ impl Beat {
     #[inline]
     fn next_burst(&mut self) {
         self.due += match &mut self.kind {
-            Kind::Even | Kind::Max => self.period,
-            Kind::Poisson(random) => (random.exponential() * self.period as f64) as u128,
-            Kind::Cues(cues) => {
-                cues.at += 1;
-                if cues.at == cues.offsets.len() {
-                    cues.at = 0;
-                    cues.pass_began = cues.pass_began.saturating_add(cues.length);
+            Timing::Even | Timing::Max => self.period,
+            Timing::Poisson(random) => (random.exponential() * self.period as f64) as u128,
+            Timing::ReplayClock(replay_clock) => {
+                replay_clock.at += 1;
+                if replay_clock.at == replay_clock.offsets.len() {
+                    replay_clock.at = 0;
+                    replay_clock.pass_began =
+                        replay_clock.pass_began.saturating_add(replay_clock.length);
                 }
-                self.leaves = cues.pass_began.saturating_add(cues.offsets[cues.at]);
+                self.leaves = replay_clock
+                    .pass_began
+                    .saturating_add(replay_clock.offsets[replay_clock.at]);
                 return;
             }
         };
@@ -258,7 +267,7 @@ impl Beat {
     }
 
     /// Goes past frames that were to leave at `horizon` or before, at most `most` of them; returns
-    /// how many. Even beats leap, others step.
+    /// how many. Even pacers leap, others step.
     pub(super) fn skip_through(&mut self, horizon: u64, most: u64) -> u64 {
         if self.next().is_none_or(|leaves| leaves > horizon) {
             return 0;
@@ -279,9 +288,9 @@ impl Beat {
         }
         let mut skipped = 0;
         match &mut self.kind {
-            Kind::Cues(cues) => skipped = cues.leap(horizon, most),
+            Timing::ReplayClock(replay_clock) => skipped = replay_clock.leap(horizon, most),
             // Too many to draw them all: so many are as likely as any number.
-            Kind::Poisson(_) if bursts > MOST_DRAWN => {
+            Timing::Poisson(_) if bursts > MOST_DRAWN => {
                 skipped = (bursts as u64).saturating_mul(self.burst.into()).min(most);
                 self.due += bursts * self.period;
                 self.set_leaves();
@@ -297,10 +306,10 @@ impl Beat {
 
     /// Whether it leaps over any number of frames at once.
     pub(super) fn is_even(&self) -> bool {
-        matches!(self.kind, Kind::Even)
+        matches!(self.kind, Timing::Even)
     }
 
-    /// [`advance`](Self::advance), `frames` times, of an even beat.
+    /// [`advance`](Self::advance), `frames` times, of an even pacer.
     fn leap(&mut self, frames: u64) {
         let gone = u64::from(self.gone) + frames;
         self.left -= frames;
@@ -315,8 +324,8 @@ impl Beat {
     }
 }
 
-/// `floor(pps * time)`. The rate, the time and their product are each rounded to 53 bits, so what is
-/// closer to a whole number than that from below is one.
+/// `floor(pps * time)`. The rate, the time and their product are each rounded to 53 bits, so what
+/// is closer to a whole number than that from below is one.
 pub(super) fn whole_frames(pps: f64, time: Duration) -> u64 {
     let frames = pps * time.as_secs_f64();
     (frames * (1.0 + 2.0 * f64::EPSILON)).floor() as u64
@@ -343,16 +352,16 @@ impl Random {
     }
 }
 
-/// Longest order that lanes may share a rate in, in frames.
+/// Longest order that streams may share a rate in, in frames.
 pub(super) const LONGEST_ORDER: u64 = 1 << 16;
 
-/// The order in which lanes take turns, by weight: in it each comes as often as its weight says (after
-/// division by what all have in common), spread so evenly that at any point a lane is less than one
-/// frame off its share. `None` where the order would be longer than [`LONGEST_ORDER`].
+/// The order in which streams take turns, by weight: in it each comes as often as its weight says
+/// (after division by what all have in common), spread so evenly that at any point a stream is less
+/// than one frame off its share. `None` where the order would be longer than [`LONGEST_ORDER`].
 ///
-/// It is worst-case fair weighted fair queueing (Bennett and Zhang, 1996): of the lanes that are not
-/// ahead of their share, the one that must come first.
-pub(super) fn weave(weights: &[u32]) -> Option<Vec<u32>> {
+/// It is worst-case fair weighted fair queueing (Bennett and Zhang, 1996): of the streams that are
+/// not ahead of their share, the one that must come first.
+pub(super) fn weighted_order(weights: &[u32]) -> Option<Vec<u32>> {
     let common = weights.iter().copied().fold(0, gcd).max(1);
     let total: u64 = weights
         .iter()
@@ -361,31 +370,36 @@ pub(super) fn weave(weights: &[u32]) -> Option<Vec<u32>> {
     if total > LONGEST_ORDER {
         return None;
     }
-    let weight = |lane: u32| u64::from(weights[lane as usize] / common);
-    // By the slot from which on a lane is not ahead any more, and by when its turn has to be over.
+    let weight = |stream: u32| u64::from(weights[stream as usize] / common);
+    // By the slot from which on a stream is not ahead any more, and by when its turn has to be
+    // over.
     let mut ahead: BinaryHeap<Reverse<(u64, u32, u64)>> = (0u32..)
         .zip(weights)
         .filter(|&(_, &weight)| weight > 0)
-        .map(|(lane, _)| Reverse((0, lane, 0)))
+        .map(|(stream, _)| Reverse((0, stream, 0)))
         .collect();
     let mut ready: BinaryHeap<Reverse<(u128, u32, u64)>> = BinaryHeap::new();
     let mut order = Vec::with_capacity(total as usize);
     for slot in 0..total {
-        while let Some(&Reverse((from, lane, turn))) = ahead.peek() {
+        while let Some(&Reverse((from, stream, turn))) = ahead.peek() {
             if from > slot {
                 break;
             }
             ahead.pop();
-            let deadline = (u128::from((turn + 1) * total) << 40) / u128::from(weight(lane));
-            ready.push(Reverse((deadline, lane, turn)));
+            let deadline = (u128::from((turn + 1) * total) << 40) / u128::from(weight(stream));
+            ready.push(Reverse((deadline, stream, turn)));
         }
-        let Some(Reverse((_, lane, turn))) = ready.pop() else {
+        let Some(Reverse((_, stream, turn))) = ready.pop() else {
             break; // cannot be: not all can be ahead of their shares at once
         };
-        order.push(lane);
+        order.push(stream);
         let turn = turn + 1;
-        if turn < weight(lane) {
-            ahead.push(Reverse(((turn * total).div_ceil(weight(lane)), lane, turn)));
+        if turn < weight(stream) {
+            ahead.push(Reverse((
+                (turn * total).div_ceil(weight(stream)),
+                stream,
+                turn,
+            )));
         }
     }
     Some(order)

@@ -1,20 +1,20 @@
 //! One transmit queue and the streams that it sends, each frame at its intended time.
 //!
-//! A turn draws the frames that are due from the schedule ([`super::schedule`]), writes them, and offers
-//! them to the queue. What the queue refuses waits, in order and with its intended time, and is offered
-//! again in the next turn. A frame that is overdue by more than a limit is given up: it counts as
-//! `unsent`, and its sequence number goes to a later frame, so that it is not taken for a loss in the
-//! network. In the end `intended = sent + unsent`, stream by stream.
+//! A turn draws the frames that are due from the schedule ([`super::schedule`]), writes them, and
+//! offers them to the queue. What the queue refuses waits, in order and with its intended time, and
+//! is offered again in the next turn. A frame that is overdue by more than a limit is given up: it
+//! counts as `unsent`, and its sequence number goes to a later frame, so that it is not taken for a
+//! loss in the network. In the end `intended = sent + unsent`, stream by stream.
 //!
-//! Streams have rates of their own, or share what the port's rate is by weight. Those that send as many
-//! as go have no intended times: their frames are stamped when they are first offered, and none of them
-//! is ever unsent.
+//! Streams have rates of their own, or share what the port's rate is by weight. Those that send as
+//! many as go have no intended times: their frames are stamped when they are first offered, and
+//! none of them is ever unsent.
 //!
 //! Time is an argument. A turn never waits, and never handles more than a burst.
 
 mod books;
-mod lane;
 mod slots;
+mod stream;
 #[cfg(test)]
 mod tests;
 
@@ -26,7 +26,7 @@ use linerate_core::packet::{Burst, Pool, PoolCache, RxTemplate};
 use linerate_core::port::TxQueue;
 
 use super::help::Replies;
-use super::schedule::{Beat, Pace, Window, weave};
+use super::schedule::{Pace, Pacer, Window, weighted_order};
 use books::Departures;
 use linerate_appliance::error::Error;
 use slots::Slots;
@@ -34,13 +34,13 @@ use slots::Slots;
 use std::sync::Arc;
 
 pub use books::{SenderStats, StreamSent};
-pub use lane::{Content, Lane};
+pub use stream::{Content, ScheduledStream};
 
 /// After this long a frame that is still waiting is given up, unless told otherwise.
 pub const GIVE_UP_AFTER: Duration = Duration::from_millis(10);
 /// Frames of an uneven schedule that one turn gives up at most.
 const SKIPPED_A_TURN: u64 = 4096;
-/// In the heap: the beat that lanes share.
+/// In the heap: the pacer that streams share.
 const SHARED: u32 = u32::MAX;
 
 /// One transmit queue, its streams and their schedule.
@@ -48,12 +48,12 @@ pub struct Sender {
     tx: Box<dyn TxQueue>,
     pool: Pool,
     ticks_per_second: f64,
-    pub lanes: Vec<Lane>,
+    pub streams: Vec<ScheduledStream>,
     pub stats: Arc<SenderStats>,
-    /// How fast the lanes without a rate of their own go, together.
+    /// How fast the streams without a rate of their own go, together.
     shared_pace: Pace,
     shared: Shared,
-    /// Who is due next: tick and lane, or [`SHARED`]. Beats that have ended are not in it.
+    /// Who is due next: tick and stream, or [`SHARED`]. Pacers that have ended are not in it.
     due: BinaryHeap<Reverse<(u64, u32)>>,
     slots: Slots,
     burst: Burst,
@@ -66,10 +66,10 @@ pub struct Sender {
     running: bool,
 }
 
-/// The lanes that share a rate, in the order in which they take turns.
+/// The streams that share a rate, in the order in which they take turns.
 #[derive(Default)]
 struct Shared {
-    beat: Option<Beat>,
+    pacer: Option<Pacer>,
     order: Vec<u32>,
     at: usize,
 }
@@ -82,7 +82,7 @@ impl Sender {
             tx,
             pool,
             ticks_per_second,
-            lanes: Vec::new(),
+            streams: Vec::new(),
             departures: Departures::new(ticks_per_second),
             stats,
             replies: Vec::new(),
@@ -111,8 +111,8 @@ impl Sender {
         std::mem::replace(&mut self.replies, replies)
     }
 
-    /// Sends frames that belong to no stream, as they are, before all that waits. Returns how many the queue
-    /// took; the rest is dropped.
+    /// Sends frames that belong to no stream, as they are, before all that waits. Returns how many
+    /// the queue took; the rest is dropped.
     pub fn send(&mut self, frames: &[Vec<u8>], cache: &mut PoolCache) -> usize {
         let mut burst = Burst::new();
         let room = frames.len().min(Burst::CAPACITY);
@@ -136,11 +136,11 @@ impl Sender {
         self.slots.most = frames.clamp(1, Burst::CAPACITY);
     }
 
-    /// Begins all enabled lanes at tick `at`; frames are intended for as long as `lasts` (for ever
-    /// without). What is due by the end may still go until it is overdue by the limit.
+    /// Begins all enabled streams at tick `at`; frames are intended for as long as `lasts` (for
+    /// ever without). What is due by the end may still go until it is overdue by the limit.
     ///
     /// # Errors
-    /// Weights that do not fit one order (see [`weave`]).
+    /// Weights that do not fit one order (see [`weighted_order`]).
     pub fn start(&mut self, at: u64, lasts: Option<Duration>) -> Result<(), Error> {
         self.end(at);
         self.window = Window {
@@ -148,10 +148,10 @@ impl Sender {
             lasts,
             ticks_per_second: self.ticks_per_second,
         };
-        for lane in &mut self.lanes {
-            lane.begin(&self.window);
+        for stream in &mut self.streams {
+            stream.begin(&self.window);
         }
-        self.shared.beat = Some(Beat::new(&self.shared_pace, &self.window));
+        self.shared.pacer = Some(Pacer::new(&self.shared_pace, &self.window));
         self.share_out()?;
         self.queue_up();
         self.departures.begin(at);
@@ -168,36 +168,41 @@ impl Sender {
         }
     }
 
-    /// Adds a lane; where the sender runs, it begins at tick `now`. Returns its index.
+    /// Adds a stream; where the sender runs, it begins at tick `now`. Returns its index.
     ///
     /// # Errors
     /// As [`Sender::start`]; then it was not added.
-    pub fn add(&mut self, mut lane: Lane, now: u64) -> Result<usize, Error> {
+    pub fn add(&mut self, mut stream: ScheduledStream, now: u64) -> Result<usize, Error> {
         if self.running {
-            lane.begin(&self.window.rest(now));
+            stream.begin(&self.window.rest(now));
         }
-        self.lanes.push(lane);
-        self.reorder().inspect_err(|_| drop(self.lanes.pop()))?;
-        Ok(self.lanes.len() - 1)
+        self.streams.push(stream);
+        self.reorder().inspect_err(|_| drop(self.streams.pop()))?;
+        Ok(self.streams.len() - 1)
     }
 
-    /// Puts another lane in the place of one, at tick `now`: sequence numbers and counters go on, and what
-    /// was sent counts. A new rate begins with the frame that is due next.
+    /// Puts another stream in the place of one, at tick `now`: sequence numbers and counters go on,
+    /// and what was sent counts. A new rate begins with the frame that is due next.
     ///
     /// # Errors
-    /// As [`Sender::start`]; then the old lane has ended, and the new one does not begin.
-    pub fn replace(&mut self, index: usize, mut lane: Lane, now: u64) -> Result<(), Error> {
-        let old = &mut self.lanes[index];
-        let from = old.beat.as_ref().and_then(Beat::next);
-        lane.succeed(old);
+    /// As [`Sender::start`]; then the old stream has ended, and the new one does not begin.
+    pub fn replace(
+        &mut self,
+        index: usize,
+        mut stream: ScheduledStream,
+        now: u64,
+    ) -> Result<(), Error> {
+        let old = &mut self.streams[index];
+        let from = old.pacer.as_ref().and_then(Pacer::next);
+        stream.succeed(old);
         if self.running {
-            lane.go_on(&self.window.rest(from.unwrap_or(now).min(now)));
+            stream.go_on(&self.window.rest(from.unwrap_or(now).min(now)));
         }
-        *old = lane;
-        self.reorder().inspect_err(|_| self.lanes[index].left = 0)
+        *old = stream;
+        self.reorder().inspect_err(|_| self.streams[index].left = 0)
     }
 
-    /// Puts lanes that came or changed in their places.
+    /// Puts streams that came or changed in their places.
     fn reorder(&mut self) -> Result<(), Error> {
         if self.running {
             self.share_out()?;
@@ -206,13 +211,13 @@ impl Sender {
         Ok(())
     }
 
-    /// Sets how fast the lanes without a rate of their own go together, from tick `now` on.
+    /// Sets how fast the streams without a rate of their own go together, from tick `now` on.
     pub fn share(&mut self, pace: Pace, now: u64) {
         self.shared_pace = pace;
         if self.running {
-            let from = self.shared.beat.as_ref().and_then(Beat::next);
+            let from = self.shared.pacer.as_ref().and_then(Pacer::next);
             let window = self.window.rest(from.unwrap_or(now).min(now));
-            self.shared.beat = Some(Beat::new(&pace, &window));
+            self.shared.pacer = Some(Pacer::new(&pace, &window));
             self.queue_up();
         }
     }
@@ -274,7 +279,7 @@ impl Sender {
             if leaves < overdue {
                 self.skip(index, overdue - 1, SKIPPED_A_TURN);
             }
-            // Alone, a lane may go on; among others it gives way after each frame.
+            // Alone, a stream may go on; among others it gives way after each frame.
             let most = if self.due.len() == 1 {
                 Burst::CAPACITY
             } else {
@@ -298,67 +303,69 @@ impl Sender {
     fn draw_from(&mut self, index: u32, now: u64, most: usize) -> Option<u64> {
         let slots = &mut self.slots;
         let most = most.min(slots.room());
-        let due = |beat: &Beat| beat.next().filter(|&leaves| leaves <= now);
+        let due = |pacer: &Pacer| pacer.next().filter(|&leaves| leaves <= now);
         if index == SHARED {
-            let beat = self.shared.beat.as_mut()?;
+            let pacer = self.shared.pacer.as_mut()?;
             for _ in 0..most {
-                let Some(leaves) = due(beat) else { break };
-                let Some(lane) =
-                    next_of(&mut self.shared.order, &mut self.shared.at, &mut self.lanes)
-                else {
-                    beat.end();
+                let Some(leaves) = due(pacer) else { break };
+                let Some(stream) = next_of(
+                    &mut self.shared.order,
+                    &mut self.shared.at,
+                    &mut self.streams,
+                ) else {
+                    pacer.end();
                     break;
                 };
-                self.lanes[lane as usize].stats.intended.add(1);
-                slots.push(lane, leaves, true);
-                beat.advance();
+                self.streams[stream as usize].stats.intended.add(1);
+                slots.push(stream, leaves, true);
+                pacer.advance();
             }
-            return beat.next();
+            return pacer.next();
         }
-        let lane = &mut self.lanes[index as usize];
-        let beat = lane.beat.as_mut()?;
-        let most = lane.left.min(most as u64) as usize;
+        let stream = &mut self.streams[index as usize];
+        let pacer = stream.pacer.as_mut()?;
+        let most = stream.left.min(most as u64) as usize;
         let before = slots.len;
         while slots.len - before < most {
-            let Some(leaves) = due(beat) else { break };
+            let Some(leaves) = due(pacer) else { break };
             slots.push(index, leaves, true);
-            beat.advance();
+            pacer.advance();
         }
         let drawn = (slots.len - before) as u64;
-        lane.stats.intended.add(drawn);
-        lane.left -= drawn;
-        beat.next().filter(|_| lane.left > 0)
+        stream.stats.intended.add(drawn);
+        stream.left -= drawn;
+        pacer.next().filter(|_| stream.left > 0)
     }
 
     /// Whether the shared rate is as many as go, and there are any.
     #[inline]
     fn sends_what_goes(&self) -> bool {
-        let beat = self.shared.beat.as_ref();
-        beat.is_some_and(Beat::is_max) && !self.shared.order.is_empty()
+        let pacer = self.shared.pacer.as_ref();
+        pacer.is_some_and(Pacer::is_max) && !self.shared.order.is_empty()
     }
 
     #[inline]
     fn draw_what_goes(&mut self, now: u64) {
-        let beat = self.shared.beat.as_ref();
-        if beat.and_then(Beat::next).is_none_or(|from| from > now) || now >= self.window.until() {
+        let pacer = self.shared.pacer.as_ref();
+        if pacer.and_then(Pacer::next).is_none_or(|from| from > now) || now >= self.window.until() {
             return;
         }
         if let [index] = self.shared.order[..] {
-            let lane = &mut self.lanes[index as usize];
-            let count = lane.left.min(self.slots.room() as u64);
+            let stream = &mut self.streams[index as usize];
+            let count = stream.left.min(self.slots.room() as u64);
             self.slots.push_alike(index, now, count as usize);
-            lane.left -= count;
-            if lane.left == 0 {
+            stream.left -= count;
+            if stream.left == 0 {
                 self.shared.order.clear();
             }
             return;
         }
         while self.slots.room() > 0 {
             let Shared { order, at, .. } = &mut self.shared;
-            let Some(lane) = next_of(order, at, &mut self.lanes) else {
+            let Some(stream) = next_of(order, at, &mut self.streams) else {
                 break;
             };
-            self.slots.push(lane, now, false);
+            self.slots.push(stream, now, false);
         }
     }
 
@@ -370,10 +377,11 @@ impl Sender {
             return;
         }
         let first = self.slots.written;
-        // Most frames of a burst have one length, which is then set with the rest of their metadata.
-        let lane = &self.lanes[self.slots.lane[first] as usize];
+        // Most frames of a burst have one length, which is then set with the rest of their
+        // metadata.
+        let stream = &self.streams[self.slots.stream[first] as usize];
         let template = RxTemplate {
-            len: lane.max_len().min(self.pool.room_bytes()) as u32,
+            len: stream.max_len().min(self.pool.room_bytes()) as u32,
             ..RxTemplate::default()
         };
         let filled = cache.fill_with(&self.pool, &mut self.burst, wanted, template);
@@ -384,9 +392,9 @@ impl Sender {
         let mut at = first;
         while at < first + filled {
             let end = self.slots.run(at, first + filled);
-            let lane = &mut self.lanes[self.slots.lane[at] as usize];
+            let stream = &mut self.streams[self.slots.stream[at] as usize];
             let packets = &mut self.burst.as_packets_mut()[at..end];
-            lane.write(
+            stream.write(
                 packets,
                 &self.slots.stamp[at..end],
                 &mut self.slots.bytes[at..end],
@@ -409,7 +417,7 @@ impl Sender {
         let (mut at, mut bytes) = (0, 0);
         while at < went {
             let end = self.slots.run(at, went);
-            let stats = &self.lanes[self.slots.lane[at] as usize].stats;
+            let stats = &self.streams[self.slots.stream[at] as usize].stats;
             let run_bytes = self.slots.bytes[at..end]
                 .iter()
                 .map(|&bytes| u64::from(bytes))
@@ -438,30 +446,31 @@ impl Sender {
         }
     }
 
-    /// Takes the slots out whose bits are set. The others are written anew, since they come next now.
+    /// Takes the slots out whose bits are set. The others are written anew, since they come next
+    /// now.
     #[cold]
     fn abandon(&mut self, late: u64) {
         let slots = &mut self.slots;
-        for &lane in &slots.lane[..slots.written] {
-            self.lanes[lane as usize].next -= 1;
+        for &stream in &slots.stream[..slots.written] {
+            self.streams[stream as usize].next -= 1;
         }
         slots.written = 0;
         // Rare enough for the pool's list of strays.
         self.burst = Burst::new();
         let mut revived = false;
         for at in (0..slots.len).filter(|at| late >> at & 1 == 1) {
-            let lane = &mut self.lanes[slots.lane[at] as usize];
+            let stream = &mut self.streams[slots.stream[at] as usize];
             if slots.is_timed(at) {
-                lane.stats.unsent.add(1);
-                lane.skip(1);
-                let made_up = lane.make_up(1);
-                revived |= made_up > 0 && lane.left == 0;
-                lane.left += made_up;
+                stream.stats.unsent.add(1);
+                stream.skip(1);
+                let made_up = stream.make_up(1);
+                revived |= made_up > 0 && stream.left == 0;
+                stream.left += made_up;
             }
         }
         slots.retain(!late);
         if revived {
-            // Fewer lanes than at the start make no longer order.
+            // Fewer streams than at the start make no longer order.
             let _ = self.share_out();
             self.queue_up();
         }
@@ -470,53 +479,53 @@ impl Sender {
     /// Goes past frames that were intended at `horizon` or before: they are unsent.
     fn skip(&mut self, index: u32, horizon: u64, most: u64) {
         if index != SHARED {
-            let lane = &mut self.lanes[index as usize];
-            let left = lane.left.saturating_add(lane.spare);
-            let skipped = lane.beat.as_mut().map_or(0, |beat| {
-                beat.skip_through(horizon, most_of(beat, most).min(left))
+            let stream = &mut self.streams[index as usize];
+            let left = stream.left.saturating_add(stream.spare);
+            let skipped = stream.pacer.as_mut().map_or(0, |pacer| {
+                pacer.skip_through(horizon, most_of(pacer, most).min(left))
             });
-            let made_up = lane.make_up(skipped);
-            lane.left -= skipped - made_up;
-            lane.lose(skipped);
+            let made_up = stream.make_up(skipped);
+            stream.left -= skipped - made_up;
+            stream.lose(skipped);
             return;
         }
         let Shared {
-            beat: Some(beat),
+            pacer: Some(pacer),
             order,
             at,
         } = &mut self.shared
         else {
             return;
         };
-        let endless = |lane: &u32| self.lanes[*lane as usize].left > u64::MAX >> 1;
+        let endless = |stream: &u32| self.streams[*stream as usize].left > u64::MAX >> 1;
         let mut singly = most;
-        if beat.is_even() && !order.is_empty() && order.iter().all(endless) {
+        if pacer.is_even() && !order.is_empty() && order.iter().all(endless) {
             // Whole rounds at once.
-            let before = beat.clone();
-            let frames = beat.skip_through(horizon, u64::MAX);
+            let before = pacer.clone();
+            let frames = pacer.skip_through(horizon, u64::MAX);
             let rounds = frames / order.len() as u64;
-            *beat = before;
-            beat.skip_through(horizon, rounds * order.len() as u64);
-            for &lane in order.iter() {
-                self.lanes[lane as usize].lose(rounds);
+            *pacer = before;
+            pacer.skip_through(horizon, rounds * order.len() as u64);
+            for &stream in order.iter() {
+                self.streams[stream as usize].lose(rounds);
             }
             singly = frames % order.len() as u64;
         }
         for _ in 0..singly {
-            if beat.next().is_none_or(|leaves| leaves > horizon) {
+            if pacer.next().is_none_or(|leaves| leaves > horizon) {
                 break;
             }
-            if let Some(&lane) = order.get(*at) {
-                // Given back before it is taken: the lane stays in the order.
-                let lane = &mut self.lanes[lane as usize];
-                lane.left = lane.left.saturating_add(lane.make_up(1));
+            if let Some(&stream) = order.get(*at) {
+                // Given back before it is taken: the stream stays in the order.
+                let stream = &mut self.streams[stream as usize];
+                stream.left = stream.left.saturating_add(stream.make_up(1));
             }
-            let Some(lane) = next_of(order, at, &mut self.lanes) else {
-                beat.end();
+            let Some(stream) = next_of(order, at, &mut self.streams) else {
+                pacer.end();
                 break;
             };
-            self.lanes[lane as usize].lose(1);
-            beat.advance();
+            self.streams[stream as usize].lose(1);
+            pacer.advance();
         }
     }
 
@@ -543,42 +552,50 @@ impl Sender {
             self.stats.ended.set(now);
         }
         // Nothing is made up for any more.
-        self.lanes.iter_mut().for_each(|lane| lane.spare = 0);
+        self.streams.iter_mut().for_each(|stream| stream.spare = 0);
         let all = self.slots.all();
         self.abandon(all);
         self.due.clear();
         // A frame due right at the end is due.
         let horizon = now.min(self.window.until());
         if self.running {
-            for index in (0..self.lanes.len() as u32).chain([SHARED]) {
-                let is_max = index == SHARED && self.shared.beat.as_ref().is_some_and(Beat::is_max);
+            for index in (0..self.streams.len() as u32).chain([SHARED]) {
+                let is_max =
+                    index == SHARED && self.shared.pacer.as_ref().is_some_and(Pacer::is_max);
                 if !is_max {
                     self.skip(index, horizon, u64::MAX);
                 }
             }
         }
-        self.lanes.iter_mut().for_each(|lane| lane.beat = None);
+        self.streams
+            .iter_mut()
+            .for_each(|stream| stream.pacer = None);
         self.shared = Shared::default();
         self.running = false;
         self.stats.done.set(1);
     }
 
-    /// The tick at which the time ends that the last frame of each schedule opens, where all have come to
-    /// their ends by themselves.
+    /// The tick at which the time ends that the last frame of each schedule opens, where all have
+    /// come to their ends by themselves.
     fn closes(&self) -> u64 {
         if !self.due.is_empty() || self.sends_what_goes() {
             return 0;
         }
-        let beats = self.lanes.iter().filter_map(|lane| lane.beat.as_ref());
-        let timed = beats.chain(&self.shared.beat).filter(|beat| !beat.is_max());
-        let last = timed.map(Beat::opens).max().unwrap_or(0);
+        let pacers = self
+            .streams
+            .iter()
+            .filter_map(|stream| stream.pacer.as_ref());
+        let timed = pacers
+            .chain(&self.shared.pacer)
+            .filter(|pacer| !pacer.is_max());
+        let last = timed.map(Pacer::opens).max().unwrap_or(0);
         last.min(self.window.until())
     }
 
-    /// The order of the lanes without a rate of their own.
+    /// The order of the streams without a rate of their own.
     fn share_out(&mut self) -> Result<(), Error> {
-        let weights: Vec<u32> = self.lanes.iter().map(Lane::share).collect();
-        let order = weave(&weights).ok_or_else(|| Error::Usage {
+        let weights: Vec<u32> = self.streams.iter().map(ScheduledStream::share).collect();
+        let order = weighted_order(&weights).ok_or_else(|| Error::Usage {
             problem: "the streams' weights are too uneven to share a rate".into(),
             fix: format!(
                 "give weights that sum to at most {} after division by what they have in common",
@@ -592,42 +609,48 @@ impl Sender {
     /// Who is due when, anew.
     fn queue_up(&mut self) {
         self.due.clear();
-        let own = (0..).zip(&self.lanes).filter(|(_, lane)| lane.left > 0);
-        let own = own.filter_map(|(index, lane)| Some((lane.beat.as_ref()?.next()?, index)));
+        let own = (0..)
+            .zip(&self.streams)
+            .filter(|(_, stream)| stream.left > 0);
+        let own = own.filter_map(|(index, stream)| Some((stream.pacer.as_ref()?.next()?, index)));
         self.due.extend(own.map(Reverse));
-        let beat = self.shared.beat.as_ref().filter(|beat| !beat.is_max());
-        if let (Some(leaves), false) = (beat.and_then(Beat::next), self.shared.order.is_empty()) {
+        let pacer = self.shared.pacer.as_ref().filter(|pacer| !pacer.is_max());
+        if let (Some(leaves), false) = (pacer.and_then(Pacer::next), self.shared.order.is_empty()) {
             self.due.push(Reverse((leaves, SHARED)));
         }
     }
 }
 
-/// The lane whose turn it is, of those with frames left; one that has none any more leaves the order.
+/// The stream whose turn it is, of those with frames left; one that has none any more leaves the
+/// order.
 #[inline]
-fn next_of(order: &mut Vec<u32>, at: &mut usize, lanes: &mut [Lane]) -> Option<u32> {
-    let &lane = order.get(*at)?;
+fn next_of(order: &mut Vec<u32>, at: &mut usize, streams: &mut [ScheduledStream]) -> Option<u32> {
+    let &stream = order.get(*at)?;
     *at += 1;
     if *at == order.len() {
         *at = 0;
     }
-    let left = &mut lanes[lane as usize].left;
+    let left = &mut streams[stream as usize].left;
     *left -= 1;
     if *left == 0 {
-        leave(order, at, lane);
+        leave(order, at, stream);
     }
-    Some(lane)
+    Some(stream)
 }
 
 #[cold]
 fn leave(order: &mut Vec<u32>, at: &mut usize, gone: u32) {
-    *at -= order[..*at].iter().filter(|&&lane| lane == gone).count();
-    order.retain(|&lane| lane != gone);
+    *at -= order[..*at]
+        .iter()
+        .filter(|&&stream| stream == gone)
+        .count();
+    order.retain(|&stream| stream != gone);
     if *at == order.len() {
         *at = 0;
     }
 }
 
-/// Even beats leap over any number at the same cost.
-fn most_of(beat: &Beat, most: u64) -> u64 {
-    if beat.is_even() { u64::MAX } else { most }
+/// Even pacers leap over any number at the same cost.
+fn most_of(pacer: &Pacer, most: u64) -> u64 {
+    if pacer.is_even() { u64::MAX } else { most }
 }

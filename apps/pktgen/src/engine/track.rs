@@ -1,25 +1,27 @@
 //! What came of each stream at one receive queue: order, loss, duplicates, latency and jitter.
 //!
-//! Three parties: the lcore that receives owns [`Books`](super::Books) and alone writes them, the session reads
-//! their shared half, [`ReceiverStats::stream`](super::ReceiverStats::stream), at any time, and
-//! [`Boundaries`] tells receivers with which sequence number the counting of each stream begins.
+//! Three parties: the lcore that receives owns [`Books`](super::Books) and alone writes them, the
+//! session reads their shared half, [`ReceiverStats::stream`](super::ReceiverStats::stream), at any
+//! time, and [`Boundaries`] tells receivers with which sequence number the counting of each stream
+//! begins.
 //!
-//! **Order.** A frame with the next expected number costs one comparison. A higher number makes holes of those
-//! in between, kept in a bitmap over the last [`window_of`] numbers. A lower one that fills a hole was
-//! reordered (RFC 4737 3.3), one that hits no hole came before. Older than the bitmap: it is a late first
-//! arrival while holes have left the bitmap, and a duplicate otherwise. So with no loss before it each
-//! verdict is exact at any distance, and in any case `received = unique + duplicates`.
+//! **Order.** A frame with the next expected number costs one comparison. A higher number makes
+//! holes of those in between, kept in a bitmap over the last [`window_of`] numbers. A lower one
+//! that fills a hole was reordered (RFC 4737 3.3), one that hits no hole came before. Older than
+//! the bitmap: it is a late first arrival while holes have left the bitmap, and a duplicate
+//! otherwise. So with no loss before it each verdict is exact at any distance, and in any case
+//! `received = unique + duplicates`.
 //!
 //! **Jumps.** A number more than [`JUMP`] ahead is believed when the next frame follows it, and is
 //! foreign until then; a damaged or strange label neither costs time nor ruins the stream's count.
 //!
-//! **Several queues.** Each tracks the numbers that come to it; sums of first arrivals, duplicates and
-//! reordered frames are exact where copies of a frame come to the same queue, as RSS sees to. Order between
-//! queues is not observable.
+//! **Several queues.** Each tracks the numbers that come to it; sums of first arrivals, duplicates
+//! and reordered frames are exact where copies of a frame come to the same queue, as RSS sees to.
+//! Order between queues is not observable.
 //!
-//! **Clearing.** A clear begins each stream anew at a sequence number, its boundary, which its sender
-//! names on its lcore between two frames. Frames with a lower number were sent before the clear: they
-//! count for the port, and as `earlier`, and are neither received, lost nor duplicate.
+//! **Clearing.** A clear begins each stream anew at a sequence number, its boundary, which its
+//! sender names on its lcore between two frames. Frames with a lower number were sent before the
+//! clear: they count for the port, and as `earlier`, and are neither received, lost nor duplicate.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -42,7 +44,8 @@ const COARSE_BUCKETS: usize = FINE_BUCKETS >> COARSE_SHIFT;
 
 /// Numbers by which a stream may jump ahead at once: 16 million, a second at 100 G.
 const JUMP: u64 = 1 << 24;
-/// A boundary where the stream's sender is elsewhere: counting begins with the first frame that comes.
+/// A boundary where the stream's sender is elsewhere: counting begins with the first frame that
+/// comes.
 pub(super) const ANYWHERE: u64 = u64::MAX;
 const NONE: u64 = u64::MAX;
 /// Streams that a label can tell apart, but for the number that says that there is no label.
@@ -90,7 +93,8 @@ impl Seen {
 }
 
 /// Sequence numbers back from the highest within which a stream's duplicates are told from late
-/// frames in any case: 65,536 up to 64 streams, fewer with more, 1024 at least; a bit of memory each.
+/// frames in any case: 65,536 up to 64 streams, fewer with more, 1024 at least; a bit of memory
+/// each.
 pub(super) fn window_of(streams: usize) -> usize {
     let budget: usize = 1 << 22;
     (budget / streams.max(1))
@@ -107,7 +111,8 @@ pub struct Boundaries {
 }
 
 impl Boundaries {
-    /// For streams of `session` numbered below `streams`, [`MOST_STREAMS`] at most; all begin with 0.
+    /// For streams of `session` numbered below `streams`, [`MOST_STREAMS`] at most; all begin
+    /// with 0.
     pub fn of_session(session: u16, streams: usize) -> Self {
         let streams = streams.min(MOST_STREAMS);
         Self {
@@ -144,8 +149,8 @@ impl Boundaries {
     }
 
     /// Frames of `stream` count from number `first` on. To be called on the lcore that sends the
-    /// stream, before it sends that number; or anywhere while nobody sends it. [`ANYWHERE`] where it is
-    /// sent by another process.
+    /// stream, before it sends that number; or anywhere while nobody sends it. [`ANYWHERE`] where
+    /// it is sent by another process.
     pub fn begin(&self, stream: u16, first: u64) {
         if let Some(boundary) = self.first.get(usize::from(stream)) {
             boundary.store(first, Ordering::Release);
@@ -164,8 +169,8 @@ impl Boundaries {
     }
 }
 
-/// Written with each frame: a cache line, and a count of the latencies behind it. In this order, so that
-/// the first line is that of the fields.
+/// Written with each frame: a cache line, and a count of the latencies behind it. In this order, so
+/// that the first line is that of the fields.
 #[repr(C, align(64))]
 pub(super) struct Hot {
     /// One more than the highest number that came.
@@ -219,7 +224,8 @@ impl StreamStats {
         let (Some(hot), Some(cold)) = (self.hot.get(stream), self.cold.get(stream)) else {
             return StreamReceived::default();
         };
-        // In this order a frame that comes meanwhile is neither received before it was sent nor lost.
+        // In this order a frame that comes meanwhile is neither received before it was sent nor
+        // lost.
         let (base, next) = (cold.base.read(), hot.next.read());
         let missing = hot.holes.read().wrapping_add(cold.expired.read());
         let numbers = if base == ANYWHERE {
@@ -244,7 +250,8 @@ impl StreamStats {
         let Some(hot) = self.hot.get(stream) else {
             return HistogramSnapshot::default();
         };
-        // A coarse bucket ends where its last fine one does. Above 128 ticks they are those of 4 bits.
+        // A coarse bucket ends where its last fine one does. Above 128 ticks they are those of 4
+        // bits.
         let mut counts = vec![0; bucket_count(FINE_BITS - COARSE_SHIFT, AGE_BITS)];
         for (index, count) in hot.ages.iter().enumerate() {
             let last = bucket_upper(FINE_BITS, ((index + 1) << COARSE_SHIFT) - 1);
@@ -273,8 +280,8 @@ impl StreamStats {
         })
     }
 
-    /// What is written with each frame, by stream: apart, so that a loop need not find it anew after each
-    /// write.
+    /// What is written with each frame, by stream: apart, so that a loop need not find it anew
+    /// after each write.
     #[inline(always)]
     pub(super) fn hot(&self) -> &[Hot] {
         &self.hot
@@ -608,9 +615,10 @@ impl StreamReceived {
             .saturating_sub(self.unique)
     }
 
-    /// The tally against `sent` frames since the same boundary; `None` where the sender is elsewhere. While frames
-    /// may be under way only those overtaken are lost; once nothing moves any more (`ended`), all that did
-    /// not come. More numbers than were sent are copies that came to another queue or port.
+    /// The tally against `sent` frames since the same boundary; `None` where the sender is
+    /// elsewhere. While frames may be under way only those overtaken are lost; once nothing moves
+    /// any more (`ended`), all that did not come. More numbers than were sent are copies that came
+    /// to another queue or port.
     pub fn tally(&self, sent: Option<u64>, ended: bool) -> Tally {
         let missing = sent.map(|sent| sent.saturating_sub(self.unique));
         let lost = match (ended, missing) {

@@ -14,7 +14,7 @@ impl Session {
 
     /// Names of the ports, by number.
     pub fn port_names(&self) -> Vec<String> {
-        self.rig
+        self.opened
             .ports
             .iter()
             .map(|open| open.name.clone())

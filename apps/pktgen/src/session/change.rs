@@ -1,5 +1,5 @@
-//! Streams and ports that change while they run: what is asked is checked first, then the senders are
-//! told, each between two frames. Numbers and counters go on.
+//! Streams and ports that change while they run: what is asked is checked first, then the senders
+//! are told, each between two frames. Numbers and counters go on.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::units::FCS_BYTES;
 use linerate_appliance::error::Error;
 
 impl Session {
-    /// Adds a stream; its frames go out with the next start, or at once where its port sends. Returns its
-    /// number.
+    /// Adds a stream; its frames go out with the next start, or at once where its port sends.
+    /// Returns its number.
     ///
     /// # Errors
     /// What is wrong with it; then nothing has changed.
@@ -79,7 +79,7 @@ impl Session {
                 wire,
                 port,
                 queue,
-                lane: 0,
+                scheduled: 0,
                 sent: Arc::<StreamSent>::default(),
                 order: Order::default(),
             });
@@ -111,7 +111,8 @@ impl Session {
         Ok(loaded)
     }
 
-    /// Gives the last shards of a stream, one for each of `compiled`, disabled lanes at their senders.
+    /// Gives the last shards of a stream, one for each of `compiled`, disabled scheduled streams at
+    /// their senders.
     fn install_shards(&mut self, stream: usize, compiled: Vec<Content>) {
         let OpenStream { spec, shards, .. } = &mut self.streams[stream];
         let first = shards.len() - compiled.len();
@@ -122,13 +123,14 @@ impl Session {
             Arc::make_mut(&mut member.books)
                 .sent
                 .push((shard.wire, shard.sent.clone()));
-            let lane = streams::lane(spec, compiled, self.seed, shard);
+            let scheduled = streams::schedule(spec, compiled, self.seed, shard);
             let clock = self.clock;
             let placed = member
                 .handle
-                .call(move |engine| engine.senders[sender].add(lane, clock.now()));
-            // A lane without an order fits any other; a dead lcore sends nothing: the place does not matter.
-            shard.lane = placed.and_then(Result::ok).unwrap_or(0);
+                .call(move |engine| engine.senders[sender].add(scheduled, clock.now()));
+            // A scheduled stream without an order fits any other; a dead lcore sends nothing: the
+            // place does not matter.
+            shard.scheduled = placed.and_then(Result::ok).unwrap_or(0);
         }
     }
 
@@ -143,7 +145,8 @@ impl Session {
     /// Sets one key of a stream, as its one-line form has it; its counters and numbers go on.
     ///
     /// # Errors
-    /// An unknown stream or key, a value that makes no sense, an impossible rate; then nothing has changed.
+    /// An unknown stream or key, a value that makes no sense, an impossible rate; then nothing has
+    /// changed.
     pub fn set_stream(&mut self, id: u16, key: &str, value: &str) -> Result<(), Error> {
         let index = self.stream_index(id)?;
         let mut spec = self.streams[index].spec.clone();
@@ -218,7 +221,7 @@ impl Session {
         self.apply(port, &loads, None)
     }
 
-    /// Disables a stream's lanes at one port.
+    /// Disables a stream's scheduled streams at one port.
     fn retire(&mut self, index: usize, port: u16) -> Result<(), Error> {
         for shard in 0..self.streams[index].shards.len() {
             if self.streams[index].shards[shard].port == port {
@@ -231,7 +234,8 @@ impl Session {
     /// Sets one of [`PORT_KEYS`].
     ///
     /// # Errors
-    /// An unknown key, a value that makes no sense, or an impossible rate; then nothing has changed.
+    /// An unknown key, a value that makes no sense, or an impossible rate; then nothing has
+    /// changed.
     pub fn set_port(&mut self, port: u16, key: &str, value: &str) -> Result<(), Error> {
         self.check_port(port)?;
         let Some((_, takes, help)) = PORT_KEYS.iter().find(|row| row.0 == key) else {
@@ -292,7 +296,7 @@ impl Session {
         let state = &mut self.ports[usize::from(port)];
         (state.asked_pps, state.count) = (loads.pps.unwrap_or(0.0), loads.count.unwrap_or(0));
         let mut next_load = loads.streams.iter();
-        // The weight of lanes without a rate at each transmit queue.
+        // The weight of scheduled streams without a rate at each transmit queue.
         let mut weights = vec![0.0; self.ports[usize::from(port)].senders.len()];
         for index in 0..self.streams.len() {
             if self.streams[index].port != port {
@@ -336,7 +340,7 @@ impl Session {
         Ok(())
     }
 
-    /// Puts a new lane in the place of a shard's.
+    /// Puts a new scheduled stream in the place of a shard's.
     fn tell(&mut self, index: usize, shard: usize, order: Order) -> Result<(), Error> {
         let stream = &self.streams[index];
         let (wire, port) = (stream.shards[shard].wire, stream.shards[shard].port);
@@ -345,16 +349,16 @@ impl Session {
         let stream = &mut self.streams[index];
         let shard = &mut stream.shards[shard];
         shard.order = order;
-        let lane = streams::lane(&stream.spec, compiled, self.seed, shard);
+        let scheduled = streams::schedule(&stream.spec, compiled, self.seed, shard);
         let (lcore, sender) = self.ports[usize::from(port)].senders[usize::from(shard.queue)];
-        let (place, clock) = (shard.lane, self.clock);
+        let (place, clock) = (shard.scheduled, self.clock);
         let replaced = self.lcores[lcore]
             .handle
-            .call(move |engine| engine.senders[sender].replace(place, lane, clock.now()));
+            .call(move |engine| engine.senders[sender].replace(place, scheduled, clock.now()));
         replaced.unwrap_or(Ok(()))
     }
 
-    /// Gives each transmit queue its part of what lanes without a rate share.
+    /// Gives each transmit queue its part of what scheduled streams without a rate share.
     fn share_out(&mut self, port: u16, shared_pps: Option<f64>, weights: &[f64]) {
         let all: f64 = weights.iter().sum();
         let clock = self.clock;
@@ -362,7 +366,7 @@ impl Session {
         state.shares.resize(state.senders.len(), None);
         for (queue, &(lcore, sender)) in state.senders.iter().enumerate() {
             let share = streams::share_of(shared_pps, weights[queue], all);
-            // A queue without such lanes has nothing to share.
+            // A queue without such scheduled streams has nothing to share.
             if weights[queue] == 0.0 || state.shares[queue] == share {
                 continue;
             }

@@ -20,7 +20,8 @@ pub struct PortAsked {
     pub spec: String,
     /// What percentages are of, in bit/s.
     pub speed_bps: Option<f64>,
-    /// Receive and transmit queues; where absent, one each, or more where there are lcores for them.
+    /// Receive and transmit queues; where absent, one each, or more where there are lcores for
+    /// them.
     pub rx_queues: Option<u16>,
     pub tx_queues: Option<u16>,
     /// Shared by the port's streams that have no rate, and no count, of their own.
@@ -194,9 +195,9 @@ impl PortAsked {
     }
 }
 
-/// A port's specification as a generator opens it: so that frames are seen when they come. A kernel that
-/// hands them over by the block keeps a lone one for a millisecond, which would be in every latency. Who
-/// writes how they are handed over has it so.
+/// A port's specification as a generator opens it: so that frames are seen when they come. A kernel
+/// that hands them over by the block keeps a lone one for a millisecond, which would be in every
+/// latency. Who writes how they are handed over has it so.
 pub(super) fn timely(spec: &str) -> String {
     let asks = |option: &str| option.starts_with("handover=");
     match spec.starts_with("af_packet:") && !spec.split(',').any(asks) {
@@ -213,7 +214,8 @@ pub struct SessionConfig {
     pub streams: Vec<StreamSpec>,
     /// Pktgen's `-m`; where absent, lcores are mapped automatically.
     pub map: Option<String>,
-    /// CPUs for lcores, the n-th for lcore n of the map; where empty, those of the plan, or lcore n is CPU n.
+    /// CPUs for lcores, the n-th for lcore n of the map; where empty, those of the plan, or lcore n
+    /// is CPU n.
     pub cpus: Vec<u32>,
     /// Roles and slots, for the automatic map.
     pub plan: PlanSpec,

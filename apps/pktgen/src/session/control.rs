@@ -123,12 +123,12 @@ impl Session {
         }
     }
 
-    /// Begins a new epoch: all counts of later snapshots are from here on. A frame that is under way counts
-    /// neither as sent nor as received.
+    /// Begins a new epoch: all counts of later snapshots are from here on. A frame that is under
+    /// way counts neither as sent nor as received.
     pub fn clear(&mut self) {
         self.install_books(self.boundaries.clone(), false);
-        // Each sender says with which numbers its streams begin, between two frames, and at the same
-        // moment what it has counted so far.
+        // Each sender says with which numbers its streams begin, between two frames, and at the
+        // same moment what it has counted so far.
         let boundaries = self.boundaries.clone();
         let clock = self.clock;
         let books: Vec<_> = self
@@ -158,7 +158,7 @@ impl Session {
                 .map(|stats| stats.departure_error.snapshot())
                 .collect();
         }
-        for (state, open) in self.ports.iter_mut().zip(&self.rig.ports) {
+        for (state, open) in self.ports.iter_mut().zip(&self.opened.ports) {
             state.base = open.port.stats();
             state.help.clear();
             if let Some(pace) = &mut state.pace {
@@ -175,7 +175,8 @@ impl Session {
         }
     }
 
-    /// Has all receivers go on with fresh books; the counts of the old ones stay where `keeps` says so.
+    /// Has all receivers go on with fresh books; the counts of the old ones stay where `keeps` says
+    /// so.
     pub(super) fn install_books(&mut self, boundaries: Arc<Boundaries>, keeps: bool) {
         let mut fresh: Vec<Vec<Books>> = Vec::new();
         for (member, share) in self.lcores.iter_mut().zip(&self.map.lcores) {
@@ -224,8 +225,8 @@ impl Session {
         !self.is_settled()
     }
 
-    /// Waits for frames that are under way: until as many test frames have come as were sent, or none
-    /// came for `quiet`; at most `longest`. False where time was up while frames still came.
+    /// Waits for frames that are under way: until as many test frames have come as were sent, or
+    /// none came for `quiet`; at most `longest`. False where time was up while frames still came.
     pub fn drain(&mut self, quiet: Duration, longest: Duration) -> bool {
         let deadline = Instant::now() + longest;
         let (mut received, mut since) = (0, Instant::now());
@@ -256,11 +257,11 @@ impl Session {
         if let Ok(number) = text.parse::<u16>() {
             return self.check_port(number).map(|()| number);
         }
-        let named = self.rig.ports.iter().position(|open| open.name == text);
+        let named = self.opened.ports.iter().position(|open| open.name == text);
         if let Some(number) = named {
             return Ok(number as u16);
         }
-        let names = self.rig.ports.iter().map(|open| &open.name);
+        let names = self.opened.ports.iter().map(|open| &open.name);
         let near = names
             .filter(|name| strsim::jaro_winkler(name, text) > 0.7)
             .map(|name| format!("`{name}`"))
@@ -321,8 +322,8 @@ impl Session {
         answers
     }
 
-    /// Reads all lcores' counters, each between two of its turns: first what was received on all of them,
-    /// then what was sent, so that nothing has come that was not sent.
+    /// Reads all lcores' counters, each between two of its turns: first what was received on all of
+    /// them, then what was sent, so that nothing has come that was not sent.
     pub(super) fn read_lcores(&mut self) {
         let clock = self.clock;
         let books: Vec<_> = self
@@ -370,7 +371,7 @@ impl Session {
     /// Notes links that went down or came up; one that goes while its port sends spoils the run.
     pub(super) fn watch_links(&mut self) {
         let mut events = Vec::new();
-        for (number, (state, open)) in self.ports.iter_mut().zip(&self.rig.ports).enumerate() {
+        for (number, (state, open)) in self.ports.iter_mut().zip(&self.opened.ports).enumerate() {
             let down = match open.port.link() {
                 Link::Up => None,
                 Link::Down(reason) => Some(reason),

@@ -1,7 +1,8 @@
-//! What a port says for itself: answers for its addresses, questions to neighbours, and what it heard.
+//! What a port says for itself: answers for its addresses, questions to neighbours, and what it
+//! heard.
 //!
-//! Receivers answer by themselves ([`Helper`]); here is who they are told to answer for. Questions are
-//! made on the lcore that sends, so that an echo's time begins there.
+//! Receivers answer by themselves ([`Helper`]); here is who they are told to answer for. Questions
+//! are made on the lcore that sends, so that an echo's time begins there.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -103,8 +104,9 @@ impl Session {
         drop(self.lcores[tx_lcore].handle.call(tell));
     }
 
-    /// Asks who has `to`, and forgets what was known of it; without one, tells all neighbours of the port's
-    /// own addresses. What comes is in the log, and [`neighbour`](Self::neighbour) knows it.
+    /// Asks who has `to`, and forgets what was known of it; without one, tells all neighbours of
+    /// the port's own addresses. What comes is in the log, and [`neighbour`](Self::neighbour) knows
+    /// it.
     ///
     /// # Errors
     /// The port has no address of that kind, or sends nothing now.
@@ -133,10 +135,12 @@ impl Session {
         help.neighbours.get(&ip).copied()
     }
 
-    /// Sends an echo request to a neighbour that is known. Returns its number for [`echo`](Self::echo).
+    /// Sends an echo request to a neighbour that is known. Returns its number for
+    /// [`echo`](Self::echo).
     ///
     /// # Errors
-    /// The neighbour has not answered yet, the port has no address of that kind, or sends nothing now.
+    /// The neighbour has not answered yet, the port has no address of that kind, or sends nothing
+    /// now.
     pub fn ping(&mut self, port: u16, to: IpAddr) -> Result<u16, Error> {
         self.check_port(port)?;
         let Some(mac) = self.neighbour(port, to) else {
@@ -251,7 +255,8 @@ impl Session {
                         let rtt_ns = self.clock.ns(rtt_ticks);
                         *answered = Some(rtt_ns);
                         self.log.add(format!(
-                            "port {number}: {from} answered echo {sequence} after {:.3} ms, {hops_left} hops left",
+                            "port {number}: {from} answered echo {sequence} after {:.3} ms, \
+                             {hops_left} hops left",
                             rtt_ns as f64 / 1e6
                         ));
                     }

@@ -1,4 +1,5 @@
-//! Which lcore polls what: worked out from the ports and the plan, or as written in Pktgen's notation.
+//! Which lcore polls what: worked out from the ports and the plan, or as written in Pktgen's
+//! notation.
 //!
 //! ```text
 //! MAP    := ENTRY { "," ENTRY }                      "[1:2].0, [3/5:4].1"
@@ -9,8 +10,9 @@
 //! RANGE  := NUMBER [ "-" NUMBER ]
 //! ```
 //!
-//! Each part may stand in `[]` or `{}`. The n-th lcore named for a direction of a port gets its n-th
-//! queue. Unlike in Pktgen one lcore may poll many ports, and lcore 0 too, since the screen sleeps.
+//! Each part may stand in `[]` or `{}`. The n-th lcore named for a direction of a port gets its
+//! n-th queue. Unlike in Pktgen one lcore may poll many ports, and lcore 0 too, since the screen
+//! sleeps.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -46,8 +48,8 @@ pub struct Share {
 impl Share {
     /// `rx 0.0, tx 1.0`.
     pub fn work(&self) -> String {
-        let side = |way: &'static str, queues: &[(u16, u16)]| -> Vec<String> {
-            let word = |(port, queue)| format!("{way} {port}.{queue}");
+        let side = |direction: &'static str, queues: &[(u16, u16)]| -> Vec<String> {
+            let word = |(port, queue)| format!("{direction} {port}.{queue}");
             queues.iter().copied().map(word).collect()
         };
         [side("rx", &self.rx), side("tx", &self.tx)]
@@ -56,7 +58,8 @@ impl Share {
     }
 }
 
-/// Who polls what. Every port has a receive and a transmit queue at least, and no lcore is without work.
+/// Who polls what. Every port has a receive and a transmit queue at least, and no lcore is without
+/// work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Map {
     pub lcores: Vec<Share>,
@@ -65,8 +68,8 @@ pub struct Map {
 }
 
 impl Map {
-    /// Spreads the ports over `places` (name and CPU). With two lcores or more receiving and sending are
-    /// apart, so that a full receive ring makes no frame late.
+    /// Spreads the ports over `places` (name and CPU). With two lcores or more receiving and
+    /// sending are apart, so that a full receive ring makes no frame late.
     pub fn automatic(ports: &[PortShape], places: &[(String, Option<u32>)]) -> Self {
         let mut lcores: Vec<Share> = places
             .iter()
@@ -154,8 +157,8 @@ impl Map {
         };
         if map.lcores.iter().any(|share| share.name == "lcore0") {
             map.notes.push(
-                "lcore0 polls ports; Pktgen keeps its first lcore for the display, here the display \
-                 sleeps between two frames, but what it does may show as gaps in lcore0"
+                "lcore0 polls ports; Pktgen keeps its first lcore for the display, here the \
+                 display sleeps between two frames, but what it does may show as gaps in lcore0"
                     .into(),
             );
         }
@@ -373,11 +376,11 @@ fn give(
 fn check_queues(text: &str, ports: &[PortShape], queues: &[(u16, u16)]) -> Result<(), Error> {
     for ((number, port), &(rx, tx)) in (0..).zip(ports).zip(queues) {
         let name = &port.name;
-        let ways = [
+        let directions = [
             ("receive from", "receive", rx, port.max_rx),
             ("send to", "transmit", tx, port.max_tx),
         ];
-        for (verb, way, lcores, most) in ways {
+        for (verb, direction, lcores, most) in directions {
             if lcores == 0 {
                 return Err(Error::Usage {
                     problem: format!(
@@ -390,7 +393,7 @@ fn check_queues(text: &str, ports: &[PortShape], queues: &[(u16, u16)]) -> Resul
                 return Err(Error::Usage {
                     problem: format!(
                         "map `{text}`: {lcores} lcores {verb} port {number} (`{name}`), which has \
-                         {most} {way} queues"
+                         {most} {direction} queues"
                     ),
                     fix: format!(
                         "name at most {most}, or open the port with more queues \
@@ -418,8 +421,8 @@ fn unknown_lcore(part: &str, lcore: u32, cpus: &BTreeMap<u32, u32>) -> Error {
     Error::Usage {
         problem: format!("map: `{part}`: there is no lcore {lcore}; there are {known}"),
         fix: format!(
-            "name one of {known}, or say which CPU is behind each lcore: `--cpus 0,1,1` puts lcores 1 \
-             and 2 on CPU 1"
+            "name one of {known}, or say which CPU is behind each lcore: `--cpus 0,1,1` puts \
+             lcores 1 and 2 on CPU 1"
         ),
     }
 }

@@ -1,8 +1,8 @@
-//! A session: opened ports, lcores at work, control of both, and snapshots. It is the one engine behind
-//! the screen, scripts and `linerate bench`.
+//! A session: opened ports, lcores at work, control of both, and snapshots. It is the one engine
+//! behind the screen, scripts and `linerate bench`.
 //!
-//! [`map`] says who polls what, [`streams`] who sends what and how fast, `control` starts, stops and
-//! changes, `views` makes [`Snapshot`]s of what [`sample`] reads on the lcores.
+//! [`map`] says who polls what, [`streams`] who sends what and how fast, `control` starts, stops
+//! and changes, `views` makes [`Snapshot`]s of what [`sample`] reads on the lcores.
 
 mod ask;
 mod change;
@@ -38,7 +38,7 @@ use super::snapshot::Snapshot;
 use super::stream::StreamSpec;
 use super::units::FCS_BYTES;
 use linerate_appliance::error::Error;
-use linerate_appliance::runtime::Rig;
+use linerate_appliance::runtime::OpenPorts;
 
 pub use config::{PORT_KEYS, PortAsked, SessionConfig};
 pub use map::{Map, PortShape};
@@ -49,8 +49,8 @@ use rates::Meter;
 use sample::{Books, Sample};
 use streams::{Limits, OpenStream};
 
-/// Test frames are under way for so long after the last that was sent or came; then those that have not
-/// come count as lost.
+/// Test frames are under way for so long after the last that was sent or came; then those that have
+/// not come count as lost.
 const QUIET: Duration = Duration::from_millis(500);
 /// So long after the last that was sent they count as lost even while others still come.
 const LAST_DRAIN: Duration = Duration::from_secs(1);
@@ -62,7 +62,7 @@ pub struct Session {
     seed: u64,
     /// What signatures call it: the frames of other sessions are foreign.
     number: u16,
-    rig: Rig,
+    opened: OpenPorts,
     pools: Pools,
     is_jumbo: bool,
     map: Map,
@@ -70,8 +70,8 @@ pub struct Session {
     streams: Vec<OpenStream>,
     /// Captures that streams send, by path.
     recordings: HashMap<String, Arc<Recording>>,
-    /// With which sequence number the counting of each number on the wire begins; receivers have room for
-    /// as many.
+    /// With which sequence number the counting of each number on the wire begins; receivers have
+    /// room for as many.
     boundaries: Arc<Boundaries>,
     lcores: Vec<Member>,
     meter: Meter,
@@ -135,9 +135,9 @@ struct Member {
 }
 
 impl Session {
-    /// Opens and starts ports through `drivers` (so that a device under test in this process can own the
-    /// other ends of rings) and starts lcores. Nothing is sent yet. All or nothing: on an error no port
-    /// stays open.
+    /// Opens and starts ports through `drivers` (so that a device under test in this process can
+    /// own the other ends of rings) and starts lcores. Nothing is sent yet. All or nothing: on an
+    /// error no port stays open.
     ///
     /// # Errors
     /// A port that does not open, a map or a stream that makes no sense, an impossible rate.
@@ -157,9 +157,9 @@ impl Session {
             asked.check()?;
             check_name(asked, &config.ports[..number])?;
         }
-        let mut rig = Rig::open_among(drivers, &specs, clock)?;
-        let map = choose_map(&config, &rig)?;
-        let configs: Vec<PortConfig> = (0..rig.ports.len() as u16)
+        let mut opened = OpenPorts::open_among(drivers, &specs, clock)?;
+        let map = choose_map(&config, &opened)?;
+        let configs: Vec<PortConfig> = (0..opened.ports.len() as u16)
             .map(|index| {
                 let (rx_queues, tx_queues) = map.queues(index);
                 PortConfig {
@@ -173,7 +173,7 @@ impl Session {
             .iter()
             .map(|config| u32::from(config.rx_queues) + u32::from(config.tx_queues))
             .sum();
-        let pools = rig.pools(queue_count, config.pool_slots)?;
+        let pools = opened.pools(queue_count, config.pool_slots)?;
         let room = pools.primary().room_bytes();
         let is_long = |spec: &StreamSpec| {
             let [src, dst] = [0, 1].map(MacAddr::local);
@@ -185,7 +185,7 @@ impl Session {
             true => with_large(pools, queue_count, config.pool_slots)?,
             false => pools,
         };
-        let queues = rig.start_ports(&configs, &pools)?;
+        let queues = opened.start_ports(&configs, &pools)?;
         let now = clock.now();
         let number = config.session.unwrap_or_else(any_number);
         let mut session = Self {
@@ -193,7 +193,7 @@ impl Session {
             profile: config.profile,
             seed: config.seed,
             number,
-            rig,
+            opened,
             pools,
             is_jumbo,
             map,
@@ -234,8 +234,8 @@ impl Session {
         Ok(session)
     }
 
-    /// Adds the streams that are there from the beginning, spread over transmit queues by how many each
-    /// port has.
+    /// Adds the streams that are there from the beginning, spread over transmit queues by how many
+    /// each port has.
     fn add_all(&mut self, specs: Vec<StreamSpec>) -> Result<(), Error> {
         let port = |spec: &StreamSpec| self.port_by_name(spec.port.as_deref().unwrap_or("0"));
         let ports = specs.iter().map(port).collect::<Result<Vec<u16>, _>>()?;
@@ -318,7 +318,7 @@ impl Session {
 
     /// Who polls what, for people.
     pub fn explain_map(&self) -> String {
-        self.map.explain(&shapes(&self.rig, self.asked()))
+        self.map.explain(&shapes(&self.opened, self.asked()))
     }
 
     fn asked(&self) -> impl Iterator<Item = &PortAsked> {
@@ -327,7 +327,7 @@ impl Session {
 
     /// What the port is to streams.
     fn limits(&self, port: u16) -> Limits {
-        let info = &self.rig.ports[usize::from(port)].info;
+        let info = &self.opened.ports[usize::from(port)].info;
         let room = self.slots().room_bytes();
         Limits {
             max_frame_bytes: info.max_frame_bytes.min(room) + FCS_BYTES,
@@ -359,7 +359,7 @@ impl Session {
     fn macs(&self, port: u16) -> (MacAddr, MacAddr) {
         let mac = |number: u16| {
             let info = self
-                .rig
+                .opened
                 .ports
                 .get(usize::from(number))
                 .map(|open| &open.info);
@@ -369,8 +369,8 @@ impl Session {
         (mac(port), mac(port ^ 1))
     }
 
-    /// Ends sending, drains, joins the lcores and stops the ports. Returns the last counts, and what went
-    /// wrong.
+    /// Ends sending, drains, joins the lcores and stops the ports. Returns the last counts, and
+    /// what went wrong.
     pub fn close(mut self) -> (Snapshot, Vec<Error>) {
         self.stop(&[]);
         self.drain(QUIET, LAST_DRAIN);
@@ -388,8 +388,8 @@ impl Session {
             let joined = member.thread.take().map(LcoreHandle::join);
             errors.extend(joined.and_then(Result::err).map(Error::from));
         }
-        errors.extend(self.rig.stop_ports());
-        self.rig.ports.clear();
+        errors.extend(self.opened.stop_ports());
+        self.opened.ports.clear();
         errors
     }
 }
@@ -464,8 +464,9 @@ impl PortState {
 }
 
 /// What the map must know of the ports.
-fn shapes<'a>(rig: &Rig, asked: impl Iterator<Item = &'a PortAsked>) -> Vec<PortShape> {
-    rig.ports
+fn shapes<'a>(opened: &OpenPorts, asked: impl Iterator<Item = &'a PortAsked>) -> Vec<PortShape> {
+    opened
+        .ports
         .iter()
         .zip(asked)
         .map(|(open, asked)| PortShape {
@@ -479,8 +480,8 @@ fn shapes<'a>(rig: &Rig, asked: impl Iterator<Item = &'a PortAsked>) -> Vec<Port
 }
 
 /// The map as written, or by the plan.
-fn choose_map(config: &SessionConfig, rig: &Rig) -> Result<Map, Error> {
-    let shapes = shapes(rig, config.ports.iter());
+fn choose_map(config: &SessionConfig, opened: &OpenPorts) -> Result<Map, Error> {
+    let shapes = shapes(opened, config.ports.iter());
     if let Some(text) = &config.map {
         let cpus: BTreeMap<u32, u32> = match config.cpus.is_empty() {
             false => (0..).zip(config.cpus.iter().copied()).collect(),
@@ -500,7 +501,7 @@ fn choose_map(config: &SessionConfig, rig: &Rig) -> Result<Map, Error> {
         return Ok(Map::automatic(&shapes, &places));
     }
     let topology = Topology::machine()?;
-    let places: Vec<PortPlace> = rig
+    let places: Vec<PortPlace> = opened
         .ports
         .iter()
         .map(|open| PortPlace {

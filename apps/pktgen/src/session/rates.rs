@@ -1,6 +1,6 @@
 //! Rates: what was counted between two moments, divided by the time that it took, as the lcore that
-//! counted read it. What is sent takes the time in which its sender was sending, so that waiting for a
-//! start, or for the last frames after the end, makes no rate smaller.
+//! counted read it. What is sent takes the time in which its sender was sending, so that waiting
+//! for a start, or for the last frames after the end, makes no rate smaller.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,5 @@
-//! Counters of one lcore at one moment: read on the lcore itself, between two turns, so that they add up.
+//! Counters of one lcore at one moment: read on the lcore itself, between two turns, so that they
+//! add up.
 
 use std::sync::Arc;
 
@@ -17,8 +18,8 @@ pub(super) struct Books {
     pub(super) senders: Vec<Arc<SenderStats>>,
     /// By the number on the wire.
     pub(super) sent: Vec<(u16, Arc<StreamSent>)>,
-    /// For each receiver its counters since `clear`: those that are written now, and before them such as
-    /// had room for fewer streams.
+    /// For each receiver its counters since `clear`: those that are written now, and before them
+    /// such as had room for fewer streams.
     pub(super) receivers: Vec<Vec<Arc<ReceiverStats>>>,
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use linerate_wire::ethernet::MacAddr;
 
 use crate::TemplateView;
-use crate::engine::{Content, Lane, Recording, Replay, StreamSent};
+use crate::engine::{Content, Recording, Replay, ScheduledStream, StreamSent};
 use crate::stream::{Pacing, StreamError, StreamSpec};
 use crate::units::{FCS_BYTES, L1_BYTES, Rate, line_rate_pps};
 use linerate_appliance::error::Error;
@@ -53,7 +53,7 @@ pub(super) struct Shard {
     pub(super) port: u16,
     /// The transmit queue of the port, and the place in its sender.
     pub(super) queue: u16,
-    pub(super) lane: usize,
+    pub(super) scheduled: usize,
     pub(super) sent: Arc<StreamSent>,
     /// What its sender was told.
     pub(super) order: Order,
@@ -166,7 +166,8 @@ pub(super) fn compile(
     Ok(content)
 }
 
-/// Whether frames carry a signature, so that their fate is known; captures only where it is asked for.
+/// Whether frames carry a signature, so that their fate is known; captures only where it is asked
+/// for.
 pub(super) fn is_tested(spec: &StreamSpec) -> bool {
     match spec.pcap {
         Some(_) => spec.signature == Some(true),
@@ -192,8 +193,9 @@ pub(super) fn usage(error: StreamError) -> Error {
     }
 }
 
-/// How fast and how much each of a port's enabled streams is to send: by its own rate, or by its weight
-/// of what the port's rate is. Who is to keep times of its own (bursts, a delay) has a rate of its own.
+/// How fast and how much each of a port's enabled streams is to send: by its own rate, or by its
+/// weight of what the port's rate is. Who is to keep times of its own (bursts, a delay) has a rate
+/// of its own.
 ///
 /// # Errors
 /// A rate that is none, or more than the line or the clock takes; the most that goes is named.
@@ -272,10 +274,17 @@ pub(super) fn loads(
     Ok(loads)
 }
 
-/// What a transmit queue has for its lanes without a rate: its part of what they all share. `lanes`: the
-/// weights of its own lanes, as parts of streams; `all`: the sum over the port.
-pub(super) fn share_of(shared_pps: Option<f64>, lanes: f64, all: f64) -> Option<f64> {
-    shared_pps.map(|pps| if all > 0.0 { pps * lanes / all } else { 0.0 })
+/// What a transmit queue has for its scheduled streams without a rate: its part of what they all
+/// share. `scheduled`: the weights of its own scheduled streams, as parts of streams; `all`: the
+/// sum over the port.
+pub(super) fn share_of(shared_pps: Option<f64>, scheduled: f64, all: f64) -> Option<f64> {
+    shared_pps.map(|pps| {
+        if all > 0.0 {
+            pps * scheduled / all
+        } else {
+            0.0
+        }
+    })
 }
 
 pub(super) fn weight(spec: &StreamSpec) -> f64 {
@@ -332,8 +341,14 @@ fn prefix(what: &str, error: Error) -> Error {
     }
 }
 
-/// Makes the lane of a shard. With a gap, its rate is that of the frames within a burst.
-pub(super) fn lane(spec: &StreamSpec, content: Content, seed: u64, shard: &Shard) -> Lane {
+/// Makes the scheduled stream of a shard. With a gap, its rate is that of the frames within a
+/// burst.
+pub(super) fn schedule(
+    spec: &StreamSpec,
+    content: Content,
+    seed: u64,
+    shard: &Shard,
+) -> ScheduledStream {
     let Order {
         is_enabled,
         pps,
@@ -341,20 +356,20 @@ pub(super) fn lane(spec: &StreamSpec, content: Content, seed: u64, shard: &Shard
         weight,
     } = shard.order;
     let burst = spec.burst.unwrap_or(1);
-    let mut lane = Lane::new(content, pps, count, shard.sent.clone())
+    let mut scheduled = ScheduledStream::new(content, pps, count, shard.sent.clone())
         .weight(weight)
         .enabled(is_enabled)
         .burst(burst);
     if spec.pacing == Some(Pacing::Poisson) {
-        lane = lane.poisson(spec.seed.unwrap_or(seed) ^ u64::from(shard.wire));
+        scheduled = scheduled.poisson(spec.seed.unwrap_or(seed) ^ u64::from(shard.wire));
     }
     if let Some(delay) = spec.delay {
-        lane = lane.delay(delay);
+        scheduled = scheduled.delay(delay);
     }
     if let Some(gap) = spec.gap {
-        lane = lane.gap(gap);
+        scheduled = scheduled.gap(gap);
     }
-    lane
+    scheduled
 }
 
 fn own_count(spec: &StreamSpec) -> Option<u64> {
@@ -367,8 +382,8 @@ fn too_fast(streams: &[&OpenStream], speed_bps: f64, line_share: f64) -> Error {
         [only] => {
             let bytes = only.mean_frame_bytes;
             format!(
-                "ask for at most {:.0} frames/s, which is 100% of it at {bytes} bytes and {} of gap and \
-                 preamble",
+                "ask for at most {:.0} frames/s, which is 100% of it at {bytes} bytes and {} of \
+                 gap and preamble",
                 line_rate_pps(speed_bps, bytes).floor(),
                 L1_BYTES
             )

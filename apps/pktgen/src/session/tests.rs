@@ -1,5 +1,5 @@
-//! Sessions over rings of this process: what they count is exact, whatever befalls the frames. Streams
-//! send a number of frames at `max`, so that nothing depends on how fast the machine is.
+//! Sessions over rings of this process: what they count is exact, whatever befalls the frames.
+//! Streams send a number of frames at `max`, so that nothing depends on how fast the machine is.
 
 mod streams;
 
@@ -367,13 +367,13 @@ fn a_stream_is_shared_out_over_lcores_and_shown_as_one() {
     assert_eq!((back.sent, back.received, back.lost), (400, 400, 0));
     assert_eq!((there.reordered, there.duplicates), (0, 0));
     // Each transmit queue sent its part, which came in at the queue across.
-    for (port, way) in [(0, "tx"), (1, "rx")] {
+    for (port, direction) in [(0, "tx"), (1, "rx")] {
         let queues = snapshot.ports[port].queues.iter();
         let parts: Vec<u64> = queues
-            .filter(|queue| queue.direction == way)
+            .filter(|queue| queue.direction == direction)
             .map(|queue| queue.packets)
             .collect();
-        assert_eq!(parts, [3334, 3333, 3333], "{way} {port}");
+        assert_eq!(parts, [3334, 3333, 3333], "{direction} {port}");
     }
     // What came in at a port is that port's tally.
     assert_eq!(snapshot.ports[1].tally.received, 10_000);

@@ -165,7 +165,7 @@ impl Session {
             if expected < 1.0 {
                 continue;
             }
-            let lanes: usize = self
+            let scheduled: usize = self
                 .streams
                 .iter()
                 .filter(|stream| usize::from(stream.port) == number && stream.is_enabled())
@@ -173,14 +173,18 @@ impl Session {
                 .sum();
             let off = sent.saturating_sub(pace.packets) as f64 - expected;
             // Frames are whole.
-            let off = if off.abs() <= lanes as f64 { 0.0 } else { off };
+            let off = if off.abs() <= scheduled as f64 {
+                0.0
+            } else {
+                off
+            };
             pace.error_ppm = Some(off / expected * 1e6);
             self.ports[number].pace = Some(pace);
         }
     }
 
-    /// The port at which each stream comes in: where most of it came; without any, where others of the
-    /// same port do, or the port that it is paired with.
+    /// The port at which each stream comes in: where most of it came; without any, where others of
+    /// the same port do, or the port that it is paired with.
     fn homes(&self, counts: &Counts) -> HashMap<u16, u16> {
         let arrivals = |stream: &OpenStream| {
             let came = |port: u16| {
@@ -301,7 +305,7 @@ impl Session {
     ) -> PortView {
         let (state, open) = (
             &self.ports[usize::from(number)],
-            &self.rig.ports[usize::from(number)],
+            &self.opened.ports[usize::from(number)],
         );
         let mine: Vec<&OpenStream> = self.of_port(number).collect();
         let receivers: Vec<_> = state
@@ -536,8 +540,8 @@ impl Counts {
         sender.map_or(0, |sender| sender.sending_ticks)
     }
 
-    /// Since `clear`, the time in which a receive queue could have received. It ends with the last test
-    /// frame where nothing is sent any more, and begins with the first one, if any has come.
+    /// Since `clear`, the time in which a receive queue could have received. It ends with the last
+    /// test frame where nothing is sent any more, and begins with the first one, if any has come.
     fn receiving_ticks(&self, lcore: &Sample, receiver: &ReceiverCount) -> u64 {
         let ReceiverCount {
             first_at, last_at, ..
@@ -631,8 +635,8 @@ fn drops(now: &[(&'static str, u64)], before: &[(&'static str, u64)]) -> Vec<(St
         .collect()
 }
 
-/// Letters for what is on: echoes and ARP answered, checksums looked at, latency measured, a capture, random
-/// fields, several streams, VLAN tags.
+/// Letters for what is on: echoes and ARP answered, checksums looked at, latency measured, a
+/// capture, random fields, several streams, VLAN tags.
 fn flags(port: &PortState, streams: &[&OpenStream]) -> String {
     let letter = |letter: char, is_set: bool| if is_set { letter } else { '-' };
     let any = |test: fn(&OpenStream) -> bool| streams.iter().any(|stream| test(stream));
@@ -652,8 +656,8 @@ fn flags(port: &PortState, streams: &[&OpenStream]) -> String {
     .collect()
 }
 
-/// What the templates of several streams have in common: of each field the first one's value, and how
-/// many others there are.
+/// What the templates of several streams have in common: of each field the first one's value, and
+/// how many others there are.
 fn together<'a>(templates: impl Iterator<Item = &'a TemplateView>) -> TemplateView {
     let all: Vec<&TemplateView> = templates.collect();
     let field = |of: fn(&TemplateView) -> &String| {

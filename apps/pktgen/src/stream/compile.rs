@@ -260,8 +260,8 @@ impl Shape {
         )
     }
 
-    /// One frame with its lengths, and with those checksums that are always the same; the others are
-    /// returned as sums over all that does not vary.
+    /// One frame with its lengths, and with those checksums that are always the same; the others
+    /// are returned as sums over all that does not vary.
     fn settled(
         &self,
         layout: &Layout<'_>,
@@ -363,8 +363,8 @@ fn live_writers(layout: &Layout<'_>, live: &[Option<usize>]) -> Vec<LiveSum> {
         .collect()
 }
 
-/// Writers of the fields that vary. What else is in their words moves from the template to them, unless
-/// two of them share a word.
+/// Writers of the fields that vary. What else is in their words moves from the template to them,
+/// unless two of them share a word.
 fn field_writers(
     layout: &Layout<'_>,
     live: &[Option<usize>],

@@ -80,9 +80,10 @@ impl Stream {
         self.view.clone()
     }
 
-    /// Writes its next frames into `packets`, fresh ones of any length (best of [`Stream::max_len`]),
-    /// one for each of `stamps` (the ticks at which each is to be sent). Sequence numbers go up from
-    /// `first`; what varies follows them, so that frames that a port refused come again.
+    /// Writes its next frames into `packets`, fresh ones of any length (best of
+    /// [`Stream::max_len`]), one for each of `stamps` (the ticks at which each is to be sent).
+    /// Sequence numbers go up from `first`; what varies follows them, so that frames that a port
+    /// refused come again.
     ///
     /// Packets whose slots are too small are left as they are.
     #[inline]
@@ -192,7 +193,8 @@ impl<const HALF: usize> Ends<HALF> {
     }
 }
 
-/// Frames that differ in their signatures only, of up to twice `HALF` bytes: they come out of registers.
+/// Frames that differ in their signatures only, of up to twice `HALF` bytes: they come out of
+/// registers.
 #[inline(always)]
 fn copies<R: Room, const HALF: usize>(
     rooms: &mut [R],

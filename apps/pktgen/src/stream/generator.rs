@@ -1,8 +1,8 @@
 //! The values of one field for a burst of frames at a time.
 //!
-//! A random field takes each value of its range once, in random order, before it takes any again; each
-//! such pass is in another order. So 30,000 frames over a range of 30,000 are 30,000 flows, and two
-//! random fields still meet in ever new pairs.
+//! A random field takes each value of its range once, in random order, before it takes any again;
+//! each such pass is in another order. So 30,000 frames over a range of 30,000 are 30,000 flows,
+//! and two random fields still meet in ever new pairs.
 
 use std::num::Wrapping;
 use std::ops::{Add, BitAnd, BitXor, Mul, Shr, Sub};
@@ -574,7 +574,8 @@ mod tests {
 
     #[test]
     fn random_orders_have_no_step_that_stands_out() {
-        // Of a permutation of 2^16, no difference between neighbours is much more frequent than others.
+        // Of a permutation of 2^16, no difference between neighbours is much more frequent than
+        // others.
         let all = take::<Wrapping<u32>>(&random(0, 0xffff), 9, 1 << 16);
         let mut steps = std::collections::HashMap::new();
         for pair in all.windows(2) {

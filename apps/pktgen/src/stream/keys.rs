@@ -146,7 +146,8 @@ pub const KEYS: &[KeyHelp] = &[
     key(
         "kind",
         "KIND",
-        "eth, arp, ipv4, ipv6, udp, tcp, icmp, udp6, tcp6 or icmp6; may stand first, without kind=; default: by the other keys, else udp",
+        "eth, arp, ipv4, ipv6, udp, tcp, icmp, udp6, tcp6 or icmp6; may stand first, without \
+         kind=; default: by the other keys, else udp",
     ),
     key("name", "TEXT", "what the stream is called"),
     key(
@@ -157,7 +158,8 @@ pub const KEYS: &[KeyHelp] = &[
     key(
         "size",
         "BYTES",
-        "frame size, FCS included: 64, 64,512,1518 or 64-1518/2 in turn, random:64-1518, imix, or imix:64*28,570*16,1518*4; default the least that fits, 64 or more",
+        "frame size, FCS included: 64, 64,512,1518 or 64-1518/2 in turn, random:64-1518, imix, or \
+         imix:64*28,570*16,1518*4; default the least that fits, 64 or more",
     ),
     key(
         "rate",
@@ -167,7 +169,8 @@ pub const KEYS: &[KeyHelp] = &[
     key(
         "pacing",
         "constant|poisson",
-        "gaps between frames (or bursts): all alike, or exponentially distributed; default constant",
+        "gaps between frames (or bursts): all alike, or exponentially distributed; default \
+         constant",
     ),
     key(
         "weight",
@@ -187,7 +190,8 @@ pub const KEYS: &[KeyHelp] = &[
     key(
         "gap",
         "TIME",
-        "from the end of a burst to the next one, such as 10ms; frames within it then go at the rate: rate=100kpps burst=10 gap=500us is ten in 100 us, and 16667 a second",
+        "from the end of a burst to the next one, such as 10ms; frames within it then go at the \
+         rate: rate=100kpps burst=10 gap=500us is ten in 100 us, and 16667 a second",
     ),
     key(
         "delay",
@@ -203,7 +207,9 @@ pub const KEYS: &[KeyHelp] = &[
     key(
         "nest",
         "KEY[+KEY...],...",
-        "fields that run like the digits of a counter: the first from frame to frame, each other one on when the one before it has been through; those joined by + are a tuple and go on together",
+        "fields that run like the digits of a counter: the first from frame to frame, each other \
+         one on when the one before it has been through; those joined by + are a tuple and go on \
+         together",
     ),
     key(
         "seed",
@@ -219,7 +225,8 @@ pub const KEYS: &[KeyHelp] = &[
     key(
         "speed",
         "FACTOR",
-        "of a capture's own timing: 1 as captured, 2 twice as fast; default 1, and none where a rate is given",
+        "of a capture's own timing: 1 as captured, 2 twice as fast; default 1, and none where a \
+         rate is given",
     ),
     key(
         "loop",
@@ -234,7 +241,8 @@ pub const KEYS: &[KeyHelp] = &[
     mac(
         Field::DstMac,
         "dst_mac",
-        "destination address; default that of the device under test, of an ARP request the broadcast address",
+        "destination address; default that of the device under test, of an ARP request the \
+         broadcast address",
     ),
     vlan(
         Field::Vlan,
@@ -251,7 +259,8 @@ pub const KEYS: &[KeyHelp] = &[
         "mpls",
         20,
         LABELS,
-        "an MPLS label (RFC 3032) between the Ethernet and IP headers; with inner_mpls the outer one",
+        "an MPLS label (RFC 3032) between the Ethernet and IP headers; with inner_mpls the outer \
+         one",
     ),
     number(
         Field::InnerMpls,
@@ -392,14 +401,16 @@ pub const KEYS: &[KeyHelp] = &[
         "vxlan",
         24,
         (1, 0xff_ffff),
-        "network identifier: puts the frame into VXLAN (RFC 7348); its size is then that of the outer frame",
+        "network identifier: puts the frame into VXLAN (RFC 7348); its size is then that of the \
+         outer frame",
     ),
     number(
         Field::Gre,
         "gre",
         32,
         WORD,
-        "key (RFC 2890): puts the IP packet, or an eth or arp frame, into GRE (RFC 2784); size as with vxlan",
+        "key (RFC 2890): puts the IP packet, or an eth or arp frame, into GRE (RFC 2784); size as \
+         with vxlan",
     ),
     number(
         Field::Gtpu,

@@ -10,7 +10,7 @@ use linerate_wire::mpls::Entry;
 use linerate_wire::{arp, gre, gtpu, icmp, ipv4, ipv6, mpls, protocol, tcp, udp, vlan, vxlan};
 
 use super::keys::Field;
-use super::parts::Kind;
+use super::parts::HeaderKind;
 use super::values::{Notation, Values, mac_number, written};
 use super::{StreamError, StreamSpec};
 
@@ -182,36 +182,36 @@ impl<'a> Layout<'a> {
     fn inside(&self) -> Result<(Inside, bool), StreamError> {
         let any = |fields: &[Field]| fields.iter().any(|&field| self.has(field));
         let by_keys = if any(&[Field::Flags, Field::Seq, Field::Ack]) {
-            Kind::Tcp
+            HeaderKind::Tcp
         } else if any(&[
             Field::IcmpType,
             Field::IcmpCode,
             Field::IcmpId,
             Field::IcmpSeq,
         ]) {
-            Kind::Icmp
+            HeaderKind::Icmp
         } else if any(&[Field::ArpOp]) {
-            Kind::Arp
+            HeaderKind::Arp
         } else if any(&[Field::EtherType]) {
-            Kind::Eth
+            HeaderKind::Eth
         } else if any(&[Field::Proto]) {
-            Kind::Ipv4
+            HeaderKind::Ipv4
         } else {
-            Kind::Udp
+            HeaderKind::Udp
         };
         let kind = self.spec.kind.unwrap_or(by_keys);
         let (inside, says_v6) = match kind {
-            Kind::Eth => (Inside::Eth, None),
-            Kind::Arp => (Inside::Arp, Some(false)),
-            Kind::Ipv4 if self.spec.kind.is_none() => (Inside::Ip(Over::Raw), None),
-            Kind::Ipv4 => (Inside::Ip(Over::Raw), Some(false)),
-            Kind::Ipv6 => (Inside::Ip(Over::Raw), Some(true)),
-            Kind::Udp => (Inside::Ip(Over::Udp), None),
-            Kind::Tcp => (Inside::Ip(Over::Tcp), None),
-            Kind::Icmp => (Inside::Ip(Over::Icmp), None),
-            Kind::Udp6 => (Inside::Ip(Over::Udp), Some(true)),
-            Kind::Tcp6 => (Inside::Ip(Over::Tcp), Some(true)),
-            Kind::Icmp6 => (Inside::Ip(Over::Icmp), Some(true)),
+            HeaderKind::Eth => (Inside::Eth, None),
+            HeaderKind::Arp => (Inside::Arp, Some(false)),
+            HeaderKind::Ipv4 if self.spec.kind.is_none() => (Inside::Ip(Over::Raw), None),
+            HeaderKind::Ipv4 => (Inside::Ip(Over::Raw), Some(false)),
+            HeaderKind::Ipv6 => (Inside::Ip(Over::Raw), Some(true)),
+            HeaderKind::Udp => (Inside::Ip(Over::Udp), None),
+            HeaderKind::Tcp => (Inside::Ip(Over::Tcp), None),
+            HeaderKind::Icmp => (Inside::Ip(Over::Icmp), None),
+            HeaderKind::Udp6 => (Inside::Ip(Over::Udp), Some(true)),
+            HeaderKind::Tcp6 => (Inside::Ip(Over::Tcp), Some(true)),
+            HeaderKind::Icmp6 => (Inside::Ip(Over::Icmp), Some(true)),
         };
         let by_addresses = self.family(Field::Src, Field::Dst)?;
         let v6 = match (says_v6, by_addresses) {
@@ -715,13 +715,13 @@ impl<'a> Layout<'a> {
 }
 
 /// The same kind over the other family.
-fn other_family(kind: Kind) -> Kind {
+fn other_family(kind: HeaderKind) -> HeaderKind {
     match kind {
-        Kind::Ipv4 => Kind::Ipv6,
-        Kind::Ipv6 => Kind::Ipv4,
-        Kind::Udp6 => Kind::Udp,
-        Kind::Tcp6 => Kind::Tcp,
-        Kind::Icmp6 => Kind::Icmp,
+        HeaderKind::Ipv4 => HeaderKind::Ipv6,
+        HeaderKind::Ipv6 => HeaderKind::Ipv4,
+        HeaderKind::Udp6 => HeaderKind::Udp,
+        HeaderKind::Tcp6 => HeaderKind::Tcp,
+        HeaderKind::Icmp6 => HeaderKind::Icmp,
         other => other,
     }
 }

@@ -8,7 +8,7 @@ use super::keys::Field;
 
 /// What headers a frame has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum HeaderKind {
     Eth,
     Arp,
     Ipv4,
@@ -22,7 +22,7 @@ pub enum Kind {
     Icmp6,
 }
 
-impl Kind {
+impl HeaderKind {
     pub const ALL: [(&str, Self); 10] = [
         ("eth", Self::Eth),
         ("arp", Self::Arp),
@@ -37,7 +37,7 @@ impl Kind {
     ];
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for HeaderKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let named = Self::ALL.iter().find(|(_, kind)| kind == self);
         f.write_str(named.map_or("", |(name, _)| name))

@@ -1,5 +1,5 @@
-//! A stream as users write it. A key has the same name and the same value in a TOML `[[stream]]`, in
-//! the one-line form `udp dst=198.19.0.1 size=64`, and in the command `set 0 dst 198.19.0.1`.
+//! A stream as users write it. A key has the same name and the same value in a TOML `[[stream]]`,
+//! in the one-line form `udp dst=198.19.0.1 size=64`, and in the command `set 0 dst 198.19.0.1`.
 //!
 //! [`KEYS`] is the table of keys, [`super::values`] the grammar of what varies.
 
@@ -14,7 +14,7 @@ use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 
 use super::keys::{Field, KEYS};
-use super::parts::{Kind, Nest, Pacing, Payload, parse_switch, parse_time, write_time};
+use super::parts::{HeaderKind, Nest, Pacing, Payload, parse_switch, parse_time, write_time};
 use super::size::Sizes;
 use super::values::{Varying, number};
 use super::{Stream, compile};
@@ -25,7 +25,7 @@ use crate::units::Rate;
 pub struct StreamSpec {
     pub name: Option<String>,
     pub port: Option<String>,
-    pub kind: Option<Kind>,
+    pub kind: Option<HeaderKind>,
     pub size: Option<Sizes>,
     pub rate: Option<Rate>,
     pub pacing: Option<Pacing>,
@@ -172,9 +172,9 @@ impl StreamSpec {
             .filter_map(|help| Some((help.key, self.get(help.key)?)))
     }
 
-    /// Compiles the stream for a port whose address is `src`, towards `dst` where the stream does not
-    /// say otherwise. `id` goes into signatures; `seed` makes random fields repeatable, unless the
-    /// stream has its own.
+    /// Compiles the stream for a port whose address is `src`, towards `dst` where the stream does
+    /// not say otherwise. `id` goes into signatures; `seed` makes random fields repeatable, unless
+    /// the stream has its own.
     ///
     /// # Errors
     /// Keys that contradict each other, and sizes that do not fit.
@@ -205,10 +205,10 @@ fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> &'a str {
         .unwrap_or_default()
 }
 
-fn kind(text: &str) -> Result<Kind, StreamError> {
-    let known = Kind::ALL.iter().find(|(name, _)| *name == text);
+fn kind(text: &str) -> Result<HeaderKind, StreamError> {
+    let known = HeaderKind::ALL.iter().find(|(name, _)| *name == text);
     known.map(|(_, kind)| *kind).ok_or_else(|| {
-        let names = Kind::ALL.map(|(name, _)| name);
+        let names = HeaderKind::ALL.map(|(name, _)| name);
         let nearest = nearest(text, names.into_iter());
         StreamError::new(
             format!("kind={text}: there is no such kind of frame"),

@@ -1,4 +1,5 @@
-//! Frames as they are written, against frames built slowly by someone else's code from the same values.
+//! Frames as they are written, against frames built slowly by someone else's code from the same
+//! values.
 
 mod model;
 
@@ -105,17 +106,24 @@ const LINES: &[&str] = &[
     "udp size=2000-2007 sport=1-9 signature=off",
     "udp signature=off",
     "udp vxlan=5",
-    "udp vxlan=1-16777215/999 outer_sport=49152-65535 outer_ttl=1-9 dst=198.19.0.1-198.19.0.254 size=114-400",
-    "udp vxlan=5-9 outer_src=2001:2::1 outer_dst=2001:2::2-2001:2::99 outer_vlan=3.1-5.1 sport=1-9 outer_dscp=0-63",
-    "tcp6 vxlan=5 outer_src=2001:2::1-2001:2::4 outer_dst=2001:2::2 size=178-300 seq=0-9 vlan=3 src_mac=02:00:00:00:00:00-02:00:01:00:00:00",
-    "arp vxlan=7 outer_src_mac=02:00:00:00:00:01 outer_dst_mac=02:00:00:00:00:02 outer_dport=4789-4799",
+    "udp vxlan=1-16777215/999 outer_sport=49152-65535 outer_ttl=1-9 dst=198.19.0.1-198.19.0.254 \
+     size=114-400",
+    "udp vxlan=5-9 outer_src=2001:2::1 outer_dst=2001:2::2-2001:2::99 outer_vlan=3.1-5.1 sport=1-9 \
+     outer_dscp=0-63",
+    "tcp6 vxlan=5 outer_src=2001:2::1-2001:2::4 outer_dst=2001:2::2 size=178-300 seq=0-9 vlan=3 \
+     src_mac=02:00:00:00:00:00-02:00:01:00:00:00",
+    "arp vxlan=7 outer_src_mac=02:00:00:00:00:01 outer_dst_mac=02:00:00:00:00:02 \
+     outer_dport=4789-4799",
     "eth vxlan=7 outer_src=2001:2::1 outer_dst=2001:2::2 ethertype=0x88b5-0x88b6",
-    "icmp vxlan=7 outer_src=2001:2::1 outer_dst=2001:2::2 icmp_seq=1-9 dst=198.19.0.1-198.19.0.7 ttl=5-9 dscp=1-3",
+    "icmp vxlan=7 outer_src=2001:2::1 outer_dst=2001:2::2 icmp_seq=1-9 dst=198.19.0.1-198.19.0.7 \
+     ttl=5-9 dscp=1-3",
     "udp mpls=16-1048575/77 size=72-300 vlan=4 dst=198.19.0.1-198.19.0.9",
     "tcp6 mpls=100 inner_mpls=16-99 seq=0-9 size=104-200",
     "udp gre=5",
-    "tcp gre=0-4294967295/65537 outer_ttl=1-9 outer_dscp=0-63 dst=198.19.0.1-198.19.0.254 size=110-400",
-    "udp6 gre=5-9 outer_src=2001:2::1 outer_dst=2001:2::2-2001:2::99 outer_vlan=3.1-5.1 sport=1-9 size=160-200",
+    "tcp gre=0-4294967295/65537 outer_ttl=1-9 outer_dscp=0-63 dst=198.19.0.1-198.19.0.254 \
+     size=110-400",
+    "udp6 gre=5-9 outer_src=2001:2::1 outer_dst=2001:2::2-2001:2::99 outer_vlan=3.1-5.1 sport=1-9 \
+     size=160-200",
     "arp gre=7 src_mac=02:00:00:00:00:00-02:00:01:00:00:00",
     "udp gtpu=1-4294967295/65537 outer_sport=2152 dport=1-9 size=100-400",
     "icmp6 gtpu=5 outer_src=2001:2::1-2001:2::4 outer_dst=2001:2::2 icmp_seq=1-9 size=150-300",
@@ -147,13 +155,16 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn any_fixed_values_and_sizes_give_the_models_frame(
-        src: u32, dst: u32, sport: u16, dport: u16, ttl: u8, tos in 0u8..64, size in 146usize..2000, tunnel: bool, kind in 0usize..3
+        src: u32, dst: u32, sport: u16, dport: u16, ttl: u8, tos in 0u8..64,
+        size in 146usize..2000, tunnel: bool, kind in 0usize..3
     ) {
         let kind = ["udp", "tcp", "icmp"][kind];
-        let ports = if kind == "icmp" { String::new() } else { format!("sport={sport},{dport} dport={dport}") };
+        let ports = if kind == "icmp" { String::new() } else { format!("sport={sport},{dport} \
+            dport={dport}") };
         let tunnel = if tunnel { "vxlan=99 outer_src=2001:2::7 outer_dst=2001:2::8" } else { "" };
         let [src, dst] = [src, dst].map(std::net::Ipv4Addr::from);
-        check(&format!("{kind} src={src} dst={dst},{src} ttl={ttl} dscp={tos} size={size} {ports} {tunnel}"), 3);
+        check(&format!("{kind} src={src} dst={dst},{src} ttl={ttl} dscp={tos} size={size} {ports} \
+            {tunnel}"), 3);
     }
 }
 
@@ -176,7 +187,8 @@ fn a_udp_checksum_that_comes_to_zero_is_sent_as_all_ones() {
     assert!((1..=2).contains(&zeros.filter(|frame| frame[50..52] == [0, 0]).count()));
 }
 
-/// What etherparse finds wrong with the checksums of a plain or tunnelled frame; and its innermost flow.
+/// What etherparse finds wrong with the checksums of a plain or tunnelled frame; and its innermost
+/// flow.
 fn verify(frame: &[u8], line: &str) -> String {
     let headers =
         PacketHeaders::from_ethernet_slice(frame).unwrap_or_else(|error| panic!("{line}: {error}"));
@@ -246,7 +258,8 @@ fn random_fields_have_right_checksums_and_new_flows() {
             3000,
         ),
         (
-            "tcp dst=random:198.19.0.0/24 flags=random seq=random ack=random vlan=random size=random:80-1518",
+            "tcp dst=random:198.19.0.0/24 flags=random seq=random ack=random vlan=random \
+             size=random:80-1518",
             254,
         ),
         ("tcp6 size=random:100-9600 src=random:2001:2::/64", 3000),

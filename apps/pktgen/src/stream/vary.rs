@@ -1,9 +1,9 @@
 //! What differs from frame to frame, a burst at a time.
 //!
-//! The heads of up to 64 frames lie side by side in rows. Field by field, a burst's values are made,
-//! written into the rows, and added to the sums of the checksums over them; the checksums are written
-//! last, and the rows copied into the packets. Which field, how wide, and under which checksums is
-//! decided once per field and burst.
+//! The heads of up to 64 frames lie side by side in rows. Field by field, a burst's values are
+//! made, written into the rows, and added to the sums of the checksums over them; the checksums are
+//! written last, and the rows copied into the packets. Which field, how wide, and under which
+//! checksums is decided once per field and burst.
 
 use std::num::Wrapping;
 use std::ops::Shl;
@@ -106,8 +106,8 @@ impl Variation {
 }
 
 impl Heads {
-    /// Makes the heads of the frames from number `first` on, one in each row. Out of line, since there is
-    /// much to compile.
+    /// Makes the heads of the frames from number `first` on, one in each row. Out of line, since
+    /// there is much to compile.
     #[inline(never)]
     pub(super) fn make<const HEAD: usize>(
         &mut self,
@@ -202,7 +202,8 @@ impl Heads {
         }
     }
 
-    /// Continues with frame `first`: the ports took fewer than they were given, or somebody begins anew.
+    /// Continues with frame `first`: the ports took fewer than they were given, or somebody begins
+    /// anew.
     #[cold]
     fn seek(&mut self, first: u64) {
         if (self.mark..self.position).contains(&first) {

@@ -1,5 +1,6 @@
-//! One page's table: columns that scroll sideways between pinned ones, lines that scroll up and down.
-//! Only the lines that are seen are made, so that thousands of streams cost no more than twenty.
+//! One page's table: columns that scroll sideways between pinned ones, lines that scroll up and
+//! down. Only the lines that are seen are made, so that thousands of streams cost no more than
+//! twenty.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -154,7 +155,8 @@ impl Grid<'_> {
         }
     }
 
-    /// Paints heads and lines into `area`; `seen` is of its width and one line less than its height.
+    /// Paints heads and lines into `area`; `seen` is of its width and one line less than its
+    /// height.
     pub(super) fn paint(&self, area: Rect, buffer: &mut Buffer, seen: &Seen, theme: &Theme) {
         let range = self.scrolling();
         let first = range.start + seen.view.left;
@@ -249,8 +251,8 @@ pub(super) fn clip(text: &str, width: usize) -> String {
     kept
 }
 
-/// `text` in pieces of at most `width` columns: cut after a space, or else after a separator of addresses
-/// and ranges, or else anywhere. Nothing is lost but the spaces at cuts.
+/// `text` in pieces of at most `width` columns: cut after a space, or else after a separator of
+/// addresses and ranges, or else anywhere. Nothing is lost but the spaces at cuts.
 pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(1);
     let mut pieces = Vec::new();

@@ -1,5 +1,5 @@
-//! The screen's connection to a session, on a thread of its own: a session that is busy, or gone, never
-//! stops the screen from drawing and from taking keys.
+//! The screen's connection to a session, on a thread of its own: a session that is busy, or gone,
+//! never stops the screen from drawing and from taking keys.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -49,7 +49,8 @@ impl Link {
         Ok(Self { asks, heard })
     }
 
-    /// Asks without waiting. What is asked of a session that has gone is answered by [`Heard::Gone`].
+    /// Asks without waiting. What is asked of a session that has gone is answered by
+    /// [`Heard::Gone`].
     pub(super) fn ask(&self, ask: Ask) {
         let _ = self.asks.send(ask);
     }
@@ -149,8 +150,8 @@ mod tests {
     /// Long enough for any machine.
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    /// A session of few words: it answers each request once, tells one snapshot to who subscribes, and
-    /// goes at `quit`.
+    /// A session of few words: it answers each request once, tells one snapshot to who subscribes,
+    /// and goes at `quit`.
     fn session(stream: UnixStream) -> JoinHandle<Vec<String>> {
         std::thread::spawn(move || {
             let mut out = stream.try_clone().unwrap();

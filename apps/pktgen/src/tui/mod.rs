@@ -1,8 +1,8 @@
 //! The terminal screen of `linerate pktgen`: a client of its JSON interface, as scripts are.
 //!
-//! [`draw`] makes a picture from a snapshot and the state of the screen, [`ui`] changes that state by keys
-//! and answers, [`link`] talks to the session on a thread of its own. [`pages`] holds one table for each
-//! page; read [`grid`] and [`sheet`] first, which all of them are made of.
+//! [`draw`] makes a picture from a snapshot and the state of the screen, [`ui`] changes that state
+//! by keys and answers, [`link`] talks to the session on a thread of its own. [`pages`] holds one
+//! table for each page; read [`grid`] and [`sheet`] first, which all of them are made of.
 
 mod draw;
 mod grid;
@@ -37,8 +37,8 @@ use ui::{Ask, Ui};
 /// Longest that a key or a signal waits.
 const PAUSE: Duration = Duration::from_millis(40);
 
-/// Shows the session that `client` is connected to until the user leaves, a signal is caught, or the
-/// session ends. Returns the last snapshot, where one came.
+/// Shows the session that `client` is connected to until the user leaves, a signal is caught, or
+/// the session ends. Returns the last snapshot, where one came.
 ///
 /// # Errors
 /// There is no terminal, or the session went away.
@@ -216,7 +216,8 @@ fn save_theme(ui: &mut Ui) {
     }
 }
 
-/// Whether the terminal shows more than ASCII, by the locale's variables in their order (POSIX 8.2).
+/// Whether the terminal shows more than ASCII, by the locale's variables in their order (POSIX
+/// 8.2).
 fn is_utf8(variable: impl Fn(&str) -> Option<String>) -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
         .into_iter()

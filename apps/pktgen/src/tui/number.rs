@@ -1,5 +1,5 @@
-//! How numbers are printed. Figures of one row share a form, so that columns can be compared; the form
-//! changes only where a figure would not fit its column: separators go first, then digits.
+//! How numbers are printed. Figures of one row share a form, so that columns can be compared; the
+//! form changes only where a figure would not fit its column: separators go first, then digits.
 
 /// A number in a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]

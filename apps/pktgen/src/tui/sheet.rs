@@ -1,13 +1,15 @@
 //! A table with one column for each port and their total: the main page and its like.
 //!
-//! Totals are sums of what is printed in the columns, all from one snapshot, so that a page adds up.
+//! Totals are sums of what is printed in the columns, all from one snapshot, so that a page adds
+//! up.
 
 use super::grid::{Cell, Column, Grid, columns, wrap};
 use super::number::{Figure, Form};
 use super::theme::Tone;
 use crate::PortView;
 
-/// Widths of the names, of a port's column, and of the totals: two ports and their total take 80 columns.
+/// Widths of the names, of a port's column, and of the totals: two ports and their total take 80
+/// columns.
 pub(super) const LABEL: u16 = 18;
 pub(super) const COLUMN: u16 = 19;
 pub(super) const TOTAL: u16 = 21;
@@ -57,8 +59,8 @@ impl<'a> Sheet<'a> {
         });
     }
 
-    /// Figures with a `/` between them. With a `tone` of [`Tone::Bad`] or [`Tone::Warn`], what is not zero
-    /// is marked.
+    /// Figures with a `/` between them. With a `tone` of [`Tone::Bad`] or [`Tone::Warn`], what is
+    /// not zero is marked.
     pub(super) fn figures(
         &mut self,
         label: &str,

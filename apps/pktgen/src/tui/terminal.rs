@@ -1,5 +1,5 @@
-//! The terminal while the screen has it: raw, on its alternate screen. It is given back as it was when
-//! [`Screened`] is dropped, and before the message of a panic is printed.
+//! The terminal while the screen has it: raw, on its alternate screen. It is given back as it was
+//! when [`Screened`] is dropped, and before the message of a panic is printed.
 
 use std::io::{self, Stdout, Write, stdout};
 use std::panic::{self, PanicHookInfo};

@@ -1,8 +1,9 @@
 //! Colours. A meaning is never told by colour alone: what is bad carries a `!` and is bold in every
 //! theme, and no theme tells two meanings apart by red and green.
 //!
-//! The sixteen colours of a terminal suffice; the colour-blind safe theme takes the palette of Okabe and Ito
-//! (blue, orange, vermillion) where the terminal has all colours, and its nearest of the sixteen elsewhere.
+//! The sixteen colours of a terminal suffice; the colour-blind safe theme takes the palette of
+//! Okabe and Ito (blue, orange, vermillion) where the terminal has all colours, and its nearest of
+//! the sixteen elsewhere.
 
 use std::fmt;
 use std::str::FromStr;
@@ -236,7 +237,8 @@ impl Theme {
         }
     }
 
-    /// Blue, sky blue, orange, vermillion and yellow of Okabe and Ito, "Color Universal Design" (2008).
+    /// Blue, sky blue, orange, vermillion and yellow of Okabe and Ito, "Color Universal Design"
+    /// (2008).
     fn okabe_ito(&self) -> (Color, Color, Color, Color, Color) {
         match self.true_colour {
             true => (

@@ -1,5 +1,5 @@
-//! What the screen remembers between two pictures, and what keys do to it. No terminal, no socket: a key
-//! and an answer go in, an [`Ask`] comes out.
+//! What the screen remembers between two pictures, and what keys do to it. No terminal, no socket:
+//! a key and an answer go in, an [`Ask`] comes out.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
@@ -202,8 +202,9 @@ impl Ui {
                     Ok(style) => self.theme.change(tone, style),
                     Err(word) => self.problem(&Problem::new(
                         format!("`{word}` is no colour"),
-                        "write COLOUR [on COLOUR] [bold]; a colour is black, red, green, yellow, blue, magenta, \
-                         cyan, gray, white, one of them with light in front, or #rrggbb",
+                        "write COLOUR [on COLOUR] [bold]; a colour is black, red, green, yellow, \
+                         blue, magenta, cyan, gray, white, one of them with light in front, or \
+                         #rrggbb",
                     )),
                 }
                 None
@@ -250,7 +251,8 @@ impl Ui {
         None
     }
 
-    /// The port whose histogram is shown: the next or the one before, and its column comes into sight.
+    /// The port whose histogram is shown: the next or the one before, and its column comes into
+    /// sight.
     fn choose(&mut self, next: bool, ports: usize) {
         let last = ports.saturating_sub(1);
         let chosen = &mut self.extra.chosen;

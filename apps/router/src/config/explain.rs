@@ -41,7 +41,7 @@ struct InterfaceRow {
     vrf: String,
     addresses: Vec<String>,
     mtu: Option<u16>,
-    twin: Option<String>,
+    host_interface: Option<String>,
     /// What is done besides forwarding.
     does: Vec<String>,
 }
@@ -107,7 +107,7 @@ pub fn explain(config: &Config, plan: &Plan, file: &str) -> Explanation {
                     .map(ToString::to_string)
                     .collect(),
                 mtu: interface.mtu,
-                twin: interface.twin.clone(),
+                host_interface: interface.host_interface.clone(),
                 does: does(interface, config),
             })
             .collect(),
@@ -193,7 +193,7 @@ fn does(interface: &InterfaceConfig, config: &Config) -> Vec<String> {
 }
 
 fn leads_to(route: &RouteConfig, config: &Config) -> String {
-    let way = |via: &Via| {
+    let next_hop = |via: &Via| {
         let interface = via
             .interface
             .map(|id| &config.interfaces[usize::from(id.0)].name);
@@ -209,7 +209,11 @@ fn leads_to(route: &RouteConfig, config: &Config) -> String {
         text
     };
     match &route.to {
-        RouteTo::Via(ways) => ways.iter().map(way).collect::<Vec<_>>().join(", "),
+        RouteTo::Via(next_hops) => next_hops
+            .iter()
+            .map(next_hop)
+            .collect::<Vec<_>>()
+            .join(", "),
         RouteTo::Blackhole => "blackhole".into(),
         RouteTo::Unreachable => "unreachable".into(),
         RouteTo::Prohibit => "prohibit".into(),
@@ -225,7 +229,7 @@ fn lcores(plan: &Plan) -> Vec<LcoreRow> {
         does: match lcore.role {
             Role::Io => "forwards".into(),
             Role::Bg if slow == Some(&lcore.name) => {
-                "neighbours, twins, what is for the box".into()
+                "neighbours, host interfaces, what is for the box".into()
             }
             Role::Bg | Role::Eu => "nothing".into(),
         },
@@ -272,10 +276,9 @@ impl Explanation {
             let table = vrf
                 .table
                 .map_or("no kernel table".into(), |table| format!("table {table}"));
-            let netns = vrf
-                .netns
-                .as_ref()
-                .map_or(String::new(), |netns| format!(", twins in netns {netns}"));
+            let netns = vrf.netns.as_ref().map_or(String::new(), |netns| {
+                format!(", host interfaces in netns {netns}")
+            });
             let _ = writeln!(text, "vrf {}: {table}{netns}", vrf.name);
         }
         for acl in &self.acls {
@@ -314,7 +317,7 @@ impl Explanation {
             "vrf",
             "addresses",
             "mtu",
-            "twin",
+            "host_interface",
             "does",
         ];
         let mut table = Table::new(columns.map(Column::text));
@@ -327,7 +330,7 @@ impl Explanation {
                 Cell::new(&row.vrf),
                 Cell::new(row.addresses.join(" ")),
                 Cell::new(row.mtu.map_or("port's".into(), |mtu| mtu.to_string())),
-                Cell::new(or_dash(row.twin.clone())),
+                Cell::new(or_dash(row.host_interface.clone())),
                 Cell::new(row.does.join(", ")),
             ]);
         }

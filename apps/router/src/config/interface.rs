@@ -9,7 +9,7 @@ use linerate_routing::model::{Cidr, Vrf};
 use linerate_routing::plane::settings::{Advertise, Policer, Urpf};
 
 /// Longest name of a kernel interface in bytes (IFNAMSIZ less its end).
-const TWIN_BYTES: usize = 15;
+const HOST_INTERFACE_BYTES: usize = 15;
 /// What a loopback's addresses are.
 const HOSTS: &str = "addresses that stand alone, such as \"10.255.0.1/32\" or \"2001:db8::1/128\"";
 /// Smallest MTU of a link that carries IPv6 (RFC 8200 5).
@@ -72,10 +72,11 @@ impl Known<'_> {
     /// The interface of a port that no stanza speaks of.
     fn bare(&self, number: u16, port: &At<PortConfig>, notes: &Notes) -> Entry {
         let name = port.value.name.clone();
-        let twin = format!("lr-{name}");
-        if self.router.kernel && !is_twin_name(&twin) {
-            let problem = format!("its twin in the kernel would be called `{twin}`");
-            let legal = "a shorter name, or an [[interface]] with a twin of its own";
+        let host_interface = format!("lr-{name}");
+        if self.router.kernel && !is_host_interface_name(&host_interface) {
+            let problem =
+                format!("its host interface in the kernel would be called `{host_interface}`");
+            let legal = "a shorter name, or an [[interface]] with a host interface of its own";
             notes.error(port.line, "port.name", problem, legal);
         }
         Entry {
@@ -86,7 +87,7 @@ impl Known<'_> {
                 vrf: 0,
                 addresses: Vec::new(),
                 mtu: None,
-                twin: self.router.kernel.then_some(twin),
+                host_interface: self.router.kernel.then_some(host_interface),
                 urpf: Urpf::Off,
                 proxy: false,
                 redirects: true,
@@ -115,13 +116,13 @@ impl Known<'_> {
         let name = name.map(|at| at.value);
         let vrf = self.vrf(section);
         let addresses = section.texts("addresses", HOSTS, host);
-        let twin = self.twin(section, name.as_deref());
+        let host_interface = self.host_interface(section, name.as_deref());
         Some(Entry {
             config: InterfaceConfig {
                 name: name?,
                 vrf,
                 addresses: addresses.iter().map(|at| at.value).collect(),
-                twin,
+                host_interface,
                 ..InterfaceConfig::empty()
             },
             line,
@@ -164,7 +165,7 @@ impl Known<'_> {
             Some(vlan.map_or_else(|| port.clone(), |vlan| format!("{port}.{vlan}")))
         };
         let name = name.map(|at| at.value).or_else(usual);
-        let twin = self.twin(section, name.as_deref());
+        let host_interface = self.host_interface(section, name.as_deref());
         let choices = [
             ("off", Urpf::Off),
             ("loose", Urpf::Loose),
@@ -176,7 +177,7 @@ impl Known<'_> {
             vrf,
             addresses: addresses.iter().map(|at| at.value).collect(),
             mtu: mtu.map(|at| at.value),
-            twin,
+            host_interface,
             urpf: section
                 .choice("urpf", &choices)
                 .map_or(Urpf::Off, |at| at.value),
@@ -216,28 +217,29 @@ impl Known<'_> {
         found.map(|number| number as u16)
     }
 
-    fn twin(&self, section: &Section<'_>, name: Option<&str>) -> Option<String> {
-        const LEGAL: &str = "1 to 15 bytes without blanks and `/`, or false for no twin";
-        let stated = match section.value("twin") {
+    fn host_interface(&self, section: &Section<'_>, name: Option<&str>) -> Option<String> {
+        const LEGAL: &str = "1 to 15 bytes without blanks and `/`, or false for no host interface";
+        let stated = match section.value("host_interface") {
             None => None,
             Some((value, line)) => match (value.get_ref().as_str(), value.get_ref().as_bool()) {
                 (_, Some(false)) => return None,
                 (Some(text), _) => Some((text.to_string(), line)),
                 _ => {
-                    section.wrong(line, "twin", "this is no name", LEGAL);
+                    section.wrong(line, "host_interface", "this is no name", LEGAL);
                     return None;
                 }
             },
         };
-        let (twin, line) = stated.or_else(|| Some((format!("lr-{}", name?), section.line)))?;
+        let (host_interface, line) =
+            stated.or_else(|| Some((format!("lr-{}", name?), section.line)))?;
         if !self.router.kernel {
             return None;
         }
-        if !is_twin_name(&twin) {
-            let problem = format!("`{twin}` is no name of a kernel interface");
-            section.wrong(line, "twin", problem, LEGAL);
+        if !is_host_interface_name(&host_interface) {
+            let problem = format!("`{host_interface}` is no name of a kernel interface");
+            section.wrong(line, "host_interface", problem, LEGAL);
         }
-        Some(twin)
+        Some(host_interface)
     }
 }
 
@@ -255,9 +257,12 @@ pub(super) fn vrf_named(section: &Section<'_>, at: &At<String>, vrfs: &[VrfConfi
 }
 
 /// dev_valid_name() of Linux.
-fn is_twin_name(name: &str) -> bool {
+fn is_host_interface_name(name: &str) -> bool {
     let bad = |c: char| c.is_whitespace() || c == '/' || c == ':';
-    (1..=TWIN_BYTES).contains(&name.len()) && name != "." && name != ".." && !name.contains(bad)
+    (1..=HOST_INTERFACE_BYTES).contains(&name.len())
+        && name != "."
+        && name != ".."
+        && !name.contains(bad)
 }
 
 /// An address that an interface can have.
@@ -353,7 +358,7 @@ fn advertise(section: &Section<'_>, addresses: &[At<Cidr>]) -> Option<Advertise>
     Some(advertise)
 }
 
-/// Each interface has a name, a tag of its port and a twin of its own.
+/// Each interface has a name, a tag of its port and a host interface of its own.
 fn check_names(all: &[Entry], notes: &Notes, vrfs: &[VrfConfig]) {
     for (index, entry) in all.iter().enumerate() {
         let (own, before) = (&entry.config, &all[..index]);
@@ -377,14 +382,20 @@ fn check_names(all: &[Entry], notes: &Notes, vrfs: &[VrfConfig]) {
             );
         }
         let netns = |config: &InterfaceConfig| vrfs[config.vrf as usize].netns.as_deref();
-        let twin = |other: &&Entry| {
-            own.twin.is_some()
-                && other.config.twin == own.twin
+        let host_interface = |other: &&Entry| {
+            own.host_interface.is_some()
+                && other.config.host_interface == own.host_interface
                 && netns(&other.config) == netns(own)
         };
-        if let (Some(other), Some(name)) = (before.iter().find(twin), &own.twin) {
-            let problem = format!("`{name}` is the twin of `{}`", other.config.name);
-            notes.error(entry.line, "interface.twin", problem, "a name of its own");
+        if let (Some(other), Some(name)) = (before.iter().find(host_interface), &own.host_interface)
+        {
+            let problem = format!("`{name}` is the host interface of `{}`", other.config.name);
+            notes.error(
+                entry.line,
+                "interface.host_interface",
+                problem,
+                "a name of its own",
+            );
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Numbers that suit a running router: whatever is still there keeps the one that it has.
 //!
-//! Workers, tables and counters know interfaces, ports and VRFs by number. A number that nobody has any
-//! more stays, as one that is *gone*; what is new gets one that was gone before, or the next. Those of things
-//! that go with this very reload are in use until it is done.
+//! Workers, tables and counters know interfaces, ports and VRFs by number. A number that nobody has
+//! any more stays, as one that is *gone*; what is new gets one that was gone before, or the next.
+//! Those of things that go with this very reload are in use until it is done.
 
 use super::{Config, InterfaceConfig, PortConfig, RouteTo, VrfConfig};
 use linerate_routing::model::InterfaceId;
@@ -16,8 +16,8 @@ struct Slots {
 }
 
 impl Slots {
-    /// `kept`: for each in the file the number that it has already. `is_free` says which other numbers
-    /// may be given, from 0 to whatever it takes.
+    /// `kept`: for each in the file the number that it has already. `is_free` says which other
+    /// numbers may be given, from 0 to whatever it takes.
     fn new(kept: &[Option<usize>], used: usize, is_free: impl Fn(usize) -> bool) -> Self {
         let mut places = vec![None; used];
         for (place, slot) in kept.iter().enumerate() {
@@ -51,9 +51,9 @@ impl Slots {
 }
 
 impl Config {
-    /// The same configuration with the numbers of a running router, which has `old`: each interface and
-    /// each VRF that is still there keeps its number, and so does each port of the same specification.
-    /// `is_taken`: numbers among those of ports that something else has.
+    /// The same configuration with the numbers of a running router, which has `old`: each interface
+    /// and each VRF that is still there keeps its number, and so does each port of the same
+    /// specification. `is_taken`: numbers among those of ports that something else has.
     pub fn keeping(self, old: &Self, is_taken: impl Fn(u16) -> bool) -> Self {
         self.keeping_vrfs(&old.vrfs)
             .keeping_ports(&old.ports, is_taken)
@@ -111,8 +111,8 @@ impl Config {
         self.interfaces = slots.sort(&self.interfaces, InterfaceConfig::empty);
         let number = |id: InterfaceId| InterfaceId(slots.numbers[usize::from(id.0)] as u16);
         for route in &mut self.routes {
-            if let RouteTo::Via(ways) = &mut route.to {
-                for via in ways {
+            if let RouteTo::Via(next_hops) = &mut route.to {
+                for via in next_hops {
                     via.interface = via.interface.map(number);
                 }
             }
@@ -153,7 +153,8 @@ mod tests {
     fn vrfs_keep_their_numbers_and_new_ones_take_those_that_are_free() {
         let of = |all: &[(&str, u32)], more: &str| config(&(vrfs(all) + &ports(&["a"]) + more));
         let first = of(&[("red", 1), ("blue", 2)], "");
-        let route = "[[interface]]\nport = \"a\"\nvrf = \"blue\"\n[[route]]\nvrf = \"green\"\nprefix = \"0.0.0.0/0\"\nblackhole = true\n";
+        let route = "[[interface]]\nport = \"a\"\nvrf = \"blue\"\n[[route]]\nvrf = \"green\"\n\
+            prefix = \"0.0.0.0/0\"\nblackhole = true\n";
         // The file has them in another order; red goes.
         let second = of(&[("green", 3), ("blue", 2)], route).keeping(&first, |_| false);
         let name = |vrf: &VrfConfig| -> String { vrf.name.clone() };

@@ -1,9 +1,9 @@
 //! The configuration file of `linerate router`: read, checked as a whole, explained.
 //!
-//! [`Config::parse`] gives a configuration that can run, or every [`Complaint`] about the file at once.
-//! [`section`] reads tables key by key; `stanzas`, `interface`, `route` and `acl` are one kind of stanza
-//! each; `explain` is what `--check` prints, `keeping` what a reload does with numbers. What a key means
-//! stands in `docs/router.md`.
+//! [`Config::parse`] gives a configuration that can run, or every [`ConfigError`] about the file at
+//! once. [`section`] reads tables key by key; `stanzas`, `interface`, `route` and `acl` are one
+//! kind of stanza each; `explain` is what `--check` prints, `keeping` what a reload does with
+//! numbers. What a key means stands in `docs/router.md`.
 
 mod acl;
 mod explain;
@@ -36,7 +36,7 @@ use linerate_routing::plane::settings::{Advertise, Policer, Urpf};
 
 pub use acl::Acl;
 pub use explain::explain;
-pub use section::Complaint;
+pub use section::ConfigError;
 use section::{Notes, Section};
 
 /// A configuration that can run.
@@ -54,7 +54,7 @@ pub struct Config {
     /// By the number that interfaces have for them.
     pub acls: Vec<Acl>,
     /// What is odd about it, by line.
-    pub warnings: Vec<Complaint>,
+    pub warnings: Vec<ConfigError>,
 }
 
 /// `[router]`.
@@ -95,7 +95,7 @@ impl Config {
     pub fn named(&self) -> Named {
         let host = |interface: &InterfaceConfig| {
             let netns = self.vrfs[interface.vrf as usize].netns.clone();
-            Some((netns, interface.twin.clone()?))
+            Some((netns, interface.host_interface.clone()?))
         };
         let control = self.router.control.clone();
         Named {
@@ -158,7 +158,7 @@ pub struct VrfConfig {
     pub name: String,
     /// Table of its routes in the kernel and in FPM messages.
     pub table: Option<u32>,
-    /// Network name space of its twins, by the name that `ip netns` has for it.
+    /// Network name space of its host interfaces, by the name that `ip netns` has for it.
     pub netns: Option<String>,
     /// Whether the main table of that name space is its, besides its own.
     pub has_main: bool,
@@ -192,8 +192,8 @@ pub struct InterfaceConfig {
     pub addresses: Vec<Cidr>,
     /// Largest IP packet in bytes; the port's where absent.
     pub mtu: Option<u16>,
-    /// Name of its twin in the kernel.
-    pub twin: Option<String>,
+    /// Name of its host interface in the kernel.
+    pub host_interface: Option<String>,
     pub urpf: Urpf,
     pub proxy: bool,
     pub redirects: bool,
@@ -241,8 +241,8 @@ pub struct NeighbourConfig {
 }
 
 impl InterfaceConfig {
-    /// Without a port, and asking for nothing: how a loopback begins, and what has the number of an interface that
-    /// there is no more.
+    /// Without a port, and asking for nothing: how a loopback begins, and what has the number of an
+    /// interface that there is no more.
     fn empty() -> Self {
         Self {
             name: String::new(),
@@ -251,7 +251,7 @@ impl InterfaceConfig {
             vrf: 0,
             addresses: Vec::new(),
             mtu: None,
-            twin: None,
+            host_interface: None,
             urpf: Urpf::Off,
             proxy: false,
             redirects: false,
@@ -292,14 +292,14 @@ impl Config {
             path: path.into(),
             source,
         })?;
-        Self::parse(&text).map_err(|complaints| refusal(path, &complaints))
+        Self::parse(&text).map_err(|errors| refusal(path, &errors))
     }
 
     /// Reads and checks a text.
     ///
     /// # Errors
     /// All that is wrong with it, by line.
-    pub fn parse(text: &str) -> Result<Self, Vec<Complaint>> {
+    pub fn parse(text: &str) -> Result<Self, Vec<ConfigError>> {
         let notes = Notes::new(text);
         let (document, errors) = DeTable::parse_recoverable(text);
         for error in errors {
@@ -343,10 +343,10 @@ impl Config {
     pub fn gateways(&self) -> HashSet<(InterfaceId, IpAddr)> {
         let mut all = HashSet::new();
         for route in &self.routes {
-            let RouteTo::Via(ways) = &route.to else {
+            let RouteTo::Via(next_hops) = &route.to else {
                 continue;
             };
-            for via in ways {
+            for via in next_hops {
                 let Some(address) = via.address else { continue };
                 let on = |interface: &&InterfaceConfig| {
                     let mut addresses = interface.addresses.iter();
@@ -367,12 +367,12 @@ impl Config {
     }
 }
 
-/// One error that shows every complaint, a line each.
-fn refusal(path: &Path, complaints: &[Complaint]) -> Error {
+/// One error that shows every error, a line each.
+fn refusal(path: &Path, errors: &[ConfigError]) -> Error {
     let file = path.display();
-    let lines: Vec<String> = complaints
+    let lines: Vec<String> = errors
         .iter()
-        .map(|complaint| format!("{file}:{complaint}"))
+        .map(|error| format!("{file}:{error}"))
         .collect();
     Error::Usage {
         problem: match lines.as_slice() {

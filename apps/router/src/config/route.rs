@@ -58,17 +58,17 @@ pub(super) fn routes(
 /// Where the route leads: exactly one of the four keys says it.
 fn target(section: &Section<'_>, interfaces: &[Entry]) -> Option<RouteTo> {
     let via = section.value("via");
-    let mut ways: Vec<(&str, RouteTo)> = Vec::new();
+    let mut next_hops: Vec<(&str, RouteTo)> = Vec::new();
     for (key, to) in [
         ("blackhole", RouteTo::Blackhole),
         ("unreachable", RouteTo::Unreachable),
         ("prohibit", RouteTo::Prohibit),
     ] {
         if section.switch(key).is_some_and(|at| at.value) {
-            ways.push((key, to));
+            next_hops.push((key, to));
         }
     }
-    match (via, ways.as_slice()) {
+    match (via, next_hops.as_slice()) {
         (Some((value, line)), []) => self::via(section, value, line, interfaces),
         (None, [(_, to)]) => Some(to.clone()),
         (None, []) => {
@@ -104,14 +104,14 @@ fn via(
     }
     if items.len() > linerate_routing::plane::hops::BUCKETS {
         let legal = format!("at most {}", linerate_routing::plane::hops::BUCKETS);
-        section.wrong(line, "via", format!("{} ways", items.len()), legal);
+        section.wrong(line, "via", format!("{} next hops", items.len()), legal);
     }
     let count = items.len();
-    let ways: Vec<Via> = items
+    let next_hops: Vec<Via> = items
         .into_iter()
         .filter_map(|(item, line)| one(section, item, line, interfaces))
         .collect();
-    (count > 0 && ways.len() == count).then_some(RouteTo::Via(ways))
+    (count > 0 && next_hops.len() == count).then_some(RouteTo::Via(next_hops))
 }
 
 fn one(
@@ -172,10 +172,10 @@ fn check(
     interfaces: &[Entry],
     line: usize,
 ) {
-    let RouteTo::Via(ways) = &route.to else {
+    let RouteTo::Via(next_hops) = &route.to else {
         return;
     };
-    for via in ways {
+    for via in next_hops {
         if let Some(address) = via.address {
             // RFC 8950: IPv4 by way of IPv6. Nobody routes the other way round, nor does the
             // kernel.

@@ -1,8 +1,8 @@
 //! Reads tables of a TOML file key by key, and collects all that is wrong instead of the first.
 //!
 //! serde stops at its first error; an operator wants to see every line that has to change. So a
-//! [`Section`] is asked for each key that it may have, notes what is not as it should be, and at its
-//! [`end`](Section::end) complains about the keys that nobody asked for.
+//! [`Section`] is asked for each key that it may have, notes what is not as it should be, and at
+//! its [`end`](Section::end) reports the keys that nobody asked for.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -16,7 +16,7 @@ use linerate_appliance::nearest::{nearest, offer};
 
 /// Something wrong with one line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Complaint {
+pub struct ConfigError {
     /// Counted from 1.
     pub line: usize,
     /// `interface.vlan`; empty where the line is no TOML.
@@ -26,7 +26,7 @@ pub struct Complaint {
     pub legal: String,
 }
 
-impl fmt::Display for Complaint {
+impl fmt::Display for ConfigError {
     /// As it goes behind the file's name: `12: interface.vlan: 5000 is too large; 1 to 4094`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.line)?;
@@ -52,8 +52,8 @@ pub(super) struct At<T> {
 pub(super) struct Notes {
     /// Where each line but the first begins.
     lines: Vec<usize>,
-    errors: RefCell<Vec<Complaint>>,
-    warnings: RefCell<Vec<Complaint>>,
+    errors: RefCell<Vec<ConfigError>>,
+    warnings: RefCell<Vec<ConfigError>>,
 }
 
 impl Notes {
@@ -79,7 +79,7 @@ impl Notes {
         problem: impl Into<String>,
         legal: impl Into<String>,
     ) {
-        self.errors.borrow_mut().push(Complaint {
+        self.errors.borrow_mut().push(ConfigError {
             line,
             key: key.into(),
             problem: problem.into(),
@@ -95,7 +95,7 @@ impl Notes {
         problem: impl Into<String>,
         advice: impl Into<String>,
     ) {
-        self.warnings.borrow_mut().push(Complaint {
+        self.warnings.borrow_mut().push(ConfigError {
             line,
             key: key.into(),
             problem: problem.into(),
@@ -104,8 +104,8 @@ impl Notes {
     }
 
     /// Errors and warnings, by line.
-    pub(super) fn sorted(self) -> (Vec<Complaint>, Vec<Complaint>) {
-        let sorted = |list: RefCell<Vec<Complaint>>| {
+    pub(super) fn sorted(self) -> (Vec<ConfigError>, Vec<ConfigError>) {
+        let sorted = |list: RefCell<Vec<ConfigError>>| {
             let mut list = list.into_inner();
             list.sort();
             list.dedup();
@@ -117,7 +117,7 @@ impl Notes {
 
 /// One table of the file, and which of its keys were asked for.
 pub(super) struct Section<'a> {
-    /// What complaints say before a key: `interface.`, `acl edge rule 2: `.
+    /// What errors say before a key: `interface.`, `acl edge rule 2: `.
     before: String,
     pub(super) line: usize,
     table: &'a DeTable<'a>,
@@ -186,7 +186,7 @@ impl<'a> Section<'a> {
         section
     }
 
-    /// The same, of which complaints say which it is.
+    /// The same, of which errors say which it is.
     pub(super) fn element(
         &self,
         which: &str,
@@ -421,8 +421,8 @@ impl<'a> Section<'a> {
         table
     }
 
-    /// Complains about keys that nobody asked for, and about those that are missing unless one of the former
-    /// stands for them; whether all was as it should be.
+    /// Reports keys that nobody asked for, and about those that are missing unless one of the
+    /// former stands for them; whether all was as it should be.
     pub(super) fn end(&self) -> bool {
         let known = self.known.borrow();
         let mut missing = self.missing.borrow_mut();

@@ -199,7 +199,7 @@ pub(super) fn vrfs(file: &Section<'_>) -> Vec<VrfConfig> {
         };
         let netns = netns.map(|at| at.value);
         match name {
-            // The default one is there already; its twins may live elsewhere.
+            // The default one is there already; its host interfaces may live elsewhere.
             Some(name) if name.value == "default" => {
                 if let Some(at) = table.as_ref().filter(|at| at.value != MAIN_TABLE) {
                     let legal = format!("leave it out: the default VRF is table {MAIN_TABLE}");

@@ -15,16 +15,16 @@ name = "lan"
 spec = "ring:l"
 "#;
 
-/// All complaints about [`PORTS`] and `text`, as they are shown behind the file's name.
-fn complaints(text: &str) -> Vec<String> {
+/// All errors about [`PORTS`] and `text`, as they are shown behind the file's name.
+fn errors(text: &str) -> Vec<String> {
     let text = format!("{PORTS}{text}");
-    let complaints = Config::parse(&text).map(|_| ()).unwrap_err();
-    complaints.iter().map(ToString::to_string).collect()
+    let errors = Config::parse(&text).map(|_| ()).unwrap_err();
+    errors.iter().map(ToString::to_string).collect()
 }
 
 fn good(text: &str) -> Config {
     let text = format!("{PORTS}{text}");
-    Config::parse(&text).unwrap_or_else(|complaints| panic!("{complaints:#?}"))
+    Config::parse(&text).unwrap_or_else(|errors| panic!("{errors:#?}"))
 }
 
 #[test]
@@ -65,7 +65,7 @@ name = "edge"
 default = "permit"
 reject = "icmp"
 rules = [
-  { action = "deny", source = "10.0.0.0/8", protocol = "tcp", destination_port = "22", log = false },
+{ action = "deny", source = "10.0.0.0/8", protocol = "tcp", destination_port = "22", log = false },
 ]
 "#,
     );
@@ -75,7 +75,7 @@ rules = [
     assert_eq!(names, ["wan", "wan.100", "lan"]);
     let wan = &config.interfaces[0];
     assert_eq!(
-        (wan.urpf, wan.acl_in, wan.twin.as_deref()),
+        (wan.urpf, wan.acl_in, wan.host_interface.as_deref()),
         (Urpf::Strict, Some(0), None)
     );
     assert_eq!(wan.policer.unwrap().rate_bps, 100_000_000);
@@ -85,14 +85,14 @@ rules = [
         (config.interfaces[1].vlan, config.interfaces[1].vrf),
         (Some(100), 1)
     );
-    let RouteTo::Via(ways) = &config.routes[0].to else {
+    let RouteTo::Via(next_hops) = &config.routes[0].to else {
         panic!("{:?}", config.routes[0]);
     };
     assert_eq!(
-        ways.iter().map(|via| via.weight).collect::<Vec<_>>(),
+        next_hops.iter().map(|via| via.weight).collect::<Vec<_>>(),
         [1, 2, 1]
     );
-    assert_eq!(ways[2].interface, Some(InterfaceId(2)));
+    assert_eq!(next_hops[2].interface, Some(InterfaceId(2)));
     assert_eq!(config.routes[1].to, RouteTo::Blackhole);
     let gateways = ["192.0.2.253", "192.0.2.254"].map(|a| (InterfaceId(0), a.parse().unwrap()));
     assert_eq!(config.gateways(), gateways.into());
@@ -107,21 +107,22 @@ rules = [
 }
 
 #[test]
-fn twins_are_named_after_their_interfaces() {
+fn host_interfaces_are_named_after_their_interfaces() {
     let text = PORTS.replace("false", "true")
-        + "[[interface]]\nport = \"lan\"\ntwin = false\n[[interface]]\nport = \"wan\"\nvlan = 7\n";
+        + "[[interface]]\nport = \"lan\"\nhost_interface = false\n[[interface]]\nport = \"wan\"\n\
+            vlan = 7\n";
     let config = Config::parse(&text).unwrap();
-    let twins: Vec<_> = config
+    let host_interfaces: Vec<_> = config
         .interfaces
         .iter()
-        .map(|i| i.twin.as_deref())
+        .map(|i| i.host_interface.as_deref())
         .collect();
-    assert_eq!(twins, [None, Some("lr-wan.7")]);
+    assert_eq!(host_interfaces, [None, Some("lr-wan.7")]);
 }
 
 #[test]
 fn everything_wrong_is_said_at_once_with_line_key_and_what_would_be_right() {
-    let said = complaints(
+    let said = errors(
         r#"[[interface]]
 port = "wam"
 [[interface]]
@@ -144,13 +145,18 @@ via = "192.0.2.x"
             "10: interface.port: there is no port `wam`; perhaps wan",
             "13: interface.vlan: 5000 is out of range; a number from 1 to 4094",
             "14: interface.adresses: there is no such key; perhaps addresses",
-            "17: interface.addresses: `192.0.2.1` is no address with a length, such as 192.0.2.1/24; an address with a length such as \"192.0.2.1/24\" or \"2001:db8::1/64\"",
-            "17: interface.addresses: `192.0.2.255/24` is its broadcast address; an address with a length such as \"192.0.2.1/24\" or \"2001:db8::1/64\"",
-            "17: interface.addresses: this is a number; an address with a length such as \"192.0.2.1/24\" or \"2001:db8::1/64\"",
+            "17: interface.addresses: `192.0.2.1` is no address with a length, such as \
+             192.0.2.1/24; an address with a length such as \"192.0.2.1/24\" or \"2001:db8::1/64\"",
+            "17: interface.addresses: `192.0.2.255/24` is its broadcast address; an address with a \
+             length such as \"192.0.2.1/24\" or \"2001:db8::1/64\"",
+            "17: interface.addresses: this is a number; an address with a length such as \
+             \"192.0.2.1/24\" or \"2001:db8::1/64\"",
             "18: interface.urpf: `lose` is unknown; perhaps loose",
             "19: interface.acl_in: there is no access list `edge`; there is none",
-            "21: route.prefix: `10.0.0.1/8` has bits set behind its length; 10.0.0.0/8 has not; a prefix such as \"10.0.0.0/8\" or \"2001:db8::/32\"",
-            "22: route.via: `192.0.2.x` is no address; an address, { address, interface, weight }, or a list of those",
+            "21: route.prefix: `10.0.0.1/8` has bits set behind its length; 10.0.0.0/8 has not; a \
+             prefix such as \"10.0.0.0/8\" or \"2001:db8::/32\"",
+            "22: route.via: `192.0.2.x` is no address; an address, { address, interface, weight }, \
+             or a list of those",
         ]
     );
 }
@@ -159,20 +165,25 @@ via = "192.0.2.x"
 fn what_does_not_go_together_is_said() {
     for (text, wanted) in [
         (
-            "[[interface]]\nport = \"wan\"\nvlan = 5\n[[interface]]\nname = \"b\"\nport = \"wan\"\nvlan = 5",
+            "[[interface]]\nport = \"wan\"\nvlan = 5\n[[interface]]\nname = \"b\"\nport = \"wan\"\n\
+             vlan = 5",
             "13: interface.vlan: VLAN 5 of that port belong to `wan.5`; another vlan, 1 to 4094",
         ),
         (
             "[[interface]]\nport = \"wan\"\n[[interface]]\nname = \"b\"\nport = \"wan\"",
-            "12: interface.vlan: the untagged frames of that port belong to `wan`; another vlan, 1 to 4094",
+            "12: interface.vlan: the untagged frames of that port belong to `wan`; another vlan, 1 \
+             to 4094",
         ),
         (
-            "[[interface]]\nport = \"wan\"\naddresses = [\"192.0.2.1/24\"]\n[[interface]]\nport = \"lan\"\naddresses = [\"192.0.2.1/32\"]",
+            "[[interface]]\nport = \"wan\"\naddresses = [\"192.0.2.1/24\"]\n[[interface]]\nport = \
+             \"lan\"\naddresses = [\"192.0.2.1/32\"]",
             "14: interface.addresses: `wan` has 192.0.2.1 already; another network, or another vrf",
         ),
         (
-            "[[interface]]\nport = \"wan\"\naddresses = [\"10.0.0.1/8\"]\n[[interface]]\nport = \"lan\"\naddresses = [\"10.1.0.1/24\"]",
-            "14: interface.addresses: 10.1.0.0/24 overlaps 10.0.0.1/8 of `wan`; another network, or another vrf",
+            "[[interface]]\nport = \"wan\"\naddresses = [\"10.0.0.1/8\"]\n[[interface]]\nport = \
+             \"lan\"\naddresses = [\"10.1.0.1/24\"]",
+            "14: interface.addresses: 10.1.0.0/24 overlaps 10.0.0.1/8 of `wan`; another network, \
+             or another vrf",
         ),
         (
             "[[port]]\nname = \"wan\"\nspec = \"ring:x\"",
@@ -184,7 +195,8 @@ fn what_does_not_go_together_is_said() {
         ),
         (
             "[[interface]]\nport = \"wan\"\nmtu = 600\naddresses = [\"2001:db8::1/64\"]",
-            "11: interface.mtu: 600 is too small for IPv6; 1280 or more (RFC 8200 5), or no IPv6 addresses",
+            "11: interface.mtu: 600 is too small for IPv6; 1280 or more (RFC 8200 5), or no IPv6 \
+             addresses",
         ),
         (
             "[[interface]]\nport = \"wan\"\nvrf = \"blu\"",
@@ -192,23 +204,30 @@ fn what_does_not_go_together_is_said() {
         ),
         (
             "[[route]]\nprefix = \"10.0.0.0/8\"",
-            "9: route.via: the route leads nowhere; via, or one of blackhole, unreachable and prohibit = true",
+            "9: route.via: the route leads nowhere; via, or one of blackhole, unreachable and \
+             prohibit = true",
         ),
         (
             "[[route]]\nprefix = \"2001:db8::/32\"\nvia = \"10.0.0.1\"",
-            "11: route.via: 10.0.0.1 is no next hop of 2001:db8::/32, which is IPv6; an IPv6 address",
+            "11: route.via: 10.0.0.1 is no next hop of 2001:db8::/32, which is IPv6; an IPv6 \
+             address",
         ),
         (
             "[[route]]\nprefix = \"10.0.0.0/8\"\nvia = \"fe80::1\"",
-            "11: route.via: fe80::1 may be on any link; its link as well: { address = \"fe80::1\", interface = \"wan\" }",
+            "11: route.via: fe80::1 may be on any link; its link as well: { address = \"fe80::1\", \
+             interface = \"wan\" }",
         ),
         (
-            "[[port]]\nspec = \"af_xdp:eth0\"\n[[port]]\nname = \"dmz\"\nspec = \"af_packet:eth0,queues=2\"",
-            "13: port.spec: interface `eth0` is port `af_xdp:eth0` already; an interface of its own: every frame would come by both",
+            "[[port]]\nspec = \"af_xdp:eth0\"\n[[port]]\nname = \"dmz\"\nspec = \
+             \"af_packet:eth0,queues=2\"",
+            "13: port.spec: interface `eth0` is port `af_xdp:eth0` already; an interface of its \
+             own: every frame would come by both",
         ),
         (
-            "[[neighbour]]\naddress = \"10.0.0.1\"\nmac = \"01:00:00:00:00:01\"\ninterface = \"wan\"",
-            "11: neighbour.mac: 01:00:00:00:00:01 is of a group; an address of one station such as \"02:00:00:00:00:fe\"",
+            "[[neighbour]]\naddress = \"10.0.0.1\"\nmac = \"01:00:00:00:00:01\"\ninterface = \
+             \"wan\"",
+            "11: neighbour.mac: 01:00:00:00:00:01 is of a group; an address of one station such as \
+             \"02:00:00:00:00:fe\"",
         ),
         (
             "[[acl]]\nname = \"a\"\nrules = [{ action = \"drop\" }]",
@@ -216,14 +235,17 @@ fn what_does_not_go_together_is_said() {
         ),
         (
             "[[acl]]\nname = \"a\"\nrules = [{ action = \"deny\", destination_port = \"22\" }]",
-            "11: acl a rule 1: destination_port: only some protocols have ports; with protocol = \"tcp\", \"udp\" or \"sctp\"",
+            "11: acl a rule 1: destination_port: only some protocols have ports; with protocol = \
+             \"tcp\", \"udp\" or \"sctp\"",
         ),
         (
             "[[interface]]\nport = \"wan\"\npolicer = { rate = \"fast\", burst = \"64kB\" }",
-            "11: interface.policer.rate: `fast` is no rate; a rate such as \"100Mbit\": bit, kbit, Mbit or Gbit a second",
+            "11: interface.policer.rate: `fast` is no rate; a rate such as \"100Mbit\": bit, kbit, \
+             Mbit or Gbit a second",
         ),
         (
-            "[[interface]]\nport = \"wan\"\nadvertise = { interval = 3 }\naddresses = [\"2001:db8::1/64\"]",
+            "[[interface]]\nport = \"wan\"\nadvertise = { interval = 3 }\naddresses = \
+             [\"2001:db8::1/64\"]",
             "11: interface.advertise.interval: 3 is out of range; a number from 4 to 1800",
         ),
         (
@@ -231,7 +253,7 @@ fn what_does_not_go_together_is_said() {
             "9: interfaces: there is no such key; perhaps interface",
         ),
     ] {
-        assert_eq!(complaints(text), [wanted], "{text}");
+        assert_eq!(errors(text), [wanted], "{text}");
     }
 }
 
@@ -240,7 +262,8 @@ fn what_does_not_go_together_is_said() {
 fn ipv4_by_way_of_ipv6_is_sound() {
     let config = good(
         "[[interface]]\nport = \"wan\"\naddresses = [\"2001:db8::1/64\"]\n\
-         [[route]]\nprefix = \"10.0.0.0/8\"\nvia = [\"2001:db8::2\", { address = \"fe80::1\", interface = \"wan\" }]\n",
+         [[route]]\nprefix = \"10.0.0.0/8\"\nvia = [\"2001:db8::2\", { address = \"fe80::1\", \
+         interface = \"wan\" }]\n",
     );
     assert_eq!(config.warnings, []);
     assert_eq!(config.gateways().len(), 2);
@@ -250,13 +273,14 @@ fn ipv4_by_way_of_ipv6_is_sound() {
     );
 }
 
-/// One mistake is one complaint, which says in which rule it is: what cannot be read does not make another
-/// key wrong, or another rule the same.
+/// One mistake is one error, which says in which rule it is: what cannot be read does not make
+/// another key wrong, or another rule the same.
 #[test]
 fn a_mistake_in_a_rule_is_told_once_and_of_that_rule() {
     for (rules, wanted) in [
         (
-            "{ action = \"deny\" },\n{ action = \"permit\", protocol = \"tpc\", destination_port = \"22\" }",
+            "{ action = \"deny\" },\n{ action = \"permit\", protocol = \"tpc\", destination_port = \
+             \"22\" }",
             "13: acl edge rule 2: protocol: ",
         ),
         (
@@ -290,7 +314,7 @@ fn a_mistake_in_a_rule_is_told_once_and_of_that_rule() {
         ),
     ] {
         let text = format!("[[acl]]\nname = \"edge\"\nrules = [\n{rules},\n]");
-        let said = complaints(&text);
+        let said = errors(&text);
         assert!(
             said.len() == 1 && said[0].starts_with(wanted),
             "{rules}: {said:#?}"
@@ -310,11 +334,13 @@ fn a_loopback_has_addresses_that_stand_alone_and_no_wire() {
     for (text, wanted) in [
         (
             format!("{lo}[\"10.255.0.1/24\"]"),
-            "12: interface.addresses: `10.255.0.1/24` has a network around it, on no link; addresses that stand alone, such as \"10.255.0.1/32\" or \"2001:db8::1/128\"",
+            "12: interface.addresses: `10.255.0.1/24` has a network around it, on no link; \
+             addresses that stand alone, such as \"10.255.0.1/32\" or \"2001:db8::1/128\"",
         ),
         (
             format!("{lo}[]\nport = \"wan\""),
-            "13: interface.port: there is no such key; one of loopback, name, vrf, addresses, twin",
+            "13: interface.port: there is no such key; one of loopback, name, vrf, addresses, \
+             host_interface",
         ),
         (
             "[[interface]]\nloopback = true".into(),
@@ -325,37 +351,38 @@ fn a_loopback_has_addresses_that_stand_alone_and_no_wire() {
             "15: route.via: `lo0` is a loopback: nothing leaves by it; an interface of a port",
         ),
     ] {
-        assert_eq!(complaints(&text), [wanted], "{text}");
+        assert_eq!(errors(&text), [wanted], "{text}");
     }
 }
 
 #[test]
 fn a_metrics_listener_stays_on_the_machine() {
     let text = PORTS.replace("kernel", "metrics = \"0.0.0.0:9108\"\nkernel");
-    let complaints = Config::parse(&text).map(|_| ()).unwrap_err();
-    assert_eq!(complaints.len(), 1);
+    let errors = Config::parse(&text).map(|_| ()).unwrap_err();
+    assert_eq!(errors.len(), 1);
     assert!(
-        complaints[0]
+        errors[0]
             .to_string()
             .starts_with("2: router.metrics: 0.0.0.0")
     );
 }
 
 #[test]
-fn a_twin_name_that_is_too_long_is_said_where_it_comes_from() {
+fn a_host_interface_name_that_is_too_long_is_said_where_it_comes_from() {
     let text = PORTS
         .replace("false", "true")
         .replace("\"lan\"", "\"the-long-lan-port\"");
-    let complaints = Config::parse(&text).map(|_| ()).unwrap_err();
+    let errors = Config::parse(&text).map(|_| ()).unwrap_err();
     assert_eq!(
-        complaints[0].to_string(),
-        "7: port.name: its twin in the kernel would be called `lr-the-long-lan-port`; a shorter name, or an [[interface]] with a twin of its own"
+        errors[0].to_string(),
+        "7: port.name: its host interface in the kernel would be called `lr-the-long-lan-port`; a \
+         shorter name, or an [[interface]] with a host interface of its own"
     );
 }
 
 #[test]
 fn lines_that_are_no_toml_are_said_together() {
-    let said = complaints("[[route]]\nprefix = \n[[interface]]\nport = \"wan\nmtu = 1500\n");
+    let said = errors("[[route]]\nprefix = \n[[interface]]\nport = \"wan\nmtu = 1500\n");
     assert!(said.len() >= 2, "{said:?}");
     assert!(said.iter().any(|line| line.starts_with("10: ")), "{said:?}");
 }
@@ -367,7 +394,8 @@ fn a_next_hop_that_nothing_reaches_is_a_warning() {
     assert_eq!(
         said,
         [
-            "11: route.via: 192.0.2.9 is on no interface's network; the route is kept, marked unreachable, until another route leads there"
+            "11: route.via: 192.0.2.9 is on no interface's network; the route is kept, marked \
+             unreachable, until another route leads there"
         ]
     );
 }
@@ -376,8 +404,10 @@ fn a_next_hop_that_nothing_reaches_is_a_warning() {
 fn rules_say_what_they_ask() {
     let config = good(
         "[[acl]]\nname = \"a\"\ndefault = \"reject\"\nrules = [\n\
-         { action = \"reject\", log = true, protocol = \"tcp\", source = \"10.0.0.0/8\", destination_port = \"22\" },\n\
-         { action = \"deny\", protocol = \"udp\", source_port = \"1-9\", destination = \"fd00::/8\" },\n\
+         { action = \"reject\", log = true, protocol = \"tcp\", source = \"10.0.0.0/8\", \
+         destination_port = \"22\" },\n\
+         { action = \"deny\", protocol = \"udp\", source_port = \"1-9\", destination = \
+         \"fd00::/8\" },\n\
          { action = \"permit\", protocol = \"icmp\", icmp_type = 8 },\n\
          { action = \"permit\", protocol = \"132\" },\n\
          { action = \"permit\" },\n]\n",
@@ -410,7 +440,8 @@ fn the_file_in_an_error_is_the_users() {
         error.to_string(),
         format!(
             "{file}: 2 things are wrong\n\
-             {file}:2: port.spec: this is a number; KIND:TARGET[,key=value...]; see `linerate ports`\n\
+             {file}:2: port.spec: this is a number; KIND:TARGET[,key=value...]; see `linerate \
+             ports`\n\
              {file}:4: router.kernle: there is no such key; perhaps kernel"
         )
     );
@@ -430,9 +461,10 @@ fn interfaces_keep_their_numbers_when_others_come_and_go() {
             )
         };
         let interfaces: String = names.iter().enumerate().map(interface).collect();
-        let way = names.last().unwrap();
+        let next_hop = names.last().unwrap();
         good(&format!(
-            "{interfaces}[[route]]\nprefix = \"10.0.0.0/8\"\nvia = [{{ interface = \"{way}\" }}]\n"
+            "{interfaces}[[route]]\nprefix = \"10.0.0.0/8\"\nvia = [{{ interface = \"{next_hop}\" \
+             }}]\n"
         ))
     };
     let names = |config: &Config| -> Vec<String> {
@@ -443,10 +475,10 @@ fn interfaces_keep_their_numbers_when_others_come_and_go() {
     assert_eq!(names(&first), ["a", "b", "c", "lan"]);
     let second = text(&["c", "d"]).keeping(&first, |_| false);
     assert_eq!(names(&second), ["", "", "c", "lan", "d"]);
-    let RouteTo::Via(ways) = &second.routes[0].to else {
+    let RouteTo::Via(next_hops) = &second.routes[0].to else {
         panic!()
     };
-    assert_eq!(ways[0].interface, Some(InterfaceId(4)));
+    assert_eq!(next_hops[0].interface, Some(InterfaceId(4)));
     let third = text(&["e", "c"]).keeping(&second, |_| false);
     assert_eq!(names(&third), ["e", "", "c", "lan"]);
 }
@@ -462,8 +494,8 @@ fn punts_have_rates_by_kind_and_check_shows_them_all() {
         let plan = crate::control::place(config).unwrap();
         explain(config, &plan, "x").text("x", false)
     };
-    let line = "punts a second, from each lcore that forwards: arp 7, nd 5000, local 50000, routing 100000, \
-                other 1000, resolve 20000, glean 5000, host 200000\n";
+    let line = "punts a second, from each lcore that forwards: arp 7, nd 5000, local 50000, \
+                routing 100000, other 1000, resolve 20000, glean 5000, host 200000\n";
     assert!(shown(&config).contains(line), "{}", shown(&config));
     let usual = shown(&file("").unwrap());
     assert!(usual.contains("arp 5000, nd 5000, local 200000"), "{usual}");

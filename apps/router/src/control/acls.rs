@@ -16,14 +16,14 @@ use linerate_routing::plane::lists::Gate;
 const LINES: u64 = 10;
 
 /// How many packets were told of lately.
-pub(super) struct Teller {
+pub(super) struct AclLogger {
     /// Since when.
     since: Instant,
     told: u64,
     untold: u64,
 }
 
-impl Teller {
+impl AclLogger {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             since: now,
@@ -58,27 +58,27 @@ impl Control {
     pub(super) fn tell_hits(&mut self, workers: &[Hits], now: Instant) {
         for hits in workers {
             for hit in hits.iter() {
-                if self.teller.may() {
+                if self.acl_logger.may() {
                     let name = self.interface_name(hit.gate.interface().0);
                     eprintln!("{}", line(&self.config, hit, name));
                 }
             }
-            self.teller.untold += hits.more;
+            self.acl_logger.untold += hits.more;
         }
-        if let Some(untold) = self.teller.rest(now) {
+        if let Some(untold) = self.acl_logger.rest(now) {
             eprintln!("acl: {untold} more packets in the last second met rules that log");
         }
     }
 
-    /// How many packets a rule has decided on, by its list's place and its own; one behind the last stands
-    /// for none.
+    /// How many packets a rule has decided on, by its list's place and its own; one behind the last
+    /// stands for none.
     fn acl_packets(&self, list: usize, rule: usize) -> u64 {
         let workers = self.counters.iter();
         workers.map(|worker| worker.hits(list, rule)).sum()
     }
 
-    /// What lists have decided: three samples for each list, whatever number of rules it has. Rule by rule it
-    /// is for [`Control::acl_rows`] to say.
+    /// What lists have decided: three samples for each list, whatever number of rules it has. Rule
+    /// by rule it is for [`Control::acl_rows`] to say.
     pub(super) fn acl_metrics(&self, page: &mut Exposition) {
         page.family(
             "acl_packets",
@@ -133,12 +133,12 @@ impl Control {
 fn line(config: &Config, hit: &Hit, interface: &str) -> String {
     let acl = config.acls.get(usize::from(hit.list));
     let (name, verdict) = (acl.map_or("?", |acl| &acl.name), hit.verdict.name());
-    let way = match hit.gate {
+    let direction = match hit.gate {
         Gate::In(_) => "in",
         Gate::Out(_) => "out",
     };
     let (rule, flow) = (hit.rule + 1, hit.flow);
-    format!("acl {name} rule {rule}: {verdict} {way} by {interface}: {flow}")
+    format!("acl {name} rule {rule}: {verdict} {direction} by {interface}: {flow}")
 }
 
 #[cfg(test)]
@@ -148,11 +148,11 @@ mod tests {
     #[test]
     fn ten_lines_a_second_and_the_number_of_the_rest() {
         let start = Instant::now();
-        let mut teller = Teller::new(start);
-        assert_eq!((0..25).filter(|_| teller.may()).count(), 10);
-        assert_eq!(teller.rest(start + Duration::from_millis(900)), None);
-        assert_eq!(teller.rest(start + Duration::from_secs(1)), Some(15));
-        assert!(teller.may());
-        assert_eq!(teller.rest(start + Duration::from_secs(3)), None);
+        let mut acl_logger = AclLogger::new(start);
+        assert_eq!((0..25).filter(|_| acl_logger.may()).count(), 10);
+        assert_eq!(acl_logger.rest(start + Duration::from_millis(900)), None);
+        assert_eq!(acl_logger.rest(start + Duration::from_secs(1)), Some(15));
+        assert!(acl_logger.may());
+        assert_eq!(acl_logger.rest(start + Duration::from_secs(3)), None);
     }
 }

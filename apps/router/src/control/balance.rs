@@ -1,7 +1,8 @@
 //! Where packets came from and what became of them: two sums that agree when none is under way.
 //!
-//! Every packet comes by a port, from the kernel by a host interface, or is made here; it leaves by a port, goes
-//! to the kernel, is dropped for a reason, or ends here. Whoever looks from outside can add both sides up.
+//! Every packet comes by a port, from the kernel by a host interface, or is made here; it leaves by
+//! a port, goes to the kernel, is dropped for a reason, or ends here. Whoever looks from outside
+//! can add both sides up.
 
 use serde_json::{Value, json};
 
@@ -46,7 +47,8 @@ impl Control {
         let sum = |read: fn(&Counters) -> u64| -> u64 {
             self.counters.iter().map(|worker| read(worker)).sum()
         };
-        // What became of packets is read first: under traffic none seems to have been in two places.
+        // What became of packets is read first: under traffic none seems to have been in two
+        // places.
         let lcores = self.running.lcores();
         let drops = lcores.flat_map(|(_, _, stats)| stats.drops());
         let dropped: u64 = drops.map(|(_, count)| count).sum();
@@ -55,7 +57,7 @@ impl Control {
             sum(|worker| worker.fragmented.read()),
             sum(|worker| worker.fragments_used.read()),
         );
-        let (host, ports) = (self.twins.stats(), self.running.stats());
+        let (host, ports) = (self.host_interfaces.stats(), self.running.stats());
         let lost = |drops: &[(&str, u64)]| -> u64 { drops.iter().map(|(_, count)| count).sum() };
         let side = |side, entries: &[(&'static str, u64, &'static str)]| {
             let entry = move |&(what, packets, is): &(&'static str, u64, &'static str)| Entry {

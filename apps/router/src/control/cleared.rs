@@ -116,8 +116,8 @@ impl Cleared {
         }
     }
 
-    /// Forgets what has begun to count anew since: `rows` gives all rows of a table as they are. To be called
-    /// when a counter may have been replaced, before it has counted much.
+    /// Forgets what has begun to count anew since: `rows` gives all rows of a table as they are. To
+    /// be called when a counter may have been replaced, before it has counted much.
     pub(super) fn retain(&mut self, mut rows: impl FnMut(&Counted) -> Vec<Value>) {
         for table in &COUNTED {
             let now: BTreeMap<String, Value> = {

@@ -1,10 +1,11 @@
-//! Which static routes two configurations do not have in common: all that a reload tells the routing table.
+//! Which static routes two configurations do not have in common: all that a reload tells the
+//! routing table.
 
 use std::collections::HashMap;
 
 use crate::config::{RouteConfig, RouteTo};
 use linerate_routing::model::{Prefix, Vrf};
-use linerate_routing::rib::{Key, Rib, Source, To, Way};
+use linerate_routing::rib::{Key, NextHop, Rib, Source, To};
 
 /// What has become of the routes of one configuration in another.
 #[derive(Debug, PartialEq, Eq)]
@@ -51,7 +52,8 @@ fn without_common_ends<'a, T: PartialEq>(a: &'a [T], b: &'a [T]) -> (&'a [T], &'
     (&a[..a.len() - tail], &b[..b.len() - tail])
 }
 
-/// Puts static routes into the routing table. Returns those that it has turned away, which it counts.
+/// Puts static routes into the routing table. Returns those that it has turned away, which it
+/// counts.
 pub(super) fn insert<'a>(
     rib: &mut Rib,
     routes: impl IntoIterator<Item = &'a RouteConfig>,
@@ -77,9 +79,10 @@ fn to(route: &RouteConfig) -> To {
         RouteTo::Blackhole => To::Blackhole,
         RouteTo::Unreachable => To::Unreachable,
         RouteTo::Prohibit => To::Prohibit,
-        RouteTo::Via(ways) => To::Ways(
-            ways.iter()
-                .map(|via| Way {
+        RouteTo::Via(next_hops) => To::NextHops(
+            next_hops
+                .iter()
+                .map(|via| NextHop {
                     gateway: via.address,
                     interface: via.interface,
                     weight: via.weight,

@@ -1,5 +1,6 @@
-//! A router inside of another program, which has the other ends of its ports: no socket, no signals, and
-//! nothing printed. It is what benchmarks measure; the rest is the router that users run.
+//! A router inside of another program, which has the other ends of its ports: no socket, no
+//! signals, and nothing printed. It is what benchmarks measure; the rest is the router that users
+//! run.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use linerate_core::run::WorkerStats;
 use linerate_drivers::{Drivers, Own};
 use serde_json::Value;
 
-use super::desk::Desk;
+use super::handle::ControlHandle;
 use super::start::{Access, bring_up, place};
 use super::{Event, Run};
 use crate::config::Config;
@@ -20,7 +21,7 @@ use linerate_appliance::socket::usual_socket;
 
 /// A router at work. It ends with this.
 pub struct Embedded {
-    desk: Desk,
+    handle: ControlHandle,
     /// Where control runs.
     cpu: u32,
     control: Option<LcoreHandle<Result<(), Error>>>,
@@ -38,7 +39,7 @@ impl Embedded {
         let config = Config::read(path)?;
         let plan = place(&config)?;
         let (sender, events) = mpsc::channel();
-        let desk = Desk::new(sender, path, Arc::new(Own));
+        let handle = ControlHandle::new(sender, path, Arc::new(Own));
         let run = Run {
             json: false,
             duration: None,
@@ -47,7 +48,7 @@ impl Embedded {
             privileged: Arc::new(Own),
             socket: usual_socket(),
         };
-        let mut control = bring_up(path, config, &plan, drivers, &desk, &run, &privileged)?;
+        let mut control = bring_up(path, config, &plan, drivers, &handle, &run, &privileged)?;
         let clock = control.running.clock();
         let first = control.running.lcores().next();
         let worker = first.map(|(name, _, stats)| (name.to_owned(), stats.clone()));
@@ -59,7 +60,7 @@ impl Embedded {
             ran.and(Error::all(errors))
         })?;
         Ok(Self {
-            desk,
+            handle,
             cpu,
             control: Some(control),
             clock,
@@ -72,9 +73,9 @@ impl Embedded {
     /// # Errors
     /// There can be no other thread.
     pub fn reload(&self) -> Result<LcoreHandle<Result<Value, Problem>>, Error> {
-        let desk = self.desk.clone();
+        let handle = self.handle.clone();
         Ok(Lcore::spawn("reload", Some(self.cpu), move || {
-            desk.reload()
+            handle.reload()
         })?)
     }
 
@@ -83,7 +84,7 @@ impl Embedded {
     /// # Errors
     /// What went wrong while it ran, or at the end.
     pub fn stop(mut self) -> Result<(), Error> {
-        self.desk.tell(Event::Stop);
+        self.handle.tell(Event::Stop);
         self.control
             .take()
             .map_or(Ok(()), |control| control.join()?)
@@ -93,6 +94,6 @@ impl Embedded {
 impl Drop for Embedded {
     fn drop(&mut self) {
         // The handle waits for the thread when it goes.
-        self.desk.tell(Event::Stop);
+        self.handle.tell(Event::Stop);
     }
 }

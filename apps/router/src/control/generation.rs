@@ -6,7 +6,7 @@ use linerate_core::port::PortInfo;
 use linerate_wire::MacAddr;
 use linerate_wire::ethernet::HEADER_LEN;
 
-use super::twins::Wanted;
+use super::host_interfaces::Wanted;
 use crate::config::{Acl, Config, InterfaceConfig};
 use linerate_appliance::error::Error;
 use linerate_routing::model::InterfaceId;
@@ -25,15 +25,15 @@ fn port<'a>(interface: &InterfaceConfig, ports: &'a Infos) -> Option<(u16, &'a P
     Some((number, ports.get(usize::from(number))?.as_ref()?))
 }
 
-/// The settings that `config` asks for on these ports. `twin` says the number of the port that is an
-/// interface's twin; lists of `old` that stay the same are shared with it.
+/// The settings that `config` asks for on these ports. `host_interface` says the number of the port
+/// that is an interface's host interface; lists of `old` that stay the same are shared with it.
 ///
 /// # Errors
 /// An access list that takes more memory than there is.
 pub(super) fn settings(
     config: &Config,
     ports: &Infos,
-    twin: impl Fn(&str) -> Option<u16>,
+    host_interface: impl Fn(&str) -> Option<u16>,
     old: Option<(&Config, &Settings)>,
 ) -> Result<Settings, Error> {
     let interfaces = (0..)
@@ -49,7 +49,10 @@ pub(super) fn settings(
                 mtu: mtu(interface, port),
                 addresses: interface.addresses.clone(),
                 verified: Vec::new(),
-                twin: interface.twin.as_ref().and_then(|_| twin(&interface.name)),
+                host_interface: interface
+                    .host_interface
+                    .as_ref()
+                    .and_then(|_| host_interface(&interface.name)),
                 urpf: interface.urpf,
                 proxy: interface.proxy,
                 redirects: interface.redirects,
@@ -96,13 +99,13 @@ pub(super) fn wire(id: InterfaceId, interface: &InterfaceConfig, ports: &Infos) 
     (mac(id.0, port), mtu(interface, port))
 }
 
-/// The twins that `config` asks for on these ports, in the order of their interfaces.
-pub(super) fn twins(config: &Config, ports: &Infos) -> Vec<Wanted> {
+/// The host interfaces that `config` asks for on these ports, in the order of their interfaces.
+pub(super) fn host_interfaces(config: &Config, ports: &Infos) -> Vec<Wanted> {
     let wanted = |(id, interface): (u16, &InterfaceConfig)| {
         let port = port(interface, ports);
         Some(Wanted {
             interface: interface.name.clone(),
-            name: interface.twin.clone()?,
+            name: interface.host_interface.clone()?,
             netns: config.vrfs[interface.vrf as usize].netns.clone(),
             mac: mac(id, port),
             mtu: mtu(interface, port),
@@ -112,8 +115,8 @@ pub(super) fn twins(config: &Config, ports: &Infos) -> Vec<Wanted> {
     interfaces.filter_map(wanted).collect()
 }
 
-/// The address of the port of the interface `id`, or one made up for the port, or for the interface where
-/// it has none.
+/// The address of the port of the interface `id`, or one made up for the port, or for the interface
+/// where it has none.
 fn mac(id: u16, port: Option<(u16, &PortInfo)>) -> MacAddr {
     let made_up = |kind, number: u16| {
         let [high, low] = number.to_be_bytes();
@@ -168,14 +171,16 @@ mod tests {
     }
 
     fn config(text: &str) -> Config {
-        let ports = "[router]\nkernel = false\n[[port]]\nname = \"a\"\nspec = \"ring:a\"\n[[port]]\nname = \"b\"\nspec = \"ring:b\"\n";
+        let ports = "[router]\nkernel = false\n[[port]]\nname = \"a\"\nspec = \"ring:a\"\n\
+            [[port]]\nname = \"b\"\nspec = \"ring:b\"\n";
         Config::parse(&format!("{ports}{text}")).unwrap()
     }
 
     #[test]
     fn frames_find_their_interface_by_port_and_tag() {
         let config = config(
-            "[[interface]]\nport = \"a\"\nvlan = 20\n[[interface]]\nport = \"a\"\nvlan = 10\n[[interface]]\nport = \"a\"\nname = \"x\"\n",
+            "[[interface]]\nport = \"a\"\nvlan = 20\n[[interface]]\nport = \"a\"\nvlan = 10\n\
+             [[interface]]\nport = \"a\"\nname = \"x\"\n",
         );
         let ports = [info("ring", 9014), info("af_packet", 9014)].map(Some);
         let settings = settings(&config, &ports, |_| None, None).unwrap();
@@ -191,7 +196,8 @@ mod tests {
 
     #[test]
     fn lists_that_stay_the_same_are_not_built_again() {
-        let acl = "[[acl]]\nname = \"e\"\ndefault = \"deny\"\nrules = [{ action = \"permit\", protocol = \"tcp\", destination_port = \"22\" }]\n";
+        let acl = "[[acl]]\nname = \"e\"\ndefault = \"deny\"\nrules = [{ action = \"permit\", \
+            protocol = \"tcp\", destination_port = \"22\" }]\n";
         let first = config(acl);
         let ports = [info("ring", 1514), info("ring", 1514)].map(Some);
         let old = settings(&first, &ports, |_| None, None).unwrap();

@@ -1,9 +1,9 @@
-//! The kernel and FRR, from control's side: what they say goes into the routing table and the settings,
-//! what the interfaces are goes to their twins.
+//! The kernel and FRR, from control's side: what they say goes into the routing table and the
+//! settings, what the interfaces are goes to their host interfaces.
 //!
-//! Threads of their own listen; they only wake the control thread, which takes what has come in bounded
-//! parts, so that questions are answered in between. Each network name space that has twins has its
-//! own ears; the hands are those of whoever has the privileges.
+//! Threads of their own listen; they only wake the control thread, which takes what has come in
+//! bounded parts, so that questions are answered in between. Each network name space that has host
+//! interfaces has its own monitor; what changes the kernel is done by whoever has the privileges.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -14,26 +14,26 @@ use std::time::Instant;
 use linerate_wire::MacAddr;
 use rustix::process::geteuid;
 
-use super::desk::Desk;
+use super::handle::ControlHandle;
 use super::stage::on_slow;
 use super::{Control, Event};
 use crate::config::{Config, InterfaceConfig, RouterStanza};
 use crate::machine;
 use linerate_appliance::error::Error;
-use linerate_appliance::netlink::twin::Likeness;
+use linerate_appliance::netlink::host_interface::Attributes;
 use linerate_appliance::privilege::Privileged;
 use linerate_appliance::users::{NOBODY, User};
 use linerate_routing::fpm::{self, Fpm};
 use linerate_routing::model::{Cidr, InterfaceId, MAIN_TABLE, Vrf};
 use linerate_routing::netlink::ports::Interfaces;
-use linerate_routing::netlink::{Mirror, News};
+use linerate_routing::netlink::{Mirror, NetlinkEvent};
 use linerate_routing::rib::{Rib, Source};
 
 /// One network name space.
 struct Space {
     /// As `ip netns` calls it; none: the router's own.
     name: Option<String>,
-    ears: Mirror,
+    mirror: Mirror,
 }
 
 /// All that speaks to the control thread from outside.
@@ -42,17 +42,17 @@ pub(super) struct Kernel {
     /// Interfaces below ports, where there are such.
     below: Option<Interfaces>,
     pub(super) fpm: Option<Fpm>,
-    /// Addresses that the kernel has for an interface's twin.
+    /// Addresses that the kernel has for an interface's host interface.
     learned: HashMap<InterfaceId, Vec<Cidr>>,
     privileged: Arc<dyn Privileged>,
     /// Whom to wake.
-    desk: Desk,
+    handle: ControlHandle,
     /// Set by the threads that listen, until somebody looks.
     woken: Arc<AtomicBool>,
 }
 
-/// Which of a name space's routing tables is which VRF. The main table of another name space than the
-/// router's own is the first VRF's there.
+/// Which of a name space's routing tables is which VRF. The main table of another name space than
+/// the router's own is the first VRF's there.
 fn tables(config: &Config, space: Option<&str>) -> Vec<(u32, Vrf)> {
     let vrfs = (0..).zip(&config.vrfs);
     let here = vrfs.filter(|(_, vrf)| !vrf.is_gone() && vrf.netns.as_deref() == space);
@@ -83,37 +83,38 @@ fn fpm_tables(config: &Config) -> Vec<(u32, Vrf)> {
         .collect()
 }
 
-/// Whether there are twins in a name space.
-fn has_twins(config: &Config, space: Option<&str>) -> bool {
+/// Whether there are host interfaces in a name space.
+fn has_host_interfaces(config: &Config, space: Option<&str>) -> bool {
     config.interfaces.iter().any(|interface| {
         let netns = &config.vrfs[interface.vrf as usize].netns;
-        interface.twin.is_some() && netns.as_deref() == space
+        interface.host_interface.is_some() && netns.as_deref() == space
     })
 }
 
 /// What wakes the control thread: once until it looks.
-fn waker(desk: &Desk, woken: &Arc<AtomicBool>) -> impl Fn() + Send + 'static + use<> {
-    let (desk, woken) = (desk.clone(), woken.clone());
+fn waker(handle: &ControlHandle, woken: &Arc<AtomicBool>) -> impl Fn() + Send + 'static + use<> {
+    let (handle, woken) = (handle.clone(), woken.clone());
     move || {
         if !woken.swap(true, Ordering::SeqCst) {
-            desk.tell(Event::Fed);
+            handle.tell(Event::Fed);
         }
     }
 }
 
 impl Kernel {
-    /// Listens to the kernel where a configuration has twins, and for FRR where it says so.
+    /// Listens to the kernel where a configuration has host interfaces, and for FRR where it says
+    /// so.
     ///
     /// # Errors
     /// A name space that there is not, or an address that is taken.
     pub(super) fn start(
         config: &Config,
-        desk: &Desk,
+        handle: &ControlHandle,
         privileged: &Arc<dyn Privileged>,
     ) -> Result<Self, Error> {
         let woken = Arc::new(AtomicBool::new(false));
         let fpm = config.router.fpm.map(|address| {
-            let (wake, graceful) = (waker(desk, &woken), config.router.graceful);
+            let (wake, graceful) = (waker(handle, &woken), config.router.graceful);
             let mut fpm = Fpm::listen(address, fpm_users(&config.router), graceful, wake)?;
             fpm.feed.set_tables(fpm_tables(config));
             Ok::<_, Error>(fpm)
@@ -124,52 +125,56 @@ impl Kernel {
             fpm: fpm.transpose()?,
             learned: HashMap::new(),
             privileged: privileged.clone(),
-            desk: desk.clone(),
+            handle: handle.clone(),
             woken,
         };
         kernel.open_spaces(config)?;
         Ok(kernel)
     }
 
-    /// Listens in every name space in which a configuration has twins, and to what becomes of the
-    /// interfaces below its ports.
+    /// Listens in every name space in which a configuration has host interfaces, and to what
+    /// becomes of the interfaces below its ports.
     ///
     /// # Errors
     /// A name space that there is not.
     pub(super) fn open_spaces(&mut self, config: &Config) -> Result<(), Error> {
         let mut ports = config.ports.iter();
         if self.below.is_none() && ports.any(|port| machine::interface_of(&port.spec).is_some()) {
-            self.below = Some(Interfaces::watch(waker(&self.desk, &self.woken))?);
+            self.below = Some(Interfaces::watch(waker(&self.handle, &self.woken))?);
         }
-        let twins = config.interfaces.iter().filter(|one| one.twin.is_some());
-        for interface in twins {
+        let host_interfaces = config
+            .interfaces
+            .iter()
+            .filter(|one| one.host_interface.is_some());
+        for interface in host_interfaces {
             let name = config.vrfs[interface.vrf as usize].netns.clone();
             if self.spaces.iter().any(|space| space.name == name) {
                 continue;
             }
-            let wake = waker(&self.desk, &self.woken);
-            let mut ears = Mirror::watch(&*self.privileged, name.as_deref(), wake)?;
-            ears.feed.set_tables(tables(config, name.as_deref()));
-            ears.set_told_by_frr(self.fpm.as_ref().is_some_and(Fpm::tells));
-            self.spaces.push(Space { name, ears });
+            let wake = waker(&self.handle, &self.woken);
+            let mut mirror = Mirror::watch(&*self.privileged, name.as_deref(), wake)?;
+            mirror.feed.set_tables(tables(config, name.as_deref()));
+            mirror.set_told_by_frr(self.fpm.as_ref().is_some_and(Fpm::tells));
+            self.spaces.push(Space { name, mirror });
         }
         Ok(())
     }
 
-    /// Listens no more where a configuration has no twins: what a reload has begun that was refused.
+    /// Listens no more where a configuration has no host interfaces: what a reload has begun that
+    /// was refused.
     pub(super) fn close_spaces(&mut self, config: &Config) {
         self.spaces
-            .retain(|space| has_twins(config, space.name.as_deref()));
+            .retain(|space| has_host_interfaces(config, space.name.as_deref()));
     }
 
     /// Follows a configuration's VRFs: which tables are theirs, and what there is no more.
     pub(super) fn follow_vrfs(&mut self, config: &Config, rib: &mut Rib) {
         self.spaces.retain_mut(|space| {
-            let stays = has_twins(config, space.name.as_deref());
+            let stays = has_host_interfaces(config, space.name.as_deref());
             if !stays {
                 // All that it has told.
-                space.ears.feed.begin(rib);
-                space.ears.feed.end(rib);
+                space.mirror.feed.begin(rib);
+                space.mirror.feed.end(rib);
             }
             stays
         });
@@ -177,7 +182,7 @@ impl Kernel {
         for space in &mut self.spaces {
             let tables = tables(config, space.name.as_deref());
             fed.extend(tables.iter().map(|(_, vrf)| vrf));
-            space.ears.set_tables(tables);
+            space.mirror.set_tables(tables);
         }
         for vrf in (0..rib.vrfs()).filter(|vrf| !fed.contains(vrf)) {
             rib.forget(Source::Kernel, vrf);
@@ -192,35 +197,38 @@ impl Kernel {
     pub(super) fn overruns(&self) -> u64 {
         self.spaces
             .iter()
-            .map(|space| space.ears.counts.overruns)
+            .map(|space| space.mirror.counts.overruns)
             .sum()
     }
 
     /// Routes that the kernel and FRR have put in or changed, and taken out.
     pub(super) fn changes(&self) -> u64 {
-        let feeds = self.spaces.iter().map(|space| &space.ears.feed);
+        let feeds = self.spaces.iter().map(|space| &space.mirror.feed);
         let feeds = feeds.chain(self.fpm.iter().map(|fpm| &fpm.feed));
         feeds
             .map(|feed| feed.counts.added + feed.counts.removed)
             .sum()
     }
 
-    /// Which interfaces are to be heard of, by the names of their twins.
-    fn set_twins(&mut self, config: &Config, rib: &mut Rib) -> Vec<News> {
-        let mut news = Vec::new();
+    /// Which interfaces are to be heard of, by the names of their host interfaces.
+    fn set_host_interfaces(&mut self, config: &Config, rib: &mut Rib) -> Vec<NetlinkEvent> {
+        let mut events = Vec::new();
         for space in &mut self.spaces {
             let interfaces = (0..).map(InterfaceId).zip(&config.interfaces);
             let here = interfaces
                 .filter(|(_, interface)| config.vrfs[interface.vrf as usize].netns == space.name);
-            let twins = here.filter_map(|(id, interface)| Some((interface.twin.clone()?, id)));
+            let host_interfaces =
+                here.filter_map(|(id, interface)| Some((interface.host_interface.clone()?, id)));
             // As the ports' specifications have them: `af_packet:eth0,queues=1`.
             let ports = config.ports.iter().filter_map(|port| {
                 let (_, target) = port.spec.split_once(':')?;
                 target.split(',').next().map(String::from)
             });
-            space.ears.set_twins(rib, twins, ports, &mut news);
+            space
+                .mirror
+                .set_host_interfaces(rib, host_interfaces, ports, &mut events);
         }
-        news
+        events
     }
 }
 
@@ -233,37 +241,37 @@ impl Control {
         kernel.woken.store(false, Ordering::SeqCst);
         let below = kernel.below.as_mut().map(Interfaces::hear);
         let mut more = false;
-        let mut news = Vec::new();
+        let mut events = Vec::new();
         for space in &mut kernel.spaces {
-            more |= space.ears.poll(&mut self.rib, &mut news);
+            more |= space.mirror.poll(&mut self.rib, &mut events);
         }
-        self.hear(news);
+        self.hear(events);
         if let Some(said) = below.filter(|said| said.any) {
             self.look_at_ports(&said.gone);
         }
         let mut of_frr = Vec::new();
-        // Routes by a twin that is not known yet would be taken for somebody else's.
+        // Routes by a host interface that is not known yet would be taken for somebody else's.
         if let Some(kernel) = &mut self.kernel
             && let Some(fpm) = &mut kernel.fpm
             && kernel
                 .spaces
                 .iter()
-                .all(|space| space.ears.is_synchronised())
+                .all(|space| space.mirror.is_synchronised())
         {
             more |= fpm.poll(&mut self.rib, Instant::now(), &mut of_frr);
         }
-        for news in of_frr {
-            match news {
-                fpm::News::Connected(peer) => {
+        for event in of_frr {
+            match event {
+                fpm::FpmEvent::Connected(peer) => {
                     eprintln!("fpm: {peer} is connected");
                     self.set_told_by_frr(true);
                 }
-                fpm::News::Refused(peer, why) => eprintln!("fpm: {peer} is refused: {why}"),
+                fpm::FpmEvent::Refused(peer, why) => eprintln!("fpm: {peer} is refused: {why}"),
                 // Before its routes go, the kernel says which it has.
-                fpm::News::Ended => self.set_told_by_frr(false),
-                fpm::News::Disconnected(peer, why) => eprintln!("fpm: {peer} has gone: {why}"),
-                fpm::News::Swept(0) => {}
-                fpm::News::Swept(routes) => {
+                fpm::FpmEvent::Ended => self.set_told_by_frr(false),
+                fpm::FpmEvent::Disconnected(peer, why) => eprintln!("fpm: {peer} has gone: {why}"),
+                fpm::FpmEvent::Swept(0) => {}
+                fpm::FpmEvent::Swept(routes) => {
                     eprintln!("fpm: {routes} routes were not repeated, and are gone");
                 }
             }
@@ -276,25 +284,25 @@ impl Control {
     fn set_told_by_frr(&mut self, told: bool) {
         if let Some(kernel) = &mut self.kernel {
             for space in &mut kernel.spaces {
-                space.ears.set_told_by_frr(told);
+                space.mirror.set_told_by_frr(told);
             }
         }
     }
 
-    /// Does what the kernel's news ask for.
-    fn hear(&mut self, all: Vec<News>) {
+    /// Does what the kernel's events ask for.
+    fn hear(&mut self, all: Vec<NetlinkEvent>) {
         let mut addresses_changed = false;
-        for news in all {
-            match news {
-                News::Twin(id, link) => {
+        for event in all {
+            match event {
+                NetlinkEvent::HostInterface(id, link) => {
                     if let Some(kernel) = &mut self.kernel
                         && let Some(fpm) = &mut kernel.fpm
                     {
                         fpm.set_interface(&mut self.rib, link.index, id);
                     }
-                    self.liken(id);
+                    self.make_alike(id);
                 }
-                News::Device(index, is_host) => {
+                NetlinkEvent::Device(index, is_host) => {
                     if let Some(kernel) = &mut self.kernel
                         && let Some(fpm) = &mut kernel.fpm
                     {
@@ -302,33 +310,35 @@ impl Control {
                     }
                 }
                 // It is made again by its port, and said to be there then.
-                News::TwinGone(id) => {
+                NetlinkEvent::HostInterfaceGone(id) => {
                     if let Some(kernel) = &mut self.kernel {
                         addresses_changed |= kernel.learned.remove(&id).is_some();
                     }
                     eprintln!(
-                        "warning: the twin of `{}` is gone",
+                        "warning: the host interface of `{}` is gone",
                         self.interface_name(id.0)
                     );
                 }
-                News::Addresses(id, addresses) => {
+                NetlinkEvent::Addresses(id, addresses) => {
                     if let Some(kernel) = &mut self.kernel {
                         addresses_changed |=
                             kernel.learned.insert(id, addresses.clone()) != Some(addresses);
                     }
                 }
-                News::Pinned(id, address, mac) => self.pin(id, address, mac),
-                News::Hosts(hosts) => {
+                NetlinkEvent::Pinned(id, address, mac) => self.pin(id, address, mac),
+                NetlinkEvent::Hosts(hosts) => {
                     for (vrf, hosts) in hosts {
                         self.rib.set_hosts(vrf, &hosts);
                     }
                     self.changed();
                 }
-                News::Synchronised => {}
-                News::Overrun => {
+                NetlinkEvent::Synchronised => {}
+                NetlinkEvent::Overrun => {
                     eprintln!("warning: the kernel told more than there was room for: all again");
                 }
-                News::Lost(why) => eprintln!("warning: the kernel is not heard any more: {why}"),
+                NetlinkEvent::Lost(why) => {
+                    eprintln!("warning: the kernel is not heard any more: {why}")
+                }
             }
         }
         if addresses_changed {
@@ -348,7 +358,8 @@ impl Control {
         });
     }
 
-    /// The addresses of an interface: those configured, and those that its twin has besides.
+    /// The addresses of an interface: those configured, and those that its host interface has
+    /// besides.
     pub(super) fn addresses_of(&self, id: InterfaceId, configured: &[Cidr]) -> Vec<Cidr> {
         let learned = self
             .kernel
@@ -367,7 +378,7 @@ impl Control {
         all
     }
 
-    /// The addresses that the kernel has for the twin of an interface.
+    /// The addresses that the kernel has for the host interface of an interface.
     fn verified(&self, id: InterfaceId) -> Vec<IpAddr> {
         let learned = (self.kernel.as_ref()).and_then(|kernel| kernel.learned.get(&id));
         let addresses = learned.into_iter().flatten();
@@ -393,14 +404,14 @@ impl Control {
         self.changed();
     }
 
-    /// Makes the twin of an interface look like it.
-    pub(super) fn liken(&mut self, id: InterfaceId) {
+    /// Makes the host interface of an interface look like it.
+    pub(super) fn make_alike(&mut self, id: InterfaceId) {
         let number = usize::from(id.0);
         let both = self.config.interfaces.get(number);
         let Some((config, interface)) = both.zip(self.settings.interfaces.get(number)) else {
             return;
         };
-        let Some(name) = config.twin.clone() else {
+        let Some(name) = config.host_interface.clone() else {
             return;
         };
         let netns = self.config.vrfs[config.vrf as usize].netns.clone();
@@ -408,7 +419,7 @@ impl Control {
         let carrier = config
             .port
             .is_none_or(|port| !self.draining && self.links.get(&port) != Some(&false));
-        let like = Likeness {
+        let like = Attributes {
             mac: interface.mac,
             mtu: interface.mtu.into(),
             up: true,
@@ -417,21 +428,21 @@ impl Control {
         if self.kernel.is_some()
             && let Err(error) = self
                 .privileged
-                .liken(netns.as_deref(), &name, &like, carrier)
+                .make_alike(netns.as_deref(), &name, &like, carrier)
         {
             eprintln!("warning: {error}");
         }
     }
 
-    /// Makes all twins look like their interfaces, after a change of these.
-    pub(super) fn liken_all(&mut self) {
+    /// Makes all host interfaces look like their interfaces, after a change of these.
+    pub(super) fn make_alike_all(&mut self) {
         let Some(kernel) = &mut self.kernel else {
             return;
         };
-        let news = kernel.set_twins(&self.config, &mut self.rib);
-        self.hear(news);
+        let events = kernel.set_host_interfaces(&self.config, &mut self.rib);
+        self.hear(events);
         for id in 0..self.config.interfaces.len() as u16 {
-            self.liken(InterfaceId(id));
+            self.make_alike(InterfaceId(id));
         }
     }
 
@@ -456,7 +467,7 @@ impl Control {
         }
     }
 
-    /// Takes addresses from the twins that the configuration does not have any more.
+    /// Takes addresses from the host interfaces that the configuration does not have any more.
     pub(super) fn remove_addresses(&mut self, old: &Config) {
         if self.kernel.is_none() {
             return;
@@ -467,7 +478,7 @@ impl Control {
                 .interfaces
                 .iter()
                 .find(|now| now.name == before.name);
-            let (Some(now), Some(name)) = (now, &before.twin) else {
+            let (Some(now), Some(name)) = (now, &before.host_interface) else {
                 continue;
             };
             let netns = &self.config.vrfs[now.vrf as usize].netns;
@@ -508,7 +519,8 @@ mod tests {
 
     #[test]
     fn a_name_space_of_its_own_has_its_main_table_too() {
-        let text = "[router]\nkernel = false\n[[vrf]]\nname = \"blue\"\ntable = 10\nnetns = \"blue\"\n[[vrf]]\nname = \"red\"\ntable = 20\n[[port]]\nspec = \"null\"\n";
+        let text = "[router]\nkernel = false\n[[vrf]]\nname = \"blue\"\ntable = 10\nnetns = \
+            \"blue\"\n[[vrf]]\nname = \"red\"\ntable = 20\n[[port]]\nspec = \"null\"\n";
         let config = Config::parse(text).unwrap();
         assert_eq!(tables(&config, None), [(254, 0), (20, 2)]);
         assert_eq!(tables(&config, Some("blue")), [(10, 1), (254, 1)]);

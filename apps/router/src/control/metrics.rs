@@ -92,7 +92,8 @@ impl Control {
             "icmp_messages",
             FamilyKind::Counter,
             "",
-            "ICMP messages of the router's own, TCP resets beside them, and those that it did not send.",
+            "ICMP messages of the router's own, TCP resets beside them, and those that it did not \
+             send.",
         );
         for (what, name) in Sent::ALL {
             let sum: u64 = self.counters.iter().map(|worker| worker.icmp(what)).sum();
@@ -155,13 +156,17 @@ impl Control {
                 |stats| stats.rx_bytes,
             ),
         ];
-        let all: Vec<_> = self.twins.iter().map(|twin| (twin, twin.stats())).collect();
+        let all: Vec<_> = self
+            .host_interfaces
+            .iter()
+            .map(|host_interface| (host_interface, host_interface.stats()))
+            .collect();
         for (family, unit, help, read) in families {
             page.family(family, FamilyKind::Counter, unit, help);
-            for (twin, stats) in &all {
+            for (host_interface, stats) in &all {
                 let labels = [
-                    ("host", twin.wanted.name.as_str()),
-                    ("interface", &twin.wanted.interface),
+                    ("host", host_interface.wanted.name.as_str()),
+                    ("interface", &host_interface.wanted.interface),
                 ];
                 page.sample(&labels, read(stats));
             }
@@ -172,15 +177,15 @@ impl Control {
             "packets",
             "Packets that the kernel did not take or could not hand over by the host interface.",
         );
-        for (twin, stats) in &all {
+        for (host_interface, stats) in &all {
             let drops = [("receive", &stats.rx_drops), ("transmit", &stats.tx_drops)];
             for (direction, (reason, count)) in drops
                 .iter()
                 .flat_map(|(direction, drops)| drops.iter().map(move |drop| (*direction, drop)))
             {
                 let labels = [
-                    ("host", twin.wanted.name.as_str()),
-                    ("interface", &twin.wanted.interface),
+                    ("host", host_interface.wanted.name.as_str()),
+                    ("interface", &host_interface.wanted.interface),
                     ("direction", direction),
                     ("reason", reason),
                 ];

@@ -1,20 +1,21 @@
 //! The control thread: it alone changes anything while the router runs.
 //!
 //! Whoever wants something sends an [`Event`]: clients of the socket, signals, the slow worker, the
-//! kernel and FRR. [`Control::run`] takes them one after the other, commits route changes in batches,
-//! and ticks. Workers are only spoken to between two bursts ([`stage`]).
+//! kernel and FRR. [`Control::run`] takes them one after the other, commits route changes in
+//! batches, and ticks. Workers are only spoken to between two bursts ([`stage`]).
 //!
-//! `start` brings a router up, `reload` and `ports` exchange its configuration, `show` and `metrics` say how it
-//! is, `stream` is captures and traces; `embedded` is a router inside of another program.
+//! `start` brings a router up, `reload` and `ports` exchange its configuration, `show` and
+//! `metrics` say how it is, `stream` is captures and traces; `embedded` is a router inside of
+//! another program.
 
 mod acls;
 mod balance;
 mod cleared;
-mod desk;
 mod difference;
 mod embedded;
 mod generation;
-mod hush;
+mod handle;
+mod host_interfaces;
 mod kernel;
 mod metrics;
 mod notify;
@@ -28,9 +29,9 @@ mod signals;
 mod stage;
 mod start;
 mod stream;
+mod sysctl_guard;
 #[cfg(test)]
 mod tests;
-mod twins;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -47,11 +48,11 @@ use linerate_wire::MacAddr;
 use serde_json::{Value, json};
 
 use super::config::Config;
-use acls::Teller;
+use acls::AclLogger;
 use balance::Held;
 use cleared::Cleared;
-use desk::Job;
-use hush::Hush;
+use handle::Job;
+use host_interfaces::{HostInterfaces, Wanted};
 use kernel::Kernel;
 use linerate_appliance::error::Error;
 use linerate_appliance::privilege::{self, Privileged};
@@ -65,7 +66,7 @@ use linerate_routing::plane::{self};
 use linerate_routing::rib::{Progress, Rib};
 use notify::Notify;
 use stage::{RouterStage, on_slow};
-use twins::{Twins, Wanted};
+use sysctl_guard::SysctlGuard;
 
 pub use embedded::Embedded;
 pub(crate) use start::{Run, place, start};
@@ -105,13 +106,14 @@ pub(crate) struct Control {
     /// Whether the routing table has turned static routes away.
     turned_away: bool,
     settings: Arc<Settings>,
-    /// What the workers have: those, or in the midst of a reload the interfaces besides that are to go.
+    /// What the workers have: those, or in the midst of a reload the interfaces besides that are to
+    /// go.
     installed: Arc<Settings>,
     running: Running<RouterStage>,
     /// Who opens what takes privileges.
     privileged: Arc<dyn Privileged>,
     rib: Rib,
-    twins: Twins,
+    host_interfaces: HostInterfaces,
     kernel: Option<Kernel>,
     /// Of each worker, for this generation of the settings.
     counters: Vec<Arc<Counters>>,
@@ -140,14 +142,14 @@ pub(crate) struct Control {
     period: Option<(Instant, Sample)>,
     /// When all ends.
     end: Option<Instant>,
-    /// Whether the twins' links are held down, so that neighbours turn elsewhere.
+    /// Whether the host interfaces' links are held down, so that neighbours turn elsewhere.
     draining: bool,
     /// Whether lines are JSON.
     json: bool,
     /// Who tells of what access lists have met.
-    teller: Teller,
+    acl_logger: AclLogger,
     /// What the kernel was told about the interfaces of ports.
-    hush: Hush,
+    sysctl_guard: SysctlGuard,
     /// Who started the router as a service.
     notify: Notify,
 }
@@ -269,7 +271,8 @@ impl Control {
         self.dirty = None;
     }
 
-    /// Has every worker look at the newest tables: a sleeping one holds the copy that is to be written.
+    /// Has every worker look at the newest tables: a sleeping one holds the copy that is to be
+    /// written.
     fn catch_up(&self) {
         for worker in self.running.handles() {
             // One that has ended holds no table.
@@ -314,7 +317,7 @@ impl Control {
             let quiet = sample.received() == self.previous.received();
             self.previous = sample;
             self.sampled = now;
-            if quiet && self.twins.is_empty() && self.running.is_ended() {
+            if quiet && self.host_interfaces.is_empty() && self.running.is_ended() {
                 self.end_after(Duration::ZERO);
             }
         }
@@ -340,10 +343,11 @@ impl Control {
         self.end = Some(self.end.map_or(end, |known| known.min(end)));
     }
 
-    /// Holds the twins' links down, so that routing turns elsewhere, and ends after `time`.
+    /// Holds the host interfaces' links down, so that routing turns elsewhere, and ends after
+    /// `time`.
     fn drain(&mut self, time: Duration) -> Result<Value, Problem> {
         self.draining = true;
-        self.liken_all();
+        self.make_alike_all();
         self.end_after(time);
         let seconds = time.as_secs_f64();
         Ok(json!({ "text": format!("forwarding for {seconds} s more"), "seconds": seconds }))
@@ -385,32 +389,32 @@ impl Control {
         }
     }
 
-    /// Makes the twins that are not there yet.
-    fn start_twins(&mut self) -> Result<(), Error> {
+    /// Makes the host interfaces that are not there yet.
+    fn start_host_interfaces(&mut self) -> Result<(), Error> {
         let pools: Option<Vec<Pool>> = self
             .slow()
             .call(|worker| worker.egress.cache.pools().cloned().collect())
             .ok();
         let slow = self.slow().clone();
         let opener: Arc<dyn Opener> = self.privileged.clone();
-        self.twins
+        self.host_interfaces
             .start(&slow, &Pools::new(pools.unwrap_or_default()), &opener)
     }
 
-    /// Takes what the kernel sends by twins that the slow worker has been told of.
-    fn hear_twins(&mut self) {
+    /// Takes what the kernel sends by host interfaces that the slow worker has been told of.
+    fn hear_host_interfaces(&mut self) {
         let slow = self.slow().clone();
-        self.twins.listen(&slow);
+        self.host_interfaces.listen(&slow);
     }
 
-    /// Takes the twins away that nobody wants any more.
-    fn retain_twins(&mut self, wanted: &[Wanted]) -> Vec<Error> {
+    /// Takes the host interfaces away that nobody wants any more.
+    fn retain_host_interfaces(&mut self, wanted: &[Wanted]) -> Vec<Error> {
         let slow = self.slow().clone();
-        self.twins.retain(wanted, &slow)
+        self.host_interfaces.retain(wanted, &slow)
     }
 
-    /// Looks for the gateways of static routes before a packet asks for them, and pins the configured
-    /// neighbours; lets go of those of the `old` configuration.
+    /// Looks for the gateways of static routes before a packet asks for them, and pins the
+    /// configured neighbours; lets go of those of the `old` configuration.
     fn follow_neighbours(&mut self, old: &Config) {
         let (before, now) = (old.gateways(), self.config.gateways());
         let gone = before.difference(&now).map(|&gateway| (gateway, false));

@@ -1,7 +1,8 @@
-//! What the service manager hears (sd_notify(3)): that packets are forwarded, that a reload is under way, that
-//! all ends, and, where it asks for that, that the router is alive.
+//! What the service manager hears (sd_notify(3)): that packets are forwarded, that a reload is
+//! under way, that all ends, and, where it asks for that, that the router is alive.
 //!
-//! Each is one datagram of lines `NAME=value` to the socket that `$NOTIFY_SOCKET` names. Nobody answers.
+//! Each is one datagram of lines `NAME=value` to the socket that `$NOTIFY_SOCKET` names. Nobody
+//! answers.
 
 use std::ffi::{OsStr, OsString};
 use std::io;

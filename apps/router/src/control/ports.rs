@@ -39,8 +39,9 @@ impl Control {
         infos
     }
 
-    /// Starts the ports of a configuration that are not there yet, and returns their numbers. Nothing comes
-    /// in by them before [`Running::listen`](linerate_appliance::runtime::Running::listen).
+    /// Starts the ports of a configuration that are not there yet, and returns their numbers.
+    /// Nothing comes in by them before
+    /// [`Running::listen`](linerate_appliance::runtime::Running::listen).
     ///
     /// # Errors
     /// What the first says that fails; none is there then.
@@ -85,20 +86,21 @@ impl Control {
         let gone = self.running.ports().iter().filter(is_gone);
         let gone: Vec<u16> = gone.map(|open| open.number).collect();
         self.remove_ports(&gone);
-        self.hush_ports();
+        self.guard_sysctls();
     }
 
-    /// Twins are numbered like ports.
+    /// Host interfaces are numbered like ports.
     fn say_numbers(&mut self) {
         let ports = self.running.ports().iter();
-        self.twins.leave(ports.map(|open| open.number).collect());
+        self.host_interfaces
+            .leave(ports.map(|open| open.number).collect());
     }
 
     /// Keeps the kernel silent on the interfaces of the ports that there are.
-    pub(super) fn hush_ports(&mut self) {
+    pub(super) fn guard_sysctls(&mut self) {
         let infos = self.running.ports().iter().map(|open| open.info.clone());
         let infos: Vec<PortInfo> = infos.filter(|_| self.config.router.kernel).collect();
-        self.hush.follow(&infos);
+        self.sysctl_guard.follow(&infos);
     }
 
     /// Looks at all ports: whether they are up, and what they are like. `gone`: interfaces of the
@@ -116,9 +118,9 @@ impl Control {
             return;
         }
         let infos = self.port_infos();
-        for twin in generation::twins(&self.config, &infos) {
+        for host_interface in generation::host_interfaces(&self.config, &infos) {
             // The kernel is told below; should the device be made again, it is made so.
-            self.twins.allot(twin);
+            self.host_interfaces.allot(host_interface);
         }
         let mut settings = (*self.settings).clone();
         for (id, interface) in (0..).map(InterfaceId).zip(&mut settings.interfaces) {
@@ -135,7 +137,7 @@ impl Control {
         self.settings = Arc::new(settings);
         self.install(&self.settings.clone());
         self.changed();
-        self.liken_all();
+        self.make_alike_all();
         for (number, was) in changed {
             if let Some(open) = self.running.port(number) {
                 say_wire(&open.name, &was, &open.info);
@@ -200,9 +202,9 @@ impl Control {
             }
         }
         // An interface that has come back has forgotten.
-        self.hush.keep();
+        self.sysctl_guard.keep();
         self.changed();
-        self.liken_all();
+        self.make_alike_all();
     }
 }
 

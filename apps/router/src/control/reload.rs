@@ -1,13 +1,14 @@
 //! Takes a changed configuration over while packets are forwarded: all of it, or nothing.
 //!
-//! Whatever can be refused is refused first: the file, what cannot change, ports that cannot be opened, memory
-//! for access lists and VRFs, twins that the kernel does not make. From then on nothing fails. Workers get settings that know the old and
-//! the new interfaces, then routes are changed, then the old interfaces go: at no time does a route
-//! lead to an interface that a worker does not know, and none is taken away before its successor is
-//! there.
+//! Whatever can be refused is refused first: the file, what cannot change, ports that cannot be
+//! opened, memory for access lists and VRFs, host interfaces that the kernel does not make. From
+//! then on nothing fails. Workers get settings that know the old and the new interfaces, then
+//! routes are changed, then the old interfaces go: at no time does a route lead to an interface
+//! that a worker does not know, and none is taken away before its successor is there.
 //!
-//! The file is read by the thread that asks ([`Desk::reload`](super::desk::Desk::reload)), so that control
-//! answers others meanwhile. Only what differs is told: no worker hears of a reload that changes routes
+//! The file is read by the thread that asks
+//! ([`ControlHandle::reload`](super::handle::ControlHandle::reload)), so that control answers
+//! others meanwhile. Only what differs is told: no worker hears of a reload that changes routes
 //! alone, and the routing table of no route that stays.
 
 use std::collections::BTreeSet;
@@ -67,7 +68,8 @@ impl Control {
                     "routes": changes.routes,
                     "neighbours": changes.neighbours,
                     "acls": changes.acls,
-                    "warnings": self.config.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                    "warnings": self.config.warnings.iter().map(
+                        ToString::to_string).collect::<Vec<_>>(),
                 }))
             }
             Err(error) => {
@@ -82,25 +84,25 @@ impl Control {
         self.refuse_restarts(&config)?;
         // What a device is like now, not when it was opened.
         self.look_at_ports(&BTreeSet::new());
-        let config = config.keeping(&self.config, |number| self.twins.has(number));
+        let config = config.keeping(&self.config, |number| self.host_interfaces.has(number));
         let is_new = |port: &&PortConfig| !self.config.ports.contains(port);
         machine::check_ports(&self.path, config.ports.iter().filter(is_new))?;
         let added = self.add_ports(&config)?;
         let infos = self.port_infos();
-        let wanted = generation::twins(&config, &infos);
-        let old_wanted = generation::twins(&self.config, &infos);
-        for twin in &wanted {
-            self.twins.allot(twin.clone());
+        let wanted = generation::host_interfaces(&config, &infos);
+        let old_wanted = generation::host_interfaces(&self.config, &infos);
+        for host_interface in &wanted {
+            self.host_interfaces.allot(host_interface.clone());
         }
         let made = self.make(&config, &infos);
         let settings = match made {
             Ok(settings) => settings,
             Err(error) => {
                 // As it was before.
-                for twin in &old_wanted {
-                    self.twins.allot(twin.clone());
+                for host_interface in &old_wanted {
+                    self.host_interfaces.allot(host_interface.clone());
                 }
-                for error in self.retain_twins(&old_wanted) {
+                for error in self.retain_host_interfaces(&old_wanted) {
                     error.print();
                 }
                 if let Some(kernel) = &mut self.kernel {
@@ -111,9 +113,9 @@ impl Control {
             }
         };
         let old = std::mem::replace(&mut self.config, config);
-        self.hush_ports();
+        self.guard_sysctls();
         self.install(&Arc::new(with_old(&settings, &self.settings)));
-        self.hear_twins();
+        self.hear_host_interfaces();
         self.running.listen();
         self.settings = Arc::new(settings);
         self.forget_others(&old);
@@ -123,20 +125,22 @@ impl Control {
         let routes = self.follow(&old);
         self.publish();
         self.install(&self.settings.clone());
-        for error in self.retain_twins(&wanted) {
+        for error in self.retain_host_interfaces(&wanted) {
             error.print();
         }
         self.retain_ports();
         self.remove_addresses(&old);
-        self.liken_all();
+        self.make_alike_all();
         self.retain_cleared();
         Ok(Changes::between(&old, &self.config, routes))
     }
 
-    /// Settings for a configuration, room for its VRFs, and its twins: the part that may fail.
+    /// Settings for a configuration, room for its VRFs, and its host interfaces: the part that may
+    /// fail.
     fn make(&mut self, config: &Config, infos: &generation::Infos) -> Result<Settings, Error> {
         let old = Some((&self.config, &*self.settings));
-        let settings = generation::settings(config, infos, |name| self.twins.number(name), old)?;
+        let settings =
+            generation::settings(config, infos, |name| self.host_interfaces.number(name), old)?;
         let vrfs = config.vrfs.len() as u32;
         if vrfs > self.rib.vrfs() {
             self.publish();
@@ -146,7 +150,7 @@ impl Control {
         if let Some(kernel) = &mut self.kernel {
             kernel.open_spaces(config)?;
         }
-        self.start_twins()?;
+        self.start_host_interfaces()?;
         Ok(self.with_learned(settings))
     }
 
@@ -190,8 +194,8 @@ impl Control {
         }
     }
 
-    /// Changes the routing table from the `old` configuration's to that of the one in force. Returns in
-    /// how many static routes they differ.
+    /// Changes the routing table from the `old` configuration's to that of the one in force.
+    /// Returns in how many static routes they differ.
     fn follow(&mut self, old: &Config) -> usize {
         for (id, interface) in (0..).zip(&self.settings.interfaces) {
             if !interface.name.is_empty() {
@@ -232,8 +236,8 @@ impl Control {
     }
 }
 
-/// The new settings, and behind them the interfaces that are about to go: nothing comes in there any
-/// more, but routes still lead there.
+/// The new settings, and behind them the interfaces that are about to go: nothing comes in there
+/// any more, but routes still lead there.
 fn with_old(new: &Settings, old: &Settings) -> Settings {
     let mut both = new.clone();
     for (index, interface) in old.interfaces.iter().enumerate() {

@@ -65,7 +65,8 @@ impl Control {
         }
         let metrics = metrics.map_or_else(String::new, |at| format!(", http://{at}/metrics"));
         output::print(&format!(
-            "router: forwarding between {} over {}, lcores {}; `linerate ctl --socket {}`{metrics}\n",
+            "router: forwarding between {} over {}, lcores {}; `linerate ctl --socket \
+             {}`{metrics}\n",
             interfaces.join(", "),
             ports.join(", "),
             lcores.join(", "),
@@ -97,7 +98,8 @@ impl Control {
         let down = reading.ports.iter().filter(|port| port.link != "up");
         let down: Vec<&str> = down.map(|port| port.name.as_str()).collect();
         let mut text = format!(
-            "{elapsed_s:.0} s: rx {:.3} Mpps {:.3} Gb/s, tx {:.3} Mpps {:.3} Gb/s, {} dropped, {routes} routes",
+            "{elapsed_s:.0} s: rx {:.3} Mpps {:.3} Gb/s, tx {:.3} Mpps {:.3} Gb/s, {} dropped, \
+             {routes} routes",
             ports().map(|port| port.rx_pps).sum::<f64>() * 1e-6,
             ports().map(|port| port.rx_gbps).sum::<f64>(),
             ports().map(|port| port.tx_pps).sum::<f64>() * 1e-6,
@@ -167,9 +169,10 @@ fn drops(reading: &Reading) -> BTreeMap<String, u64> {
     }
     for port in &reading.ports {
         let both = [("rx", &port.rx_drops), ("tx", &port.tx_drops)];
-        for (way, drops) in both {
+        for (direction, drops) in both {
             for (why, count) in drops.iter().filter(|(_, count)| **count > 0) {
-                *all.entry(format!("{}.{way}_{why}", port.name)).or_default() += count;
+                *all.entry(format!("{}.{direction}_{why}", port.name))
+                    .or_default() += count;
             }
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::desk::Desk;
+use super::handle::ControlHandle;
 use super::{show, stream};
 use linerate_appliance::control::server::{Service, say};
 use linerate_appliance::nearest::offer;
@@ -18,7 +18,7 @@ const METHODS: [&str; 8] = [
     "show", "clear", "reload", "stop", "drain", "trace", "capture", "metrics",
 ];
 
-impl Service for Desk {
+impl Service for ControlHandle {
     fn serve(
         &self,
         request: Request,
@@ -39,12 +39,12 @@ impl Service for Desk {
 }
 
 /// The answer to a request that is one.
-fn ask(method: &str, params: Value, desk: &Desk) -> Result<Value, Problem> {
+fn ask(method: &str, params: Value, handle: &ControlHandle) -> Result<Value, Problem> {
     match method {
-        "show" => desk.call(move |control| show::show(control, &params))?,
-        "clear" => desk.call(move |control| show::clear(control, &params))?,
-        "reload" => desk.reload(),
-        "stop" => desk.call(|control| {
+        "show" => handle.call(move |control| show::show(control, &params))?,
+        "clear" => handle.call(move |control| show::clear(control, &params))?,
+        "reload" => handle.reload(),
+        "stop" => handle.call(|control| {
             control.end_after(Duration::ZERO);
             Ok(json!({ "text": "ending" }))
         })?,
@@ -53,9 +53,9 @@ fn ask(method: &str, params: Value, desk: &Desk) -> Result<Value, Problem> {
             let seconds = seconds
                 .filter(|seconds| (0.0..=3600.0).contains(seconds))
                 .ok_or_else(|| Problem::new("drain: no such time", "give seconds, 0 to 3600"))?;
-            desk.call(move |control| control.drain(Duration::from_secs_f64(seconds)))?
+            handle.call(move |control| control.drain(Duration::from_secs_f64(seconds)))?
         }
-        "metrics" => Ok(json!({ "text": desk.call(|control| control.metrics())? })),
+        "metrics" => Ok(json!({ "text": handle.call(|control| control.metrics())? })),
         other => Err(Problem::new(
             format!("there is no method `{other}`"),
             offer(other, METHODS),

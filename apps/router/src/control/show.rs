@@ -15,7 +15,7 @@ use linerate_appliance::control::show::{self as tables, Rows, value};
 use linerate_appliance::nearest::offer;
 use linerate_appliance::socket::Problem;
 use linerate_routing::model::{Cidr, Prefix};
-use linerate_routing::rib::{Shown, ShownWay, Use};
+use linerate_routing::rib::{Shown, ShownNextHop, Use};
 
 /// What there is to show.
 const WHAT: [&str; 9] = [
@@ -124,14 +124,14 @@ struct InterfaceRow<'a> {
     mac: String,
     mtu: u16,
     addresses: Vec<String>,
-    twin: Option<&'a str>,
+    host_interface: Option<&'a str>,
     /// Whether the kernel has it.
-    twin_is_there: Option<bool>,
+    host_interface_is_there: Option<bool>,
     in_packets: u64,
     in_bytes: u64,
     out_packets: u64,
     out_bytes: u64,
-    /// What the twin took, did not take, and gave.
+    /// What the host interface took, did not take, and gave.
     to_host_packets: u64,
     to_host_drops: u64,
     from_host_packets: u64,
@@ -219,7 +219,7 @@ impl Control {
 
     fn lcores(&self) -> Vec<Value> {
         let does = |index, count| match index + 1 == count {
-            true => "neighbours, twins, what is for the box",
+            true => "neighbours, host interfaces, what is for the box",
             false => "forwards",
         };
         tables::lcores(&self.running, &self.first, &self.previous, does)
@@ -231,7 +231,10 @@ impl Control {
             if config.is_gone() {
                 continue;
             }
-            let host = self.twins.stats_of(&interface.name).unwrap_or_default();
+            let host = self
+                .host_interfaces
+                .stats_of(&interface.name)
+                .unwrap_or_default();
             let open = self.running.port(interface.port);
             let state = match open.map(|open| open.port.link()) {
                 None | Some(Link::Up) => "up".into(),
@@ -250,8 +253,8 @@ impl Control {
                     .iter()
                     .map(ToString::to_string)
                     .collect(),
-                twin: config.twin.as_deref(),
-                twin_is_there: self.twins.is_there(&interface.name),
+                host_interface: config.host_interface.as_deref(),
+                host_interface_is_there: self.host_interfaces.is_there(&interface.name),
                 in_packets: self.traffic(&interface.name, |traffic| traffic.in_packets.read()),
                 in_bytes: self.traffic(&interface.name, |traffic| traffic.in_bytes.read()),
                 out_packets: self.traffic(&interface.name, |traffic| traffic.out_packets.read()),
@@ -292,16 +295,16 @@ impl Control {
     }
 
     fn route_row<'a>(&self, vrf: &'a str, route: &Shown) -> RouteRow<'a> {
-        let way = |way: &ShownWay| {
-            let name = way.interface.map(|id| self.interface_name(id.0));
-            let mut text = match (way.gateway, name) {
+        let next_hop = |next_hop: &ShownNextHop| {
+            let name = next_hop.interface.map(|id| self.interface_name(id.0));
+            let mut text = match (next_hop.gateway, name) {
                 (Some(gateway), Some(name)) => format!("{gateway} on {name}"),
                 (Some(gateway), None) => gateway.to_string(),
                 (None, Some(name)) => name.to_string(),
                 (None, None) => String::new(),
             };
-            if way.weight != 1 {
-                text += &format!(" x{}", way.weight);
+            if next_hop.weight != 1 {
+                text += &format!(" x{}", next_hop.weight);
             }
             text
         };
@@ -309,8 +312,11 @@ impl Control {
         RouteRow {
             vrf,
             prefix: route.prefix.to_string(),
-            to: kind.into_iter().chain(route.ways.iter().map(way)).collect(),
-            resolved: route.resolved.iter().map(way).collect(),
+            to: kind
+                .into_iter()
+                .chain(route.next_hops.iter().map(next_hop))
+                .collect(),
+            resolved: route.resolved.iter().map(next_hop).collect(),
             source: route.key.source.name(),
             protocol: match route.key.protocol {
                 0 => None,
@@ -352,8 +358,9 @@ impl Control {
     }
 
     fn drops(&self) -> Vec<Value> {
-        let twins = self.twins.iter();
-        let twins = twins.map(|twin| (twin.wanted.name.as_str(), twin.stats()));
-        tables::drops(&self.running, twins)
+        let host_interfaces = self.host_interfaces.iter();
+        let host_interfaces = host_interfaces
+            .map(|host_interface| (host_interface.wanted.name.as_str(), host_interface.stats()));
+        tables::drops(&self.running, host_interfaces)
     }
 }

@@ -8,23 +8,24 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals as Caught};
 use signal_hook::low_level::emulate_default_handler;
 
-use super::desk::Desk;
+use super::handle::ControlHandle;
 use super::{Event, reload};
 
-/// Catches the three signals while it lives. A second one to end, before the first had its effect, ends
-/// the process at once.
+/// Catches the three signals while it lives. A second one to end, before the first had its effect,
+/// ends the process at once.
 pub(super) struct Signals {
     handle: Handle,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Signals {
-    pub(super) fn catch(desk: Desk) -> io::Result<Self> {
+    pub(super) fn catch(control: ControlHandle) -> io::Result<Self> {
         let mut caught = Caught::new([SIGINT, SIGTERM, SIGHUP])?;
         let handle = caught.handle();
-        // One that waits reads the file as it is then: it does for all that are asked for meanwhile.
+        // One that waits reads the file as it is then: it does for all that are asked for
+        // meanwhile.
         let (ask, asked) = mpsc::sync_channel(1);
-        let reloads = desk.clone();
+        let reloads = control.clone();
         thread::Builder::new()
             .name("reload".into())
             .spawn(move || asked.iter().for_each(|()| reload::tell(reloads.reload())))?;
@@ -42,7 +43,7 @@ impl Signals {
                         let _ = emulate_default_handler(signal);
                     }
                     ending = true;
-                    desk.tell(Event::Stop);
+                    control.tell(Event::Stop);
                 }
             })?;
         Ok(Self {

@@ -1,7 +1,7 @@
 //! Brings a router up, step by step, and takes it down again when one fails or all ends.
 //!
-//! The socket comes first, so that a second router is refused before it touches a port. Routes that the
-//! configuration states are published before the first packet is received.
+//! The socket comes first, so that a second router is refused before it touches a port. Routes that
+//! the configuration states are published before the first packet is received.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use linerate_core::port::PortInfo;
 use linerate_drivers::Drivers;
 use linerate_stack::neighbour;
 
-use super::acls::Teller;
+use super::acls::AclLogger;
 use super::balance::Held;
-use super::desk::Desk;
-use super::hush::Hush;
+use super::handle::ControlHandle;
+use super::host_interfaces::HostInterfaces;
 use super::kernel::Kernel;
 use super::notify::Notify;
 use super::ports::options;
 use super::signals::Signals;
 use super::stage::{RouterStage, on_slow};
-use super::twins::Twins;
+use super::sysctl_guard::SysctlGuard;
 use super::{Control, Event, Reloads, difference, generation, report};
 use crate::config::Config;
 use linerate_appliance::config::PortStanza;
@@ -31,7 +31,7 @@ use linerate_appliance::control::server::Server;
 use linerate_appliance::error::Error;
 use linerate_appliance::privilege::{self, Privileged};
 use linerate_appliance::runtime::wiring::{self, PortShape, Share};
-use linerate_appliance::runtime::{Rig, Sample};
+use linerate_appliance::runtime::{OpenPorts, Sample};
 use linerate_appliance::socket::unix::UnixDoor;
 use linerate_appliance::socket::usual_socket;
 use linerate_routing::model::InterfaceId;
@@ -90,13 +90,13 @@ pub(crate) fn start(path: &Path, config: Config, plan: &Plan, run: &Run) -> Resu
     // Before there are threads: capabilities and users are each thread's own.
     let privileged = privilege::split(path, &config.named())?;
     let (sender, events) = mpsc::channel();
-    let desk = Desk::new(sender, path, privileged.clone());
-    let _signals = Signals::catch(desk.clone())?;
-    let server = Server::listen(door, desk.clone())?;
-    let http = listen_http(&config, &desk)?;
+    let handle = ControlHandle::new(sender, path, privileged.clone());
+    let _signals = Signals::catch(handle.clone())?;
+    let server = Server::listen(door, handle.clone())?;
+    let http = listen_http(&config, &handle)?;
     let mut drivers = Drivers::opened_by(privileged.clone()).joining_segments();
     let access = Access { privileged, socket };
-    let mut control = bring_up(path, config, plan, &mut drivers, &desk, run, &access)?;
+    let mut control = bring_up(path, config, plan, &mut drivers, &handle, run, &access)?;
     let begun = control.say_ready(&access.socket, http.as_ref().map(|http| http.at));
     control.notify = notify;
     control.notify.ready(&control.status());
@@ -109,12 +109,12 @@ pub(crate) fn start(path: &Path, config: Config, plan: &Plan, run: &Run) -> Resu
     ran.and(ended)
 }
 
-fn listen_http(config: &Config, desk: &Desk) -> Result<Option<Http>, Error> {
+fn listen_http(config: &Config, handle: &ControlHandle) -> Result<Option<Http>, Error> {
     let Some(address) = config.router.metrics else {
         return Ok(None);
     };
-    let desk = desk.clone();
-    let page: Page = Arc::new(move || desk.call(|control| control.metrics()).ok());
+    let handle = handle.clone();
+    let page: Page = Arc::new(move || handle.call(|control| control.metrics()).ok());
     Http::listen(address, page).map(Some)
 }
 
@@ -130,7 +130,7 @@ pub(super) fn bring_up(
     config: Config,
     plan: &Plan,
     drivers: &mut Drivers,
-    desk: &Desk,
+    handle: &ControlHandle,
     run: &Run,
     access: &Access,
 ) -> Result<Control, Error> {
@@ -139,18 +139,19 @@ pub(super) fn bring_up(
         .iter()
         .map(|port| (Some(port.name.clone()), port.spec.clone()))
         .collect();
-    let rig = Rig::open_among(drivers, &specs, Clock::calibrate())?;
+    let opened = OpenPorts::open_among(drivers, &specs, Clock::calibrate())?;
     // A reload may have an interface put fragments together.
-    let rig = rig.with_large_slots();
-    let infos: Vec<PortInfo> = rig.ports.iter().map(|open| open.info.clone()).collect();
+    let opened = opened.with_large_slots();
+    let infos: Vec<PortInfo> = opened.ports.iter().map(|open| open.info.clone()).collect();
     let known: Vec<Option<PortInfo>> = infos.iter().cloned().map(Some).collect();
     let count = infos.len() as u16;
-    // Behind the ports: the ring to the slow worker, then the twins.
-    let (slow_port, mut twins) = (count, Twins::new(count + 1));
-    for twin in generation::twins(&config, &known) {
-        twins.allot(twin);
+    // Behind the ports: the ring to the slow worker, then the host interfaces.
+    let (slow_port, mut host_interfaces) = (count, HostInterfaces::new(count + 1));
+    for host_interface in generation::host_interfaces(&config, &known) {
+        host_interfaces.allot(host_interface);
     }
-    let settings = generation::settings(&config, &known, |name| twins.number(name), None)?;
+    let settings =
+        generation::settings(&config, &known, |name| host_interfaces.number(name), None)?;
     let settings = Arc::new(settings);
     let (rib, turned_away) = table(&config, &settings)?;
 
@@ -168,9 +169,9 @@ pub(super) fn bring_up(
     let mut lcores: Vec<&Placement> = io.into_iter().take(slow).collect();
     lcores.extend(plan.role(Role::Bg).take(1));
     let options = options(&config.router);
-    let clock = rig.clock;
+    let clock = opened.clock;
     let mut failed = None;
-    let running = rig.start_shares(shares, &lcores, &options, |worker, egress| {
+    let running = opened.start_shares(shares, &lcores, &options, |worker, egress| {
         let (fib4, fib6, hops) = rib.readers();
         let setup = Setup {
             // The slow one announces what it has, and can only do so when it has its ways out.
@@ -194,8 +195,8 @@ pub(super) fn bring_up(
             seed: clock.now(),
             ..neighbour::Config::default()
         };
-        let desk = desk.clone();
-        let tell: Tell = Box::new(move |event| desk.tell(Event::Neighbour(event)));
+        let handle = handle.clone();
+        let tell: Tell = Box::new(move |event| handle.tell(Event::Neighbour(event)));
         match Slow::new(setup.clone(), neighbours, tell, egress) {
             Ok(slow) => RouterStage::Slow(Box::new(slow)),
             // It has no queue to poll, and the error ends all below.
@@ -212,8 +213,8 @@ pub(super) fn bring_up(
     let first = Sample::take(&running);
     let now = Instant::now();
     let Access { privileged, socket } = access;
-    let hushed: &[PortInfo] = if config.router.kernel { &infos } else { &[] };
-    let hush = Hush::new(hushed, socket, privileged.clone());
+    let guarded: &[PortInfo] = if config.router.kernel { &infos } else { &[] };
+    let sysctl_guard = SysctlGuard::new(guarded, socket, privileged.clone());
     let mut control = Control {
         path: path.into(),
         kernel: None,
@@ -225,7 +226,7 @@ pub(super) fn bring_up(
         running,
         privileged: privileged.clone(),
         rib,
-        twins,
+        host_interfaces,
         counters: Vec::new(),
         // Routes believe so: what is not up is told.
         links: (0..count).map(|number| (number, true)).collect(),
@@ -245,14 +246,15 @@ pub(super) fn bring_up(
         end: run.duration.map(|duration| now + duration),
         draining: false,
         json: run.json,
-        teller: Teller::new(now),
-        hush,
+        acl_logger: AclLogger::new(now),
+        sysctl_guard,
         notify: Notify::default(),
     };
     control.begin_period(now, first);
-    control.hush.keep();
-    // The slow worker is told of twins when it has them, or what comes for one would go nowhere.
-    control.start_twins()?;
+    control.sysctl_guard.keep();
+    // The slow worker is told of host interfaces when it has them, or what comes for one would go
+    // nowhere.
+    control.start_host_interfaces()?;
     let (settings, none) = (control.settings.clone(), Counters::default());
     let change = Change::new(
         settings.clone(),
@@ -263,15 +265,16 @@ pub(super) fn bring_up(
     on_slow(control.slow(), move |slow, egress| {
         slow.install(change, egress)
     });
-    control.hear_twins();
+    control.hear_host_interfaces();
     control.learn_counters();
     control.follow_neighbours(&Config::default());
-    control.kernel = Some(Kernel::start(&control.config, desk, &control.privileged)?);
-    control.liken_all();
+    control.kernel = Some(Kernel::start(&control.config, handle, &control.privileged)?);
+    control.make_alike_all();
     Ok(control)
 }
 
-/// The routing table as the configuration alone has it, published; and whether it turned routes away.
+/// The routing table as the configuration alone has it, published; and whether it turned routes
+/// away.
 fn table(config: &Config, settings: &Settings) -> Result<(Rib, bool), Error> {
     let mut rib = Rib::new(&rib::Config {
         routes: config.router.routes as usize,
@@ -295,8 +298,8 @@ fn table(config: &Config, settings: &Settings) -> Result<(Rib, bool), Error> {
     Ok((rib, !turned_away.is_empty()))
 }
 
-/// Another number in another router, and the same after a restart, so that flows keep their ways: from the
-/// addresses of the ports.
+/// Another number in another router, and the same after a restart, so that flows keep their ways:
+/// from the addresses of the ports.
 fn seed(settings: &Settings) -> u64 {
     let macs = settings.interfaces.iter().map(|interface| interface.mac.0);
     macs.fold(0, |seed, [a, b, c, d, e, f]| {
@@ -336,20 +339,20 @@ impl Control {
     pub(super) fn finish(self) -> (Sample, Vec<Error>) {
         let Self {
             running,
-            mut twins,
+            mut host_interfaces,
             kernel,
-            hush,
+            sysctl_guard,
             ..
         } = self;
         drop(kernel);
         let mut errors = Vec::new();
         if let Some(slow) = running.handles().last().cloned() {
             on_slow(&slow, |slow, egress| slow.shut_down(egress));
-            errors = twins.retain(&[], &slow);
+            errors = host_interfaces.retain(&[], &slow);
         }
         let (last, more) = running.stop();
         // The kernel may have its interfaces again.
-        drop(hush);
+        drop(sysctl_guard);
         errors.extend(more);
         (last, errors)
     }
@@ -369,11 +372,11 @@ mod tests {
         let shares = shares(&[shape.clone(), shape], 3, 2);
         let (slow, fast) = shares.split_last().expect("there are some");
         assert!(slow.background && slow.polls.is_empty() && slow.rings.is_empty());
-        assert_eq!(slow.sends.len() + slow.hands.len(), 2);
+        assert_eq!(slow.sends.len() + slow.hand_offs.len(), 2);
         for share in fast {
             assert_eq!(share.rings, [(2, fast.len())]);
             assert!(!share.polls.is_empty());
-            assert_eq!(share.sends.len() + share.hands.len(), 2);
+            assert_eq!(share.sends.len() + share.hand_offs.len(), 2);
         }
     }
 }

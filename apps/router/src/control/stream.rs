@@ -1,8 +1,8 @@
 //! Captures and traces: connections that packets of the running router are sent over.
 //!
-//! Workers hand copies over without ever waiting: into a channel and a budget of bytes that both are
-//! bounded. What does not fit is counted, and the worker goes on. When the client goes, or has what it
-//! asked for, the taps are taken away.
+//! Workers hand copies over without ever waiting: into a channel and a budget of bytes that both
+//! are bounded. What does not fit is counted, and the worker goes on. When the client goes, or has
+//! what it asked for, the taps are taken away.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Control;
-use super::desk::Desk;
+use super::handle::ControlHandle;
 use super::stage::{on_fast, on_slow};
 use linerate_appliance::control::server::{say, write_line};
 use linerate_appliance::nearest::offer;
@@ -80,7 +80,7 @@ pub(super) fn capture(
     mut stream: UnixStream,
     id: Value,
     params: &Value,
-    desk: &Desk,
+    handle: &ControlHandle,
     closing: &AtomicBool,
 ) -> io::Result<()> {
     let asked = read::<CaptureAsked>(params);
@@ -88,7 +88,8 @@ pub(super) fn capture(
         Ok(asked) => (asked.count.unwrap_or(u64::MAX), asked.snap),
         Err(_) => (0, 0),
     };
-    let begun = asked.and_then(|asked| desk.call(move |control| control.begin_capture(&asked))?);
+    let begun =
+        asked.and_then(|asked| handle.call(move |control| control.begin_capture(&asked))?);
     let capture = match begun {
         Ok(capture) => capture,
         Err(problem) => return say(&mut stream, id, Err(problem)),
@@ -97,7 +98,7 @@ pub(super) fn capture(
     let result = say(&mut stream, id, Ok(json!({})))
         .and_then(|()| pump(&mut stream, &capture, limit, snap, closing));
     // Where the router has ended the taps went with it.
-    let _ = desk.call(move |control| control.end_capture(number));
+    let _ = handle.call(move |control| control.end_capture(number));
     result
 }
 
@@ -293,7 +294,7 @@ impl Control {
     fn begin_capture(&mut self, asked: &CaptureAsked) -> Result<Capture, Problem> {
         let filter = filter(&asked.filter)?;
         let stages = match asked.stage.as_deref() {
-            // The last for what passes to and from the twins.
+            // The last for what passes to and from the host interfaces.
             None => vec!["receive", "sent", "slow"],
             Some(name) => {
                 let known: Vec<&str> = self.stages().iter().map(|row| row.stage).collect();
@@ -361,7 +362,8 @@ impl Control {
         }
     }
 
-    /// Numbers and names of ports and twins that a client names; all of the user's where it names none.
+    /// Numbers and names of ports and host interfaces that a client names; all of the user's where
+    /// it names none.
     fn named_ports(&self, wanted: &[String]) -> Result<Vec<(u16, String)>, Problem> {
         let ports = self.running.ports().iter();
         let ports: Vec<(u16, String)> =
@@ -369,11 +371,11 @@ impl Control {
         if wanted.is_empty() {
             return Ok(ports);
         }
-        let twins = self
-            .twins
+        let host_interfaces = self
+            .host_interfaces
             .iter()
-            .map(|twin| (twin.number, twin.wanted.name.clone()));
-        let all: Vec<(u16, String)> = ports.into_iter().chain(twins).collect();
+            .map(|host_interface| (host_interface.number, host_interface.wanted.name.clone()));
+        let all: Vec<(u16, String)> = ports.into_iter().chain(host_interfaces).collect();
         let find = |name: &String| {
             let known = all.iter().find(|(_, known)| known == name).cloned();
             let names = all.iter().map(|(_, name)| name.as_str());
@@ -431,7 +433,7 @@ pub(super) fn trace(
     stream: &mut UnixStream,
     id: Value,
     params: &Value,
-    desk: &Desk,
+    handle: &ControlHandle,
     closing: &AtomicBool,
 ) -> io::Result<()> {
     let asked = read::<TraceAsked>(params).and_then(|asked| Ok((filter(&asked.filter)?, asked)));
@@ -439,7 +441,7 @@ pub(super) fn trace(
         Ok((filter, asked)) => (filter, asked.count.clamp(1, 10_000)),
         Err(problem) => return say(stream, id, Err(problem)),
     };
-    let begun = desk.call(move |control| {
+    let begun = handle.call(move |control| {
         let interfaces = control.settings.interfaces.iter();
         let names: Vec<String> = interfaces.map(|interface| interface.name.clone()).collect();
         (control.begin_trace(&filter, count), names)
@@ -449,7 +451,7 @@ pub(super) fn trace(
         Err(problem) => return say(stream, id, Err(problem)),
     };
     let result = tell(stream, &id, &records, &names, count, closing);
-    let _ = desk.call(Control::end_trace);
+    let _ = handle.call(Control::end_trace);
     let told = result?;
     let text = match told == count {
         true => format!("{told} packets"),

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 
 use linerate_drivers::{Drivers, Own};
 
-use super::desk::Desk;
+use super::handle::ControlHandle;
 use super::start::{Access, bring_up};
 use super::*;
 
@@ -55,7 +55,7 @@ fn router(text: &str) -> Control {
         config,
         &plan,
         &mut Drivers::new(),
-        &Desk::new(sender, Path::new("/no/such.toml"), Arc::new(Own)),
+        &ControlHandle::new(sender, Path::new("/no/such.toml"), Arc::new(Own)),
         &run,
         &Access {
             privileged: Arc::new(Own),
@@ -68,7 +68,8 @@ fn router(text: &str) -> Control {
 #[test]
 fn the_metrics_page_keeps_to_its_format_and_has_what_the_dashboard_draws() {
     let control = router(
-        "policer = { rate = \"100Mbit\", burst = \"64kB\" }\nacl_in = \"edge\"\n[[acl]]\nname = \"edge\"\n\
+        "policer = { rate = \"100Mbit\", burst = \"64kB\" }\nacl_in = \"edge\"\n[[acl]]\nname = \
+         \"edge\"\n\
          default = \"permit\"\nrules = [{ action = \"reject\", protocol = \"tcp\" }]\n",
     );
     let page = control.metrics();
@@ -107,8 +108,8 @@ fn the_metrics_page_keeps_to_its_format_and_has_what_the_dashboard_draws() {
 fn every_table_can_be_shown() {
     let mut control = router(
         "[[neighbour]]\naddress = \"192.0.2.9\"\nmac = \"02:00:00:00:00:09\"\ninterface = \"wan\"\n\
-         [[acl]]\nname = \"edge\"\ndefault = \"permit\"\nrules = [{ action = \"reject\", log = true, \
-         protocol = \"tcp\", destination_port = \"22\" }]\n",
+         [[acl]]\nname = \"edge\"\ndefault = \"permit\"\nrules = [{ action = \"reject\", log = \
+         true, protocol = \"tcp\", destination_port = \"22\" }]\n",
     );
     let mut rows = |what: &str, filter: &str| {
         let params = json!({ "what": what, "filter": filter, "limit": 100 });
@@ -178,8 +179,10 @@ fn every_table_can_be_shown() {
 /// An access list, and routes to so many networks, of which the third leads by the last `gateway`.
 fn routes(count: usize, gateway: &str) -> String {
     let mut text = String::from(
-        "[[acl]]\nname = \"edge\"\ndefault = \"permit\"\nrules = [{ action = \"deny\", protocol = \"udp\" }]\n\
-         [[neighbour]]\naddress = \"192.0.2.9\"\nmac = \"02:00:00:00:00:09\"\ninterface = \"wan\"\n",
+        "[[acl]]\nname = \"edge\"\ndefault = \"permit\"\nrules = [{ action = \"deny\", protocol = \
+         \"udp\" }]\n\
+         [[neighbour]]\naddress = \"192.0.2.9\"\nmac = \"02:00:00:00:00:09\"\ninterface = \
+         \"wan\"\n",
     );
     for number in 0..count {
         let via = if number == 2 { gateway } else { "192.0.2.9" };

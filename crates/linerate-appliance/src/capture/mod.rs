@@ -1,7 +1,8 @@
 //! `linerate capture`: packets of a running router to a pcapng file, or to a pipe into tcpdump.
 //!
-//! The router copies what matches into a bounded ring and writes it to its socket as pcapng; this side
-//! passes that on. What the ring had no room for, or what nobody read in time, is counted and shown.
+//! The router copies what matches into a bounded ring and writes it to its socket as pcapng; this
+//! side passes that on. What the ring had no room for, or what nobody read in time, is counted and
+//! shown.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
@@ -27,12 +28,13 @@ pub struct Args {
     /// Socket of the router; default: the usual one
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Only at this port, or at this twin of an interface; may be repeated. Default: all ports
+    /// Only at this port, or at this host interface of an interface; may be repeated. Default: all
+    /// ports
     #[arg(long, value_name = "NAME")]
     port: Vec<String>,
-    /// Only at this stage: input (as it came), acl (what access lists, policer and reverse path let in),
-    /// output (as it goes), drop (what is dropped), slow (to and from the kernel). Default: input, output
-    /// and, at twins, slow
+    /// Only at this stage: input (as it came), acl (what access lists, policer and reverse path let
+    /// in), output (as it goes), drop (what is dropped), slow (to and from the kernel). Default:
+    /// input, output and, at host interfaces, slow
     #[arg(long, value_name = "NAME")]
     stage: Option<String>,
     /// Which packets, in the words of tcpdump; default: all
@@ -117,8 +119,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
     Ok(())
 }
 
-/// Passes pieces on until the empty one, behind which the summary stands. None where whoever reads us
-/// has seen enough.
+/// Passes pieces on until the empty one, behind which the summary stands. None where whoever reads
+/// us has seen enough.
 fn pass_on(from: &mut impl Read, out: &mut impl Write) -> Result<Option<Summary>, Error> {
     let broken = || Error::Usage {
         problem: "the router has ended in the middle of the capture".into(),

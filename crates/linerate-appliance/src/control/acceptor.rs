@@ -36,7 +36,8 @@ impl Drop for Place {
 }
 
 impl Places {
-    /// Gives a client a thread, where fewer than `clients.most` have one; else `refuse` says so to it.
+    /// Gives a client a thread, where fewer than `clients.most` have one; else `refuse` says so to
+    /// it.
     ///
     /// # Errors
     /// There can be no other thread.
@@ -72,8 +73,8 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// Takes clients by `accept`, which waits at most so many milliseconds for the next one, and gives
-    /// each to `admit`.
+    /// Takes clients by `accept`, which waits at most so many milliseconds for the next one, and
+    /// gives each to `admit`.
     ///
     /// # Errors
     /// There can be no other thread.

@@ -1,7 +1,7 @@
 //! An HTTP listener with one page, `/metrics`: as much of RFC 9112 as a scraper needs.
 //!
-//! A connection is one request. There are few at once, and who is slow to ask or to read is cut off, so
-//! that nobody can hold more than eight threads for more than a few seconds.
+//! A connection is one request. There are few at once, and who is slow to ask or to read is cut
+//! off, so that nobody can hold more than eight threads for more than a few seconds.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,5 +1,5 @@
-//! What the page of metrics says of any appliance: read from counters when somebody asks, nothing on the
-//! way of a packet.
+//! What the page of metrics says of any appliance: read from counters when somebody asks, nothing
+//! on the way of a packet.
 
 use std::collections::BTreeMap;
 use std::time::Instant;

@@ -1,5 +1,5 @@
-//! What an appliance can be asked that has nothing of its own to say: ports, lcores and drops, as tables
-//! and as metrics. The thread that watches the [run](crate::runtime::watch()) answers.
+//! What an appliance can be asked that has nothing of its own to say: ports, lcores and drops, as
+//! tables and as metrics. The thread that watches the [run](crate::runtime::watch()) answers.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,8 +1,8 @@
 //! The Unix socket that `linerate ctl` and `linerate capture` talk to: lines of JSON.
 //!
-//! Each client has a thread, which asks the thread that owns what it asks about and waits for it, so a
-//! client never makes others wait for more than one request. A request may turn its connection into a
-//! stream.
+//! Each client has a thread, which asks the thread that owns what it asks about and waits for it,
+//! so a client never makes others wait for more than one request. A request may turn its connection
+//! into a stream.
 
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;

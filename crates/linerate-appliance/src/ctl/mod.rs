@@ -1,4 +1,5 @@
-//! `linerate ctl`: ask a running router, clear its counters, and have it reload, trace, drain or end.
+//! `linerate ctl`: ask a running router, clear its counters, and have it reload, trace, drain or
+//! end.
 
 mod show;
 
@@ -50,12 +51,13 @@ enum Command {
         #[arg(long, value_name = "EXPR", default_value = "")]
         filter: String,
         /// Packets to show
-        #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+        #[arg(long, value_name = "N", default_value_t = 10,
+            value_parser = clap::value_parser!(u64).range(1..=10_000))]
         count: u64,
     },
     /// Let neighbours move their traffic away, then end
     Drain {
-        /// Seconds to go on forwarding, with the twins' links down
+        /// Seconds to go on forwarding, with the host interfaces' links down
         #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
         seconds: f64,
     },

@@ -39,7 +39,7 @@ const INTERFACES: &[Shown] = &[
     ("mac", "mac", false),
     ("mtu", "mtu", true),
     ("addresses", "addresses", false),
-    ("twin", "twin", false),
+    ("host_interface", "host interface", false),
     ("in_packets", "in packets", true),
     ("out_packets", "out packets", true),
     ("to_host_packets", "to host", true),

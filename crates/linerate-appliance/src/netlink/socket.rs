@@ -1,7 +1,8 @@
 //! A routing netlink socket: requests and their answers, dumps, events.
 //!
-//! A socket belongs to the network name space in which it was made, whoever uses it afterwards: who may
-//! enter that makes it there ([`open`]), and it is used from anywhere. Reading takes no privileges.
+//! A socket belongs to the network name space in which it was made, whoever uses it afterwards: who
+//! may enter that makes it there ([`open`]), and it is used from anywhere. Reading takes no
+//! privileges.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -36,8 +37,8 @@ pub struct Socket {
     buffer: Vec<u8>,
 }
 
-/// Opens a socket in a network name space (CAP_SYS_ADMIN); `None`: in this one. With room for so many bytes
-/// of events: beyond the system's limit with CAP_NET_ADMIN, else as much as that allows.
+/// Opens a socket in a network name space (CAP_SYS_ADMIN); `None`: in this one. With room for so
+/// many bytes of events: beyond the system's limit with CAP_NET_ADMIN, else as much as that allows.
 ///
 /// # Errors
 /// If there is no such name space, or it may not be entered.
@@ -98,7 +99,8 @@ impl Socket {
         }
     }
 
-    /// Forgets the events that wait. Until none does the kernel drops what comes without saying so again.
+    /// Forgets the events that wait. Until none does the kernel drops what comes without saying so
+    /// again.
     pub fn forget_events(&mut self) -> io::Result<()> {
         loop {
             match self.receive_with(RecvFlags::DONTWAIT) {

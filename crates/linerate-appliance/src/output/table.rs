@@ -103,8 +103,8 @@ impl Table {
         self.render_columns(&all, colour)
     }
 
-    /// The same within `width` characters, as far as its cells go: columns that do not fit follow in
-    /// further tables, each behind the first column and after an empty line.
+    /// The same within `width` characters, as far as its cells go: columns that do not fit follow
+    /// in further tables, each behind the first column and after an empty line.
     pub fn render_within(&self, width: usize, colour: bool) -> String {
         let mut parts: Vec<Vec<usize>> = vec![vec![0]];
         let first = self.width(0);

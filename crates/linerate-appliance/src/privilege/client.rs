@@ -17,19 +17,19 @@ use super::protocol::{Received, Refusal, Reply, Request, receive, send};
 use super::{Privileged, ended};
 use crate::address::Cidr;
 use crate::error::Error;
-use crate::netlink::twin::Likeness;
+use crate::netlink::host_interface::Attributes;
 
-/// Longest time for a request: one that takes longer is lost, and the keeper with it.
+/// Longest time for a request: one that takes longer is lost, and the privilege helper with it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A keeper, asked by one thread after the other. It ends with this.
+/// A privilege helper, asked by one thread after the other. It ends with this.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct Helper {
     socket: Mutex<OwnedFd>,
     process: Mutex<Child>,
 }
 
-impl Keeper {
+impl Helper {
     /// Starts one for the configuration at `path`. It stays the user that it is started as.
     ///
     /// # Errors
@@ -48,7 +48,7 @@ impl Keeper {
         // This very program, also where its file is another by now.
         let process = Command::new("/proc/self/exe")
             .arg0("linerate")
-            .arg("keeper")
+            .arg("privilege-helper")
             .arg(path)
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
@@ -87,8 +87,8 @@ impl Keeper {
         Err(ended().into())
     }
 
-    /// A file as this user opens it, or else as the keeper does: one may wait for the other end of
-    /// a pipe.
+    /// A file as this user opens it, or else as the privilege helper does: one may wait for the
+    /// other end of a pipe.
     fn file(&self, opened: io::Result<File>, ask: impl FnOnce() -> Request) -> io::Result<File> {
         match opened {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -100,7 +100,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for Helper {
     fn drop(&mut self) {
         // It holds nothing, and has nobody left to do anything for but to tidy up.
         let socket = self.socket.get_mut();
@@ -124,7 +124,7 @@ fn owned(netns: Option<&str>) -> Option<String> {
     netns.map(Into::into)
 }
 
-impl Opener for Keeper {
+impl Opener for Helper {
     fn control_socket(&self, netns: &str) -> io::Result<OwnedFd> {
         let netns = netns.into();
         let [socket] = self.ask(&Request::ControlSocket { netns }, &[])?;
@@ -219,21 +219,21 @@ impl Opener for Keeper {
     }
 }
 
-impl Privileged for Keeper {
+impl Privileged for Helper {
     fn netlink(&self, netns: Option<&str>, room: Option<usize>) -> Result<OwnedFd, Error> {
         let netns = owned(netns);
         let [socket] = self.ask(&Request::Netlink { netns, room }, &[])?;
         Ok(socket)
     }
 
-    fn liken(
+    fn make_alike(
         &self,
         netns: Option<&str>,
         name: &str,
-        like: &Likeness,
+        like: &Attributes,
         carrier: bool,
     ) -> Result<(), Error> {
-        let request = Request::Liken {
+        let request = Request::MakeAlike {
             netns: owned(netns),
             name: name.into(),
             like: like.into(),

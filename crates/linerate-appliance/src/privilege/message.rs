@@ -1,7 +1,8 @@
-//! What router and keeper say to each other: requests and replies, as JSON.
+//! What router and privilege helper say to each other: requests and replies, as JSON.
 //!
-//! The router is what a peer may have broken into, so the keeper takes whatever comes for hostile. Nothing here
-//! refers to the rest of the program: the fuzz target `keeper` is made of this very file.
+//! The router is what a peer may have broken into, so the privilege helper takes whatever comes for
+//! hostile. Nothing here refers to the rest of the program: the fuzz target `privilege` is made of
+//! this very file.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -21,7 +22,7 @@ pub(super) fn write(message: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     serde_json::to_vec(message)
 }
 
-/// What the keeper does, and nothing else. Names are those of interfaces, `netns` as in
+/// What the privilege helper does, and nothing else. Names are those of interfaces, `netns` as in
 /// [`Opener`](linerate_drivers::Opener).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -65,7 +66,7 @@ pub(super) enum Request {
         netns: Option<String>,
         room: Option<usize>,
     },
-    Liken {
+    MakeAlike {
         netns: Option<String>,
         name: String,
         like: Like,
@@ -127,7 +128,7 @@ impl From<Change> for TapChange {
     }
 }
 
-/// What a twin is to be like.
+/// What a host interface is to be like.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Like {
@@ -150,7 +151,7 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    /// By the keeper itself.
+    /// By the privilege helper itself.
     pub(super) fn new(problem: impl Into<String>, fix: &str) -> Self {
         Self {
             errno: None,

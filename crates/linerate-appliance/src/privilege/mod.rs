@@ -1,21 +1,23 @@
-//! The process that keeps the router's privileges, and what it does for the one that has given them away.
+//! The process that keeps the router's privileges, and what it does for the one that has given them
+//! away.
 //!
 //! ```text
-//!   linerate router ──── requests, descriptors ────► keeper: no packets, no memory of them,
+//!   linerate router ──── requests, descriptors ────► privilege helper: no packets, no memory of them,
 //!   packets, peers, clients  ◄──── descriptors ────          names from the configuration only
 //!   no capabilities              one socket
 //! ```
 //!
-//! [`split`] starts the keeper and gives away what this process may do, before there is a second
-//! thread; where root has started it, it becomes another user ([`Successor`]), and the keeper stays
-//! root: it reads the file again, which the router cannot change then, and opens the files that it
-//! names. [`Privileged`] is all that the router then asks for: of [`Keeper`], by the messages of
-//! [`message`], over a socket as [`protocol`] says. On the other side [`serve`] looks up in
-//! [`permits`] whether the configuration names what is asked for, and does it as any process would
-//! that has the privileges itself: [`Own`].
+//! [`split`] starts the privilege helper and gives away what this process may do, before there is a
+//! second thread; where root has started it, it becomes another user ([`Successor`]), and the
+//! privilege helper stays root: it reads the file again, which the router cannot change then, and
+//! opens the files that it names. [`Privileged`] is all that the router then asks for: of
+//! [`Helper`], by the messages of [`message`], over a socket as [`protocol`] says. On the other
+//! side [`serve`] looks up in [`permits`] whether the configuration names what is asked for, and
+//! does it as any process would that has the privileges itself: [`Own`].
 //!
-//! The keeper holds nothing. Programs, TAPs and sockets are the router's and go with it, however it ends;
-//! the keeper ends when the socket closes, and the router when the keeper has ended.
+//! The privilege helper holds nothing. Programs, TAPs and sockets are the router's and go with it,
+//! however it ends; the privilege helper ends when the socket closes, and the router when the
+//! privilege helper has ended.
 
 mod capabilities;
 mod client;
@@ -36,29 +38,30 @@ use linerate_drivers::{Opener, Own};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CapabilitySet;
 
-use self::client::Keeper;
+use self::client::Helper;
 use self::permits::Permits;
 use self::successor::Successor;
 use crate::address::Cidr;
 use crate::error::Error;
 use crate::files;
+use crate::netlink::host_interface::{Attributes, Kernel};
 use crate::netlink::socket;
-use crate::netlink::twin::{Kernel, Likeness};
 
 pub use permits::{Named, ReadNamed};
 pub use serve::{Args, run};
 
 /// Where the kernel has the settings of interfaces.
 pub const SETTINGS_AT: &str = "/proc/sys/net";
-/// The family of a setting, its name, and what it is to be on a port: no packet whose source is elsewhere
-/// (the twin), no answer to ARP, no IPv6.
+/// The family of a setting, its name, and what it is to be on a port: no packet whose source is
+/// elsewhere (the host interface), no answer to ARP, no IPv6.
 pub const SETTINGS: [(&str, &str, &str); 3] = [
     ("ipv4", "rp_filter", "1"),
     ("ipv4", "arp_ignore", "8"),
     ("ipv6", "disable_ipv6", "1"),
 ];
 
-/// What the router does that takes privileges: what drivers open, and what becomes of twins.
+/// What the router does that takes privileges: what drivers open, and what becomes of host
+/// interfaces.
 pub trait Privileged: Opener {
     /// A socket for routing netlink in a network name space, with room for so many bytes of events.
     ///
@@ -66,19 +69,19 @@ pub trait Privileged: Opener {
     /// If there is no such name space, or it may not be entered.
     fn netlink(&self, netns: Option<&str>, room: Option<usize>) -> Result<OwnedFd, Error>;
 
-    /// Makes a twin what it is to be, its wire included; nothing where there is none.
+    /// Makes a host interface what it is to be, its wire included; nothing where there is none.
     ///
     /// # Errors
     /// If the kernel refuses.
-    fn liken(
+    fn make_alike(
         &self,
         netns: Option<&str>,
         name: &str,
-        like: &Likeness,
+        like: &Attributes,
         carrier: bool,
     ) -> Result<(), Error>;
 
-    /// Takes an address from a twin; well if it is not there.
+    /// Takes an address from a host interface; well if it is not there.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -133,14 +136,14 @@ impl Privileged for Own {
         socket::open(netns, room)
     }
 
-    fn liken(
+    fn make_alike(
         &self,
         netns: Option<&str>,
         name: &str,
-        like: &Likeness,
+        like: &Attributes,
         carrier: bool,
     ) -> Result<(), Error> {
-        Kernel::open(netns)?.liken(name, like, carrier)
+        Kernel::open(netns)?.make_alike(name, like, carrier)
     }
 
     fn remove_address(&self, netns: Option<&str>, name: &str, cidr: Cidr) -> Result<(), Error> {
@@ -176,20 +179,20 @@ pub fn notes_beside(socket: &Path) -> PathBuf {
     socket.with_extension("sysctl")
 }
 
-/// Starts a keeper for what a configuration names, where it takes privileges or this is root, and
-/// gives away all privileges of this process for ever: capabilities (but to lock memory, where an
-/// af_xdp port could not do without), and root's files with its user.
+/// Starts a privilege helper for what a configuration names, where it takes privileges or this is
+/// root, and gives away all privileges of this process for ever: capabilities (but to lock memory,
+/// where an af_xdp port could not do without), and root's files with its user.
 ///
 /// # Errors
-/// The configuration is in no file that the keeper could read too, no process can be started, this
-/// may not
-/// become the user that is named, or there are other threads already, which would keep theirs.
+/// The configuration is in no file that the privilege helper could read too, no process can be
+/// started, this may not become the user that is named, or there are other threads already, which
+/// would keep theirs.
 pub fn split(path: &Path, named: &Named) -> Result<Arc<dyn Privileged>, Error> {
     let permits = Permits::of(named);
     let user = Successor::of(named.user.as_ref())?;
     let privileged: Arc<dyn Privileged> = match permits.take_none() {
         true if user.is_none() || !path.is_file() => Arc::new(Own),
-        _ if path.is_file() => Arc::new(Keeper::start(path)?),
+        _ if path.is_file() => Arc::new(Helper::start(path)?),
         _ => {
             return Err(Error::Usage {
                 problem: format!("{}: no file, but read more than once", path.display()),
@@ -206,8 +209,9 @@ pub fn split(path: &Path, named: &Named) -> Result<Arc<dyn Privileged>, Error> {
     Ok(privileged)
 }
 
-/// af_xdp locks its packets' memory, which only the process that has it can do. Raises the limit as far as
-/// may be; whether there is none any more. Where there is one, it takes CAP_IPC_LOCK to go beyond.
+/// af_xdp locks its packets' memory, which only the process that has it can do. Raises the limit as
+/// far as may be; whether there is none any more. Where there is one, it takes CAP_IPC_LOCK to go
+/// beyond.
 fn unlimited_lock() -> bool {
     let unlimited = Rlimit {
         current: None,
@@ -226,7 +230,7 @@ fn unlimited_lock() -> bool {
     maximum.is_none()
 }
 
-/// The error of a router whose keeper has ended.
+/// The error of a router whose privilege helper has ended.
 pub fn ended() -> Error {
     Error::Usage {
         problem: "the process that keeps the router's privileges has ended".into(),

@@ -43,7 +43,7 @@ pub(super) struct Permits {
     xdp: BTreeSet<String>,
     /// Of ports.
     taps: BTreeSet<Tap>,
-    twins: BTreeSet<Tap>,
+    host_interfaces: BTreeSet<Tap>,
     /// Files that ports read, and those that they write.
     read: BTreeSet<PathBuf>,
     written: BTreeSet<PathBuf>,
@@ -77,17 +77,19 @@ impl Permits {
                 _ => {}
             }
         }
-        permits.twins.extend(named.host_interfaces.iter().cloned());
+        permits
+            .host_interfaces
+            .extend(named.host_interfaces.iter().cloned());
         permits
     }
 
-    /// What a configuration read later names besides. Nothing is taken back: the router goes on with what
-    /// it has where it refuses a reload.
+    /// What a configuration read later names besides. Nothing is taken back: the router goes on
+    /// with what it has where it refuses a reload.
     pub(super) fn add(&mut self, more: Self) {
         self.packet.extend(more.packet);
         self.xdp.extend(more.xdp);
         self.taps.extend(more.taps);
-        self.twins.extend(more.twins);
+        self.host_interfaces.extend(more.host_interfaces);
         self.read.extend(more.read);
         self.written.extend(more.written);
     }
@@ -125,10 +127,10 @@ impl Permits {
         let is_tap = |netns: &Option<String>, name: &String| {
             self.all_taps().any(|(n, tap)| (n, tap) == (netns, name))
         };
-        let is_twin = |netns: &Option<String>, name: &String| {
-            self.twins
+        let is_host_interface = |netns: &Option<String>, name: &String| {
+            self.host_interfaces
                 .iter()
-                .any(|(n, twin)| (n, twin) == (netns, name))
+                .any(|(n, host_interface)| (n, host_interface) == (netns, name))
         };
         match request {
             Request::ControlSocket { netns } => {
@@ -149,11 +151,11 @@ impl Permits {
                 is_tap(netns, name)
             }
             Request::Netlink { netns, room } => {
-                self.twins.iter().any(|(n, _)| n == netns)
+                self.host_interfaces.iter().any(|(n, _)| n == netns)
                     && room.is_none_or(|room| room <= MOST_ROOM)
             }
-            Request::Liken { netns, name, .. } | Request::RemoveAddress { netns, name, .. } => {
-                is_twin(netns, name)
+            Request::MakeAlike { netns, name, .. } | Request::RemoveAddress { netns, name, .. } => {
+                is_host_interface(netns, name)
             }
             Request::Set { setting, value } => {
                 let ports = self.packet.iter().chain(&self.xdp);
@@ -167,6 +169,6 @@ impl Permits {
     }
 
     fn all_taps(&self) -> impl Iterator<Item = &Tap> {
-        self.taps.iter().chain(&self.twins)
+        self.taps.iter().chain(&self.host_interfaces)
     }
 }

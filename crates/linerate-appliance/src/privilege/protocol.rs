@@ -1,5 +1,5 @@
-//! How router and keeper speak: one request, one reply, each a [`message`] with descriptors
-//! beside it, over a socket that keeps messages apart (unix(7), `SOCK_SEQPACKET`).
+//! How router and privilege helper speak: one request, one reply, each a [`message`] with
+//! descriptors beside it, over a socket that keeps messages apart (unix(7), `SOCK_SEQPACKET`).
 //!
 //! A message has [`MESSAGE_BYTES`] at most, and at most [`DESCRIPTORS`]; what is longer is refused.
 
@@ -20,17 +20,17 @@ use serde::de::DeserializeOwned;
 use super::message;
 use crate::address::Cidr;
 use crate::error::Error;
-use crate::netlink::twin::Likeness;
+use crate::netlink::host_interface::Attributes;
 
 pub(super) use super::message::{Like, Refusal, Reply, Request};
 
-/// Longest message, in bytes: some thousand addresses of a twin.
+/// Longest message, in bytes: some thousand addresses of a host interface.
 const MESSAGE_BYTES: usize = 64 << 10;
 /// Most descriptors beside a message.
 const DESCRIPTORS: usize = 2;
 
-impl From<&Likeness> for Like {
-    fn from(like: &Likeness) -> Self {
+impl From<&Attributes> for Like {
+    fn from(like: &Attributes) -> Self {
         let addresses = like.addresses.iter().map(|cidr| (cidr.address, cidr.len));
         Self {
             mac: like.mac.0,
@@ -41,7 +41,7 @@ impl From<&Likeness> for Like {
     }
 }
 
-impl From<Like> for Likeness {
+impl From<Like> for Attributes {
     fn from(like: Like) -> Self {
         let addresses = like.addresses.into_iter();
         Self {

@@ -1,8 +1,9 @@
-//! `linerate keeper`: the process that keeps the privileges. `linerate router` starts it, with its end of
-//! the socket as standard input.
+//! `linerate privilege-helper`: the process that keeps the privileges. `linerate router` starts it,
+//! with its end of the socket as standard input.
 //!
-//! It trusts nobody who asks: the configuration file, which it reads itself, says what may be asked for.
-//! The file is read again when something is asked for that it did not name: after a reload it may.
+//! It trusts nobody who asks: the configuration file, which it reads itself, says what may be asked
+//! for. The file is read again when something is asked for that it did not name: after a reload it
+//! may.
 
 use std::fs::File;
 use std::io;
@@ -38,12 +39,12 @@ pub fn run(args: &Args, read: ReadNamed) -> Result<(), Error> {
     let socket = stdin.as_fd();
     if socket_type(socket) != Ok(SocketType::SEQPACKET) {
         return Err(Error::Usage {
-            problem: "keeper: nobody is there to open anything for".into(),
+            problem: "privilege-helper: its standard input is no socket of a router".into(),
             fix: "run `linerate router CONF.toml`, which starts this".into(),
         });
     }
     // The name of its file is `exe`, since it was started by /proc/self/exe.
-    let _ = set_name(c"keeper");
+    let _ = set_name(c"priv-helper");
     // Ctrl-C and systemd tell every process of a service; the router ends this one when it is done.
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
@@ -158,13 +159,13 @@ fn perform(
             Ok(Vec::new())
         }
         Request::Netlink { netns, room } => Ok(vec![Own.netlink(netns.as_deref(), *room)?]),
-        Request::Liken {
+        Request::MakeAlike {
             netns,
             name,
             like,
             carrier,
         } => {
-            Own.liken(netns.as_deref(), name, &like.clone().into(), *carrier)?;
+            Own.make_alike(netns.as_deref(), name, &like.clone().into(), *carrier)?;
             Ok(Vec::new())
         }
         Request::RemoveAddress {

@@ -125,7 +125,7 @@ fn refused(permits: &Permits, netns: Option<&str>, name: &str) -> Vec<&'static s
             },
         ),
         (
-            "twin",
+            "host_interface",
             Request::RemoveAddress {
                 netns: netns.clone(),
                 name,
@@ -156,19 +156,32 @@ fn refused(permits: &Permits, netns: Option<&str>, name: &str) -> Vec<&'static s
 fn only_what_the_configuration_names_is_permitted() {
     let permits = permits(CONFIG);
     let blue = Some("lr-no-such-space");
-    assert_eq!(refused(&permits, None, "eth0"), ["xdp", "tap", "twin"]);
+    assert_eq!(
+        refused(&permits, None, "eth0"),
+        ["xdp", "tap", "host_interface"]
+    );
     // af_xdp sends unsegmented frames through packet sockets.
-    assert_eq!(refused(&permits, None, "eth1"), ["tap", "twin"]);
+    assert_eq!(refused(&permits, None, "eth1"), ["tap", "host_interface"]);
     assert_eq!(refused(&permits, None, "eth2").len(), 4);
-    assert_eq!(refused(&permits, None, "t0"), ["packet", "xdp", "twin"]);
+    assert_eq!(
+        refused(&permits, None, "t0"),
+        ["packet", "xdp", "host_interface"]
+    );
     assert_eq!(refused(&permits, None, "lr-lan"), ["packet", "xdp"]);
-    // A twin is what it is in its own name space.
+    // A host interface is what it is in its own name space.
     assert_eq!(refused(&permits, blue, "lr-wan"), ["packet", "xdp"]);
     assert_eq!(refused(&permits, None, "lr-wan").len(), 4);
     let other = refused(&permits, Some("other"), "lr-wan");
     assert_eq!(
         other,
-        ["packet", "xdp", "tap", "twin", "netlink", "control"]
+        [
+            "packet",
+            "xdp",
+            "tap",
+            "host_interface",
+            "netlink",
+            "control"
+        ]
     );
     let room = |room| Request::Netlink {
         netns: None,
@@ -214,7 +227,7 @@ fn capabilities_are_those_that_the_names_take() {
     assert_eq!(permits(none).capabilities(), CapabilitySet::empty());
 }
 
-/// Asks a keeper that serves a configuration file.
+/// Asks a privilege helper that serves a configuration file.
 struct Stand {
     socket: Option<OwnedFd>,
     path: PathBuf,
@@ -267,7 +280,7 @@ impl Stand {
 
 impl Drop for Stand {
     fn drop(&mut self) {
-        // With the socket the keeper goes.
+        // With the socket the privilege helper goes.
         drop(self.socket.take());
         let ended = self.thread.take().unwrap().join();
         assert!(ended.is_ok() || thread::panicking());

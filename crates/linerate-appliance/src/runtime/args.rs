@@ -1,12 +1,12 @@
-//! What every forwarder is asked: the options that `l2fwd` and `l3fwd` share, and the same as keys of
-//! their files, where the command line goes before.
+//! What every forwarder is asked: the options that `l2fwd` and `l3fwd` share, and the same as keys
+//! of their files, where the command line goes before.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use linerate_core::env::PlanSpec;
 
-use super::{Options, Watch};
+use super::{Options, WatchOptions};
 use crate::config::PlanStanza;
 use crate::control::of_run::Places;
 use crate::error::Error;
@@ -74,7 +74,7 @@ pub struct Run {
     /// Who runs where.
     pub plan: PlanSpec,
     /// How long, and how to show it.
-    pub watch: Watch,
+    pub watch: WatchOptions,
     /// How workers run.
     pub options: Options,
 }
@@ -89,12 +89,12 @@ impl RunArgs {
         let duration = self.duration.or(file.duration);
         Ok(Run {
             plan: self.plan.over(plan.unwrap_or_default()),
-            watch: Watch {
+            watch: WatchOptions {
                 places: Places {
                     control: self.control.clone().or(file.control),
                     metrics: self.metrics.or(file.metrics),
                 },
-                ..Watch::new(period, duration, self.json)?
+                ..WatchOptions::new(period, duration, self.json)?
             },
             options: Options {
                 queues: self.queues.or(file.queues).unwrap_or(1).clamp(1, MOST),

@@ -1,11 +1,12 @@
 //! Ports that come and go while workers run.
 //!
-//! A port is added in two steps: [`Running::add_port`] opens and starts it and gives every worker a way to it,
-//! which may fail; [`Running::listen`] has workers poll it, which may not. In between whoever changes tables
-//! tells the workers of it. It is taken away in the opposite order, when nobody sends to it any more.
+//! A port is added in two steps: [`Running::add_port`] opens and starts it and gives every worker a
+//! way to it, which may fail; [`Running::listen`] has workers poll it, which may not. In between
+//! whoever changes tables tells the workers of it. It is taken away in the opposite order, when
+//! nobody sends to it any more.
 //!
-//! A port that was there at the start receives into the pool that all of those share. One that is added has
-//! pools of its own, which workers learn of; they are kept for the next one like it.
+//! A port that was there at the start receives into the pool that all of those share. One that is
+//! added has pools of its own, which workers learn of; they are kept for the next one like it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,11 +14,11 @@ use std::time::{Duration, Instant};
 use linerate_core::packet::{Pool, Pools};
 use linerate_core::port::PortConfig;
 use linerate_core::ring::{Push, spsc};
-use linerate_core::run::{Inlet, Stage, Way, Worker};
+use linerate_core::run::{Inlet, Stage, TxPath, Worker};
 use linerate_drivers::Drivers;
 
 use super::wiring::{self, PortShape, Share};
-use super::{DRAIN, HAND_OFF, HAND_OFF_INLET, OpenPort, Options, Rig, Running};
+use super::{DRAIN, HAND_OFF, HAND_OFF_INLET, OpenPort, OpenPorts, Options, Running};
 use crate::error::Error;
 
 /// What tells pools from others.
@@ -48,12 +49,12 @@ impl Added {
 impl<S: Stage + 'static> Running<S> {
     /// The port of that number.
     pub fn port(&self, number: u16) -> Option<&OpenPort> {
-        let mut ports = self.rig.ports.iter();
+        let mut ports = self.opened.ports.iter();
         ports.find(|open| open.number == number)
     }
 
-    /// Opens a port, which gets a number that nobody has, and starts it. Workers can send to it; nothing
-    /// comes from it before [`listen`](Self::listen).
+    /// Opens a port, which gets a number that nobody has, and starts it. Workers can send to it;
+    /// nothing comes from it before [`listen`](Self::listen).
     ///
     /// # Errors
     /// What cannot be opened or started, or no memory; all is then as it was.
@@ -64,9 +65,9 @@ impl<S: Stage + 'static> Running<S> {
         options: &Options,
     ) -> Result<(), Error> {
         let specs = [(Some(name.to_string()), spec.to_string())];
-        let mut rig = Rig::open_among(drivers, &specs, self.rig.clock)?;
-        rig.claim(&self.rig.ports)?;
-        let info = &rig.ports[0].info;
+        let mut opened = OpenPorts::open_among(drivers, &specs, self.opened.clock)?;
+        opened.claim(&self.opened.ports)?;
+        let info = &opened.ports[0].info;
         let shape = PortShape {
             rx_queues: options.queues.min(info.max_rx_queues),
             max_tx_queues: info.max_tx_queues,
@@ -76,20 +77,20 @@ impl<S: Stage + 'static> Running<S> {
         let needs = Needs {
             rx_queues: shape.rx_queues,
             aligned: info.aligned_pool,
-            oversized: rig.has_oversized(),
+            oversized: opened.has_oversized(),
         };
         let spare = &mut self.added.spare;
         let same = spare.iter().position(|(had, _)| *had == needs);
         let pools = match same {
             Some(same) => spare.swap_remove(same).1,
-            None => rig.pools(shape.rx_queues.into(), None)?,
+            None => opened.pools(shape.rx_queues.into(), None)?,
         };
         let config = PortConfig {
             index: number,
             rx_queues: shape.rx_queues.max(1),
             tx_queues: wiring::tx_queues(&shares, number).max(1),
         };
-        let started = rig.start_ports(&[config], &pools);
+        let started = opened.start_ports(&[config], &pools);
         let queues = match started {
             Ok(mut queues) => queues.pop(),
             Err(error) => {
@@ -114,27 +115,27 @@ impl<S: Stage + 'static> Running<S> {
             }
             for &(_, queue) in &share.sends {
                 if let Some(queue_of) = tx.get_mut(usize::from(queue)).and_then(Option::take) {
-                    self.set_way(index, (number, name), Way::Queue(queue_of));
+                    self.set_path(index, (number, name), TxPath::Queue(queue_of));
                 }
             }
-            for &(_, owner) in &share.hands {
+            for &(_, owner) in &share.hand_offs {
                 let (putter, taker) = spsc::ring(HAND_OFF);
                 let from = HAND_OFF_INLET + index as u16;
                 let inlet = Inlet::hand_off(number, from, taker);
                 let owner = &self.workers[owner].handle;
                 let doorbell = owner.doorbell().clone();
                 let _ = owner.call(move |worker| worker.add_inlet(inlet));
-                self.set_way(index, (number, name), Way::Ring(putter, doorbell));
+                self.set_path(index, (number, name), TxPath::Ring(putter, doorbell));
             }
             let mine = &mut self.workers[index].share;
             mine.polls.extend(share.polls);
             mine.sends.extend(share.sends);
-            mine.hands.extend(share.hands);
+            mine.hand_offs.extend(share.hand_offs);
         }
-        for open in &mut rig.ports {
+        for open in &mut opened.ports {
             open.number = number;
         }
-        self.rig.ports.append(&mut rig.ports);
+        self.opened.ports.append(&mut opened.ports);
         Ok(())
     }
 
@@ -148,19 +149,19 @@ impl<S: Stage + 'static> Running<S> {
         }
     }
 
-    /// Stops a port, to which nobody sends any more. What was handed to it leaves first. Returns what went
-    /// wrong.
+    /// Stops a port, to which nobody sends any more. What was handed to it leaves first. Returns
+    /// what went wrong.
     pub fn remove_port(&mut self, number: u16) -> Option<Error> {
         let place = self
-            .rig
+            .opened
             .ports
             .iter()
             .position(|open| open.number == number)?;
-        let is_of = |way: &(u16, u16)| way.0 == number;
+        let is_of = |path: &(u16, u16)| path.0 == number;
         let mut queues = Vec::new();
         self.added.waiting.retain(|(_, inlet)| inlet.port != number);
         for member in &self.workers {
-            for &(_, queue) in member.share.polls.iter().filter(|way| is_of(way)) {
+            for &(_, queue) in member.share.polls.iter().filter(|path| is_of(path)) {
                 let inlet = member
                     .handle
                     .call(move |worker| worker.take_inlet(number, queue));
@@ -169,10 +170,13 @@ impl<S: Stage + 'static> Running<S> {
         }
         let deadline = Instant::now() + DRAIN;
         for index in 0..self.workers.len() {
-            let hands = self.workers[index].share.hands.iter();
-            let owner = hands.clone().find(|way| way.0 == number).map(|way| way.1);
+            let hand_offs = self.workers[index].share.hand_offs.iter();
+            let owner = hand_offs
+                .clone()
+                .find(|hand_off| hand_off.0 == number)
+                .map(|hand_off| hand_off.1);
             let Some(owner) = owner else { continue };
-            if let Some(Way::Ring(ring, _)) = self.take_way(index, number) {
+            if let Some(TxPath::Ring(ring, _)) = self.take_path(index, number) {
                 while ring.meter().read().occupancy > 0 && Instant::now() < deadline {
                     std::thread::sleep(Duration::from_micros(50));
                 }
@@ -181,25 +185,25 @@ impl<S: Stage + 'static> Running<S> {
             let owner = &self.workers[owner].handle;
             let _ = owner.call(move |worker| drop(worker.take_inlet(number, from)));
         }
-        let mut ways = Vec::new();
+        let mut paths = Vec::new();
         for index in 0..self.workers.len() {
-            ways.push(self.take_way(index, number));
+            paths.push(self.take_path(index, number));
             let share = &mut self.workers[index].share;
-            share.polls.retain(|way| !is_of(way));
-            share.sends.retain(|way| !is_of(way));
-            share.hands.retain(|way| way.0 != number);
+            share.polls.retain(|path| !is_of(path));
+            share.sends.retain(|path| !is_of(path));
+            share.hand_offs.retain(|hand_off| hand_off.0 != number);
         }
         // Before the port stops: a device does not outlive its queues.
-        drop((queues, ways));
-        let mut open = self.rig.ports.remove(place);
+        drop((queues, paths));
+        let mut open = self.opened.ports.remove(place);
         self.gone.merge(&open.port.stats());
         let stopped = open.port.stop();
         self.added.spare.extend(self.added.pools.remove(&number));
         stopped.err().map(Error::from)
     }
 
-    /// Who polls the queues of a new port, and who sends to it how: as at the start, among the workers that
-    /// there are.
+    /// Who polls the queues of a new port, and who sends to it how: as at the start, among the
+    /// workers that there are.
     fn shares(&self, number: u16, shape: &PortShape) -> Vec<Share> {
         let mut shares = vec![Share::default(); self.workers.len()];
         let workers = self.workers.iter().enumerate();
@@ -212,25 +216,34 @@ impl<S: Stage + 'static> Running<S> {
         }
         wiring::reach(&mut shares, std::slice::from_ref(shape), |_, _| true);
         for share in &mut shares {
-            share.polls.iter_mut().for_each(|way| way.0 = number);
-            share.sends.iter_mut().for_each(|way| way.0 = number);
-            share.hands.iter_mut().for_each(|way| way.0 = number);
+            share
+                .polls
+                .iter_mut()
+                .for_each(|hand_off| hand_off.0 = number);
+            share
+                .sends
+                .iter_mut()
+                .for_each(|hand_off| hand_off.0 = number);
+            share
+                .hand_offs
+                .iter_mut()
+                .for_each(|hand_off| hand_off.0 = number);
         }
         shares
     }
 
     /// Gives a worker a way to a port, which goes by a name.
-    fn set_way(&self, index: usize, (port, name): (u16, &str), way: Way) {
+    fn set_path(&self, index: usize, (port, name): (u16, &str), path: TxPath) {
         let name = name.to_string();
         // One that has ended sends nothing.
         let _ = self.workers[index].handle.call(move |worker| {
-            worker.set_outlet(port, Some(way));
+            worker.set_outlet(port, Some(path));
             worker.egress.name_outlet(port, &name);
         });
     }
 
     /// Takes a worker's way to a port back.
-    fn take_way(&self, index: usize, port: u16) -> Option<Way> {
+    fn take_path(&self, index: usize, port: u16) -> Option<TxPath> {
         let take = move |worker: &mut Worker<S>| worker.set_outlet(port, None);
         self.workers[index].handle.call(take).ok().flatten()
     }

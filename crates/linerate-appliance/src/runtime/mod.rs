@@ -2,8 +2,8 @@
 //! start them, place workers by the plan, run, and take it all down again without losing what is
 //! under way.
 //!
-//! Read [`wiring`] for who polls what. [`Rig`] is opened ports; [`Running`] is workers at work, whose ports
-//! `change` adds and takes away; [`watch()`] shows what they do until the end.
+//! Read [`wiring`] for who polls what. [`OpenPorts`] is opened ports; [`Running`] is workers at
+//! work, whose ports `change` adds and takes away; [`watch()`] shows what they do until the end.
 
 mod args;
 mod change;
@@ -23,7 +23,7 @@ use linerate_core::env::{Clock, Lcore, LcoreHandle, Placement};
 use linerate_core::packet::{Layout, Pool, PoolCache, PoolConfig, Pools, SlotClass};
 use linerate_core::port::{Port, PortConfig, PortInfo, PortStats, Queues};
 use linerate_core::ring::spsc;
-use linerate_core::run::{Egress, Idle, Inlet, Stage, Way, Worker, WorkerHandle, WorkerStats};
+use linerate_core::run::{Egress, Idle, Inlet, Stage, TxPath, Worker, WorkerHandle, WorkerStats};
 use linerate_drivers::Drivers;
 
 use crate::error::Error;
@@ -33,11 +33,12 @@ use wiring::{PortShape, Share};
 pub use args::{PlanArgs, Run, RunArgs, RunKeys};
 pub use observe::{LcoreRow, Reading, Sample};
 pub use signals::Interrupts;
-pub use watch::{Watch, places, watch};
+pub use watch::{WatchOptions, places, watch};
 
 /// Slots of the main pool for each queue, and for what is in caches and bursts besides.
 const SLOTS_PER_QUEUE: u32 = 4096;
-/// Slots of 64 KiB for each port from which oversized frames may come: the kernel, or a capture of it.
+/// Slots of 64 KiB for each port from which oversized frames may come: the kernel, or a capture of
+/// it.
 const LARGE_SLOTS: u32 = 256;
 /// Packets that a ring between two workers holds.
 const HAND_OFF: usize = 1024;
@@ -108,7 +109,7 @@ impl Options {
 }
 
 /// Opened ports, and the drivers that know the rings among them.
-pub struct Rig {
+pub struct OpenPorts {
     /// The ports, by number.
     pub ports: Vec<OpenPort>,
     /// The clock of all workers.
@@ -117,13 +118,13 @@ pub struct Rig {
     needs_large: bool,
 }
 
-impl Rig {
+impl OpenPorts {
     /// Opens ports given as name and specification. The first that fails closes the others.
     pub fn open(specs: &[(Option<String>, String)], clock: Clock) -> Result<Self, Error> {
         Self::open_among(&mut Drivers::new(), specs, clock)
     }
 
-    /// As [`Rig::open`], with `drivers` that know the other ends of its rings.
+    /// As [`OpenPorts::open`], with `drivers` that know the other ends of its rings.
     pub fn open_among(
         drivers: &mut Drivers,
         specs: &[(Option<String>, String)],
@@ -214,12 +215,12 @@ impl Rig {
         }
         hand_out(&shares, &mut queues, &mut workers);
         for (share, (worker, _)) in shares.iter().zip(&mut workers) {
-            for (number, name) in self.ways(share, lcores) {
+            for (number, name) in self.paths(share, lcores) {
                 worker.egress.name_outlet(number, name);
             }
         }
         let mut running = Running {
-            rig: self,
+            opened: self,
             added: change::Added::default(),
             gone: PortStats::default(),
             workers: Vec::with_capacity(shares.len()),
@@ -255,26 +256,27 @@ impl Rig {
         Ok(())
     }
 
-    /// What the ways out of a share are called: by their ports, and rings by the lcores that they lead to.
-    fn ways<'a>(
+    /// What the ways out of a share are called: by their ports, and rings by the lcores that they
+    /// lead to.
+    fn paths<'a>(
         &'a self,
         share: &'a Share,
         lcores: &'a [&Placement],
     ) -> impl Iterator<Item = (u16, &'a str)> {
         let sends = share.sends.iter().map(|&(port, _)| port);
-        let hands = share.hands.iter().map(|&(port, _)| port);
+        let hand_offs = share.hand_offs.iter().map(|&(port, _)| port);
         let named = |port: u16| {
             let open = self.ports.get(usize::from(port))?;
             Some((port, open.name.as_str()))
         };
         let rings = share.rings.iter();
         let rings = rings.map(|&(number, to)| (number, lcores[to].name.as_str()));
-        sends.chain(hands).filter_map(named).chain(rings)
+        sends.chain(hand_offs).filter_map(named).chain(rings)
     }
 
-    /// The pools that these ports want: one that they receive into, and one of 64 KiB slots
-    /// where the kernel hands over frames that it has not cut yet, or where somebody makes such. `queues`: how many hold packets,
-    /// `slots` overrules what is chosen by that.
+    /// The pools that these ports want: one that they receive into, and one of 64 KiB slots where
+    /// the kernel hands over frames that it has not cut yet, or where somebody makes such.
+    /// `queues`: how many hold packets, `slots` overrules what is chosen by that.
     pub fn pools(&self, queues: u32, slots: Option<u32>) -> Result<Pools, Error> {
         let chosen = (1 + queues).saturating_mul(SLOTS_PER_QUEUE);
         let aligned = self.ports.iter().any(|port| port.info.aligned_pool);
@@ -369,11 +371,16 @@ fn hand_out<S: Stage>(
                 .get_mut(usize::from(queue))
                 .and_then(Option::take)
             {
-                workers[index].0.set_outlet(port, Some(Way::Queue(taken)));
+                workers[index]
+                    .0
+                    .set_outlet(port, Some(TxPath::Queue(taken)));
             }
         }
         let number = HAND_OFF_INLET + index as u16;
-        let hand_offs = share.hands.iter().map(|&(port, owner)| (port, owner, true));
+        let hand_offs = share
+            .hand_offs
+            .iter()
+            .map(|&(port, owner)| (port, owner, true));
         let rings = share.rings.iter().map(|&(port, to)| (port, to, false));
         for (port, to, is_hand_off) in hand_offs.chain(rings) {
             let (putter, taker) = spsc::ring(HAND_OFF);
@@ -384,7 +391,7 @@ fn hand_out<S: Stage>(
             });
             workers[index]
                 .0
-                .set_outlet(port, Some(Way::Ring(putter, doorbell)));
+                .set_outlet(port, Some(TxPath::Ring(putter, doorbell)));
         }
     }
 }
@@ -401,7 +408,7 @@ struct Member<S> {
 
 /// Started ports and workers at work. Dropping it stops both.
 pub struct Running<S: Stage + 'static> {
-    rig: Rig,
+    opened: OpenPorts,
     workers: Vec<Member<S>>,
     added: change::Added,
     /// What ports counted that have been taken away.
@@ -413,14 +420,14 @@ pub struct Running<S: Stage + 'static> {
 impl<S: Stage + 'static> Running<S> {
     /// All ports.
     pub fn ports(&self) -> &[OpenPort] {
-        &self.rig.ports
+        &self.opened.ports
     }
 
     /// Asks each port what it is now. Returns what was known of those of which the MAC address or
     /// the longest frame is another, by number. Of a device that is gone what was known stays.
     pub fn look_again(&mut self) -> Vec<(u16, PortInfo)> {
         let mut changed = Vec::new();
-        for open in &mut self.rig.ports {
+        for open in &mut self.opened.ports {
             let now = open.port.info();
             let is_gone = now.mac.is_none() && open.info.mac.is_some();
             let facts = |info: &PortInfo| (info.mac, info.max_frame_bytes);
@@ -433,13 +440,13 @@ impl<S: Stage + 'static> Running<S> {
 
     /// Tells what has gone wrong with ports since somebody last looked, and packets do not show.
     pub fn warn(&mut self) {
-        self.rig.ports.iter_mut().for_each(OpenPort::warn);
+        self.opened.ports.iter_mut().for_each(OpenPort::warn);
     }
 
     /// What all ports have counted, those too that have gone.
     pub fn stats(&self) -> PortStats {
         let mut all = self.gone.clone();
-        for open in &self.rig.ports {
+        for open in &self.opened.ports {
             all.merge(&open.port.stats());
         }
         all
@@ -447,7 +454,7 @@ impl<S: Stage + 'static> Running<S> {
 
     /// The clock of all ticks.
     pub fn clock(&self) -> Clock {
-        self.rig.clock
+        self.opened.clock
     }
 
     /// Name, CPU and counters of each worker.
@@ -475,8 +482,8 @@ impl<S: Stage + 'static> Running<S> {
         let before = Sample::take(&self);
         let mut errors = self.stop_workers();
         let sample = Sample::take(&self).with_links_of(before);
-        errors.extend(self.rig.stop_ports());
-        self.rig.ports.clear();
+        errors.extend(self.opened.stop_ports());
+        self.opened.ports.clear();
         (sample, errors)
     }
 
@@ -526,6 +533,6 @@ impl<S: Stage + 'static> Running<S> {
 impl<S: Stage + 'static> Drop for Running<S> {
     fn drop(&mut self) {
         self.stop_workers();
-        self.rig.stop_ports();
+        self.opened.stop_ports();
     }
 }

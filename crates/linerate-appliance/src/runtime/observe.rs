@@ -197,8 +197,9 @@ impl PortRow {
     }
 }
 
-/// One lcore. Packets, rounds and drops since the start, as of ports; all else of the interval. A sample
-/// at the start would come too late: workers are at work by then, and a short run may be over.
+/// One lcore. Packets, rounds and drops since the start, as of ports; all else of the interval. A
+/// sample at the start would come too late: workers are at work by then, and a short run may be
+/// over.
 #[derive(Debug, Serialize)]
 pub struct LcoreRow {
     /// Who it is and how busy.

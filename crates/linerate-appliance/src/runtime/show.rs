@@ -1,5 +1,5 @@
-//! What forwarders print: the ports at the start, a table each period and totals, or the same as JSON
-//! lines.
+//! What forwarders print: the ports at the start, a table each period and totals, or the same as
+//! JSON lines.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -26,10 +26,10 @@ struct Line<'a> {
     memory: &'a [String],
 }
 
-/// Says which port is which; `way` what is done with the packets of each.
+/// Says which port is which; `path` what is done with the packets of each.
 pub(super) fn started<S: Stage>(
     running: &Running<S>,
-    way: impl Fn(usize) -> String,
+    path: impl Fn(usize) -> String,
     json: bool,
 ) -> Result<(), Error> {
     if json {
@@ -37,7 +37,7 @@ pub(super) fn started<S: Stage>(
     }
     let mut text = String::new();
     for (number, open) in running.ports().iter().enumerate() {
-        let way = way(number);
+        let path = path(number);
         let mac = open
             .info
             .mac
@@ -48,7 +48,7 @@ pub(super) fn started<S: Stage>(
             .iter()
             .map(|(key, value)| format!(", {key} {value}"))
             .collect();
-        let _ = writeln!(text, "port {number} {}{mac}{way}{facts}", open.name);
+        let _ = writeln!(text, "port {number} {}{mac}{path}{facts}", open.name);
     }
     for (name, cpu, _) in running.lcores() {
         let cpu = cpu.map_or_else(String::new, |cpu| format!(" on CPU {cpu}"));

@@ -32,7 +32,7 @@ fn what_is_under_way_in_rings_between_pipelines_is_sent_before_all_ends() {
         (None, "null:".to_owned()),
         (None, "null:,rx=off".to_owned()),
     ];
-    let rig = Rig::open(&ports, Clock::calibrate()).unwrap();
+    let opened = OpenPorts::open(&ports, Clock::calibrate()).unwrap();
     let shares = vec![
         Share {
             polls: vec![(0, 0)],
@@ -48,7 +48,7 @@ fn what_is_under_way_in_rings_between_pipelines_is_sent_before_all_ends() {
     ];
     let plan = plan();
     let lcores: Vec<&Placement> = plan.role(linerate_core::env::Role::Io).collect();
-    let running = rig
+    let running = opened
         .start_shares(shares, &lcores, &OPTIONS, |worker, _| {
             let to = [SECOND, 1][worker];
             move |burst: &mut Burst, out: &mut Egress| out.send(to, burst)
@@ -86,18 +86,18 @@ fn what_is_under_way_in_rings_between_pipelines_is_sent_before_all_ends() {
     assert_eq!(received, sent + dropped);
 }
 
-/// A source and a sink are added to two idle workers, which carry from one to the other, also by hand-off;
-/// they are taken away, and others like them come.
+/// A source and a sink are added to two idle workers, which carry from one to the other, also by
+/// hand-off; they are taken away, and others like them come.
 #[test]
 fn ports_come_and_go_while_workers_run() {
     const SOURCE: u16 = 4;
     const SINK: u16 = 7;
     let idle = || (None, "null:,rx=off".to_owned());
-    let rig = Rig::open(&[idle(), idle()], Clock::calibrate()).unwrap();
+    let opened = OpenPorts::open(&[idle(), idle()], Clock::calibrate()).unwrap();
     let plan = plan();
     let lcores: Vec<&Placement> = plan.role(linerate_core::env::Role::Io).collect();
     let stage = |_: &mut Egress| |burst: &mut Burst, out: &mut Egress| out.send(SINK, burst);
-    let mut running = rig.start(&[1, 0], &lcores, &OPTIONS, stage).unwrap();
+    let mut running = opened.start(&[1, 0], &lcores, &OPTIONS, stage).unwrap();
     let mut drivers = Drivers::new();
     let wrong = running.add_port(&mut drivers, (2, "x", "pcap:rx=/no/such"), &OPTIONS);
     assert!(wrong.is_err() && running.ports().len() == 2);
@@ -124,8 +124,8 @@ fn ports_come_and_go_while_workers_run() {
         assert!(running.remove_port(SINK).is_none() && at_last >= 1000);
         assert!(running.port(SOURCE).is_none() && running.port(SINK).is_none());
         let shares = running.workers.iter().map(|worker| &worker.share);
-        let mut ways = shares.flat_map(|share| share.polls.iter().chain(&share.sends));
-        assert!(ways.all(|way| way.0 < 2));
+        let mut paths = shares.flat_map(|share| share.polls.iter().chain(&share.sends));
+        assert!(paths.all(|hand_off| hand_off.0 < 2));
     }
     let (_, errors) = running.stop();
     assert!(errors.is_empty(), "{errors:?}");

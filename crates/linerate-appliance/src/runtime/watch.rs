@@ -20,7 +20,7 @@ const PERIOD_S: f64 = 10.0;
 
 /// How long, and how to show it.
 #[derive(Clone, Debug)]
-pub struct Watch {
+pub struct WatchOptions {
     /// Time between two tables of statistics; only the totals without it.
     pub period: Option<Duration>,
     /// After which it ends by itself; otherwise on Ctrl-C, or when every input has ended.
@@ -31,7 +31,7 @@ pub struct Watch {
     pub places: Places,
 }
 
-impl Watch {
+impl WatchOptions {
     /// From what the user says, in seconds; a period of 0 is none.
     pub fn new(period: Option<f64>, duration: Option<f64>, json: bool) -> Result<Self, Error> {
         let period = seconds("period", period.unwrap_or(PERIOD_S))?;
@@ -54,17 +54,17 @@ fn seconds(key: &str, value: f64) -> Result<Duration, Error> {
     })
 }
 
-/// Runs until the end, then takes all down and prints the totals. `way` says what is done with the
+/// Runs until the end, then takes all down and prints the totals. `path` says what is done with the
 /// packets of each port, to be shown at the start.
 pub fn watch<S: Stage + 'static>(
     mut running: Running<S>,
-    watch: &Watch,
-    way: impl Fn(usize) -> String,
+    watch: &WatchOptions,
+    path: impl Fn(usize) -> String,
     machine: &MachineFacts,
     interrupts: &Interrupts,
 ) -> Result<(), Error> {
     let control = Control::listen(&watch.places)?;
-    show::started(&running, way, watch.json)?;
+    show::started(&running, path, watch.json)?;
     if let Some(http) = &control.http {
         eprintln!("metrics at http://{}/metrics", http.at);
     }

@@ -25,7 +25,7 @@ pub struct Share {
     /// Transmit queues that it owns: port and queue.
     pub sends: Vec<(u16, u16)>,
     /// Ports that it reaches through another worker: port and worker.
-    pub hands: Vec<(u16, usize)>,
+    pub hand_offs: Vec<(u16, usize)>,
     /// Rings into the pipeline of another worker: the number that it sends to as to a port, and the
     /// worker. There a burst from it says that number as its port. Take the numbers right behind
     /// those of the ports: a worker keeps an outlet for each number up to the highest.
@@ -65,7 +65,8 @@ pub fn spread_all(ports: &[PortShape], workers: usize) -> Vec<Share> {
     shares
 }
 
-/// Spreads the receive queues alone: up to `workers` shares, none of them empty, without any way out.
+/// Spreads the receive queues alone: up to `workers` shares, none of them empty, without any way
+/// out.
 pub fn poll(ports: &[PortShape], workers: usize) -> Vec<Share> {
     let queues: usize = ports.iter().map(|port| usize::from(port.rx_queues)).sum();
     let mut shares = vec![Share::default(); workers.clamp(1, queues.max(1))];
@@ -85,8 +86,9 @@ pub fn poll(ports: &[PortShape], workers: usize) -> Vec<Share> {
     }
 }
 
-/// Gives the shares their ways to the ports: `wants` says which worker sends to which port. The first
-/// of them get a transmit queue each, while the port has some; the others hand over to those in turn.
+/// Gives the shares their ways to the ports: `wants` says which worker sends to which port. The
+/// first of them get a transmit queue each, while the port has some; the others hand over to those
+/// in turn.
 pub fn reach(shares: &mut [Share], ports: &[PortShape], wants: impl Fn(usize, u16) -> bool) {
     for (port, shape) in (0..).zip(ports) {
         let senders: Vec<usize> = (0..shares.len())
@@ -97,7 +99,9 @@ pub fn reach(shares: &mut [Share], ports: &[PortShape], wants: impl Fn(usize, u1
             if index < owners {
                 shares[worker].sends.push((port, index as u16));
             } else {
-                shares[worker].hands.push((port, senders[index % owners]));
+                shares[worker]
+                    .hand_offs
+                    .push((port, senders[index % owners]));
             }
         }
     }
@@ -133,7 +137,7 @@ mod tests {
         assert_eq!(shares.len(), 1);
         assert_eq!(shares[0].polls, [(0, 0), (0, 1), (1, 0), (1, 1)]);
         assert_eq!(shares[0].sends, [(0, 0), (1, 0)]);
-        assert!(shares[0].hands.is_empty());
+        assert!(shares[0].hand_offs.is_empty());
     }
 
     #[test]
@@ -154,7 +158,7 @@ mod tests {
         let shares = spread(&pair(2, 1), 2);
         assert_eq!(shares[0].sends, [(0, 0), (1, 0)]);
         assert_eq!(shares[1].sends, []);
-        assert_eq!(shares[1].hands, [(0, 0), (1, 0)]);
+        assert_eq!(shares[1].hand_offs, [(0, 0), (1, 0)]);
         assert_eq!(tx_queues(&shares, 0), 1);
         assert_eq!(tx_queues(&spread(&pair(2, 8), 2), 1), 2);
     }
@@ -170,7 +174,10 @@ mod tests {
         let shares = spread(&shapes, 3);
         assert_eq!(shares[0].sends, [(1, 0), (2, 0)]);
         assert_eq!(shares[1].sends, [(0, 0)]);
-        assert_eq!((&*shares[2].sends, &*shares[2].hands), (&[][..], &[][..]));
+        assert_eq!(
+            (&*shares[2].sends, &*shares[2].hand_offs),
+            (&[][..], &[][..])
+        );
     }
 
     #[test]
@@ -184,16 +191,21 @@ mod tests {
             };
             let shares = spread_all(&vec![shape; ports], workers);
             for (worker, share) in shares.iter().enumerate() {
-                let mut ways: Vec<u16> = share.sends.iter().map(|way| way.0).collect();
-                ways.extend(share.hands.iter().map(|way| way.0));
-                ways.sort_unstable();
+                let mut paths: Vec<u16> = share.sends.iter().map(|hand_off| hand_off.0).collect();
+                paths.extend(share.hand_offs.iter().map(|hand_off| hand_off.0));
+                paths.sort_unstable();
                 assert_eq!(
-                    ways,
+                    paths,
                     (0..ports as u16).collect::<Vec<_>>(),
                     "worker {worker}"
                 );
-                for &(port, owner) in &share.hands {
-                    assert!(shares[owner].sends.iter().any(|way| way.0 == port));
+                for &(port, owner) in &share.hand_offs {
+                    assert!(
+                        shares[owner]
+                            .sends
+                            .iter()
+                            .any(|hand_off| hand_off.0 == port)
+                    );
                 }
             }
             for port in 0..ports as u16 {
@@ -220,7 +232,7 @@ mod tests {
         reach(&mut shares, &shapes, |worker, port| worker == 1 || port < 2);
         assert_eq!(shares[0].sends, [(0, 0), (1, 0)]);
         assert_eq!(shares[1].sends, [(2, 0)]);
-        assert_eq!(shares[1].hands, [(0, 0), (1, 0)]);
+        assert_eq!(shares[1].hand_offs, [(0, 0), (1, 0)]);
     }
 
     #[test]

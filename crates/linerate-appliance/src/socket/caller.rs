@@ -72,8 +72,8 @@ impl Caller {
         }
     }
 
-    /// The connection, for what follows an answer and is no line; bytes of it that were read already
-    /// come first.
+    /// The connection, for what follows an answer and is no line; bytes of it that were read
+    /// already come first.
     ///
     /// # Errors
     /// Too many open files.

@@ -19,8 +19,8 @@ use crate::error::Error;
 /// Where the sockets of root's instances are, and of services (`RuntimeDirectory=linerate`).
 const OF_THE_MACHINE: &str = "/run/linerate";
 
-/// The usual place of a socket: the folder that systemd has made for a service, in `$XDG_RUNTIME_DIR`, in
-/// `/run/linerate` for root, or in a folder of the user's own under `/tmp`.
+/// The usual place of a socket: the folder that systemd has made for a service, in
+/// `$XDG_RUNTIME_DIR`, in `/run/linerate` for root, or in a folder of the user's own under `/tmp`.
 pub fn usual(name: &str) -> PathBuf {
     let folder = |variable: &str| {
         let value = std::env::var_os(variable)?;
@@ -41,8 +41,8 @@ pub fn usual(name: &str) -> PathBuf {
     folder.join(name)
 }
 
-/// Where a client looks for an instance: at the usual place, and if nothing is there, at that of the
-/// machine's service, should there be one.
+/// Where a client looks for an instance: at the usual place, and if nothing is there, at that of
+/// the machine's service, should there be one.
 pub fn found(name: &str) -> PathBuf {
     let is_there = |path: &Path| match fs::symlink_metadata(path) {
         Err(error) => error.kind() != io::ErrorKind::NotFound,
@@ -65,8 +65,8 @@ pub struct UnixDoor {
 }
 
 impl UnixDoor {
-    /// Listens at `path`. What a dead process left there is taken away. `own_folder` makes the folder,
-    /// and refuses one that others may write; `elsewhere` says how to name another place.
+    /// Listens at `path`. What a dead process left there is taken away. `own_folder` makes the
+    /// folder, and refuses one that others may write; `elsewhere` says how to name another place.
     ///
     /// # Errors
     /// A process that lives listens there, or the place cannot be written.
@@ -93,8 +93,8 @@ impl UnixDoor {
         })
     }
 
-    /// The next client, where one came within `time_ms`. Only processes of this user and root are let
-    /// in.
+    /// The next client, where one came within `time_ms`. Only processes of this user and root are
+    /// let in.
     pub fn accept(&self, time_ms: u32) -> io::Result<Option<UnixStream>> {
         if !readable(self.socket.as_fd(), time_ms)? {
             return Ok(None);

@@ -1,4 +1,5 @@
-//! Streams of lines: Unix or TCP sockets, with limits on how long a line is and how long it may take.
+//! Streams of lines: Unix or TCP sockets, with limits on how long a line is and how long it may
+//! take.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};

@@ -60,8 +60,9 @@ impl Clock {
         Self::calibrate_for(2 * INTERVAL)
     }
 
-    /// As [`Clock::calibrate`], asleep for so long: a second makes the rate's error so small that figures
-    /// may be quoted (well below 1 ppm). What is shorter than [`Clock::calibrate`] takes as long.
+    /// As [`Clock::calibrate`], asleep for so long: a second makes the rate's error so small that
+    /// figures may be quoted (well below 1 ppm). What is shorter than [`Clock::calibrate`] takes as
+    /// long.
     pub fn calibrate_for(time: Duration) -> Self {
         let interval = INTERVAL.max(time / 2);
         match tsc_usable(&Tree::machine()).and_then(|()| calibrate_tsc(interval)) {
@@ -88,7 +89,8 @@ impl Clock {
         if self.tsc { rdtsc() } else { monotonic_ns() }
     }
 
-    /// As [`now`](Self::now), once the loads before it have come back: what took their time is over.
+    /// As [`now`](Self::now), once the loads before it have come back: what took their time is
+    /// over.
     #[inline(always)]
     pub fn now_after_loads(&self) -> u64 {
         if self.tsc {
@@ -117,8 +119,8 @@ impl Clock {
         }
     }
 
-    /// Whether its ticks are those of an invariant counter: the same on all CPUs, at one rate, and read
-    /// without the kernel. Times below a microsecond are worth quoting by such a clock only.
+    /// Whether its ticks are those of an invariant counter: the same on all CPUs, at one rate, and
+    /// read without the kernel. Times below a microsecond are worth quoting by such a clock only.
     pub fn is_invariant(&self) -> bool {
         self.tsc
     }

@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::Tree;
 
-/// The instruction sets that kernels come in, lowest first. Choose a function pointer by it once per
-/// worker, never per packet.
+/// The instruction sets that kernels come in, lowest first. Choose a function pointer by it once
+/// per worker, never per packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isa {
     /// What every CPU of the architecture has: SSE2 on x86-64, NEON on aarch64.
@@ -59,8 +59,8 @@ impl Isa {
         Self::Baseline
     }
 
-    /// This level, or as much of it as this CPU has. Who picks a kernel asks this first: a level is a
-    /// value that anybody can make.
+    /// This level, or as much of it as this CPU has. Who picks a kernel asks this first: a level is
+    /// a value that anybody can make.
     pub fn available(self) -> Self {
         match (self, Self::detect()) {
             (

@@ -131,7 +131,8 @@ impl Patient<'_> {
             ClockSource::Tsc { .. } => check.ok(source.to_string()),
             ClockSource::Monotonic { .. } => check.poor(
                 source.to_string(),
-                "give the guest an invariant TSC (QEMU: -cpu host,+invtsc); on a host that you trust boot with tsc=reliable",
+                "give the guest an invariant TSC (QEMU: -cpu host,+invtsc); on a host that you \
+                 trust boot with tsc=reliable",
             ),
         }
     }
@@ -164,7 +165,11 @@ impl Patient<'_> {
         if worst.share < 0.02 && worst.host_share.unwrap_or(0.0) < 0.02 {
             return check.ok(found);
         }
-        check.poor(found, "stop what `ps -eo psr,pcpu,comm --sort=-pcpu | head` shows; in a VM, pin its CPUs on the host")
+        check.poor(
+            found,
+            "stop what `ps -eo psr,pcpu,comm --sort=-pcpu | head` shows; in a VM, \
+            pin its CPUs on the host",
+        )
     }
 
     fn dpdk_check(&self) -> Check {

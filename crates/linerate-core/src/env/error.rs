@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use super::CpuList;
 
-/// An error of the environment. `Display` names the thing and the reason, [`EnvError::fix`] the way out.
+/// An error of the environment. `Display` names the thing and the reason, [`EnvError::fix`] the way
+/// out.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnvError {
@@ -145,30 +146,51 @@ impl EnvError {
     pub fn fix(&self) -> Option<String> {
         Some(match self {
             Self::BadList { key, .. } => {
-                format!("write {key} as numbers and ranges separated by commas, for example \"0,2-4\"")
+                format!(
+                    "write {key} as numbers and ranges separated by commas, for example \
+                    \"0,2-4\""
+                )
             }
             Self::NoTopology { .. } => {
-                "give a directory that holds sys/devices/system/cpu (a copy or a fake of /sys), or a file \
-                 made by `grep -rs . /sys/devices/system/{cpu,node} /sys/class/net/*/device/numa_node`"
+                "give a directory that holds sys/devices/system/cpu (a copy or a fake of /sys), or \
+                 a file made by `grep -rs . /sys/devices/system/{cpu,node} \
+                 /sys/class/net/*/device/numa_node`"
                     .into()
             }
             Self::NoDevice { .. } => "list the devices with `linerate ports` or `ip link`".into(),
             Self::Overlap { .. } => {
-                "give each slot to one role; to let two lcores share a CPU, map two slots to it: cpus = \"0,0,1\"".into()
+                "give each slot to one role; to let two lcores share a CPU, map two slots to it: \
+                 cpus = \"0,0,1\""
+                    .into()
             }
-            Self::Empty { key } => format!("name at least one number in {key}, or leave it out to have it chosen"),
+            Self::Empty { key } => format!(
+                "name at least one number in {key}, or leave it out to \
+                have it chosen"
+            ),
             Self::NoCpus => "widen the container's cpuset, or bring one of its CPUs online".into(),
             Self::NoSuchSlot { .. } => {
                 "number the slots from 0 without gaps, lengthen `cpus`, or leave `cpus` out".into()
             }
             Self::CpuUnusable { allowed, .. } => {
-                format!("choose from {allowed}, or widen the container's cpuset or the taskset of this process")
+                format!(
+                    "choose from {allowed}, or widen the container's cpuset or the taskset of \
+                    this process"
+                )
             }
-            Self::TooManyLcores { .. } => "plan fewer lcores, or leave [plan] out to have it chosen".into(),
-            Self::BadReport { .. } => "give the JSON report of a finished run, such as `linerate l2fwd --json` prints".into(),
+            Self::TooManyLcores { .. } => "plan fewer lcores, or leave [plan] out to have \
+                it chosen"
+                .into(),
+            Self::BadReport { .. } => "give the JSON report of a finished run, such as `linerate \
+                l2fwd --json` prints"
+                .into(),
             Self::BadName { .. } => "use 1 to 15 bytes without NUL".into(),
-            Self::Spawn { .. } => "raise the limit on threads: `ulimit -u`, or pids.max of the container".into(),
-            Self::Pin { allowed, .. } => format!("choose a CPU from {allowed}; `linerate plan` shows a valid choice"),
+            Self::Spawn { .. } => "raise the limit on threads: `ulimit -u`, or pids.max of the \
+                container"
+                .into(),
+            Self::Pin { allowed, .. } => format!(
+                "choose a CPU from {allowed}; `linerate plan` \
+                shows a valid choice"
+            ),
             Self::Panicked { .. } => return None,
             Self::System { .. } => return None,
         })

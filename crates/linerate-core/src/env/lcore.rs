@@ -29,8 +29,8 @@ const NAME_BYTES: usize = 15;
 
 impl Lcore {
     /// Runs `work` on a new thread called `name`, bound to `cpu` if one is given. Returns once the
-    /// thread is bound; if that fails, `work` is dropped without having run. Without `cpu` the thread
-    /// runs where the calling one may: spawn such threads from an unbound thread.
+    /// thread is bound; if that fails, `work` is dropped without having run. Without `cpu` the
+    /// thread runs where the calling one may: spawn such threads from an unbound thread.
     pub fn spawn<T, F>(name: &str, cpu: Option<u32>, work: F) -> Result<LcoreHandle<T>, EnvError>
     where
         F: FnOnce() -> T + Send + 'static,

@@ -2,8 +2,8 @@
 //!
 //! An appliance is written against roles and configured with slots; which CPU stands behind a slot
 //! is the machine's affair. So the same `[plan]` runs on another machine, another numbering of
-//! hyper-threads or a small virtual machine. One slot is one lcore. Two lcores share a CPU only where
-//! the mapping says so, or where there are more slots than CPUs: that is a warning.
+//! hyper-threads or a small virtual machine. One slot is one lcore. Two lcores share a CPU only
+//! where the mapping says so, or where there are more slots than CPUs: that is a warning.
 
 mod place;
 mod roles;
@@ -260,13 +260,15 @@ impl fmt::Display for Warning {
             Self::OverCommitted { lcores, cpus } => {
                 write!(
                     f,
-                    "over-committed: busy lcores {} share CPU {cpus}; each waits while another runs",
+                    "over-committed: busy lcores {} share CPU {cpus}; each waits while another \
+                     runs",
                     lcores.join(", ")
                 )
             }
             Self::Siblings { first, second } => write!(
                 f,
-                "{} (CPU {}) and {} (CPU {}) are both busy on hardware threads of one core: expect well under twice the work of one",
+                "{} (CPU {}) and {} (CPU {}) are both busy on hardware threads of one core: expect \
+                 well under twice the work of one",
                 first.0, first.1, second.0, second.1
             ),
             Self::OffNode {
@@ -275,12 +277,14 @@ impl fmt::Display for Warning {
                 polled_from,
             } => write!(
                 f,
-                "port {port} is on NUMA node {node}, but io lcores run only on node {polled_from}: each packet crosses the link"
+                "port {port} is on NUMA node {node}, but io lcores run only on node {polled_from}: \
+                 each packet crosses the link"
             ),
             Self::SharedWithBg { bg, busy, cpu } => {
                 write!(
                     f,
-                    "{bg} shares CPU {cpu} with busy {busy}: background work will show as gaps in it"
+                    "{bg} shares CPU {cpu} with busy {busy}: background work will show as gaps in \
+                     it"
                 )
             }
         }

@@ -150,7 +150,8 @@ fn unevenness<'a>(
     let least = lcores.min_by(|a, b| a.busy_share.total_cmp(&b.busy_share))?;
     (most.busy_share - least.busy_share > UNEVEN).then(|| {
         format!(
-            "{role} is uneven: {} {} busy, {} {}; more lcores will not help until its flows or queues are spread better.",
+            "{role} is uneven: {} {} busy, {} {}; more lcores will not help until its flows or \
+             queues are spread better.",
             most.name,
             percent(most.busy_share),
             least.name,

@@ -68,7 +68,8 @@ impl Topology {
             })?),
             false => None,
         };
-        // Without sysfs (some sandboxes) the affinity is all we know; each CPU is then its own core.
+        // Without sysfs (some sandboxes) the affinity is all we know; each CPU is then its own
+        // core.
         let online = match read_list(&tree, &format!("{CPUS}/online"))? {
             Some(list) => list,
             None => affinity.clone().unwrap_or_else(|| cpu_directories(&tree)),
@@ -86,7 +87,8 @@ impl Topology {
         }
         let cpuset = cpuset(&tree)?;
         let in_cpuset = |id: u32| cpuset.as_ref().is_none_or(|set| set.contains(id));
-        // isolcpus= takes CPUs out of every affinity it inherits, but not out of reach: that is its use.
+        // isolcpus= takes CPUs out of every affinity it inherits, but not out of reach: that is its
+        // use.
         let usable = |id: u32| match &affinity {
             Some(set) => set.contains(id) || isolated.contains(id) && in_cpuset(id),
             None => in_cpuset(id),

@@ -1,8 +1,8 @@
 //! Files of /sys and /proc below a root that can be faked.
 //!
 //! A tree is a directory (`/` for the machine itself, or a copy of another machine's files), or a
-//! listing: one text file of `path:value` lines, as `grep -rs . /sys/devices/system/cpu` prints them.
-//! Paths are given relative to `/`, without a leading slash.
+//! listing: one text file of `path:value` lines, as `grep -rs . /sys/devices/system/cpu` prints
+//! them. Paths are given relative to `/`, without a leading slash.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -149,7 +149,8 @@ impl Tree {
     }
 }
 
-/// Parts a line of a listing. Names below /sys may hold colons (PCI addresses), values below /proc slashes.
+/// Parts a line of a listing. Names below /sys may hold colons (PCI addresses), values below /proc
+/// slashes.
 fn split(line: &str) -> Option<(&str, &str)> {
     let last = line
         .rfind('/')

@@ -267,7 +267,8 @@ fn fix_for(kind: PageKind, bytes: usize) -> String {
             format!("boot with `hugepagesz=1G hugepages={pages}`, or let the kit pick the pages")
         }
         PageKind::Huge2M => format!(
-            "reserve them as root: `echo {pages} > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`"
+            "reserve them as root: `echo {pages} > \
+             /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`"
         ),
         PageKind::Transparent | PageKind::Base4K => "free memory, or use fewer slots".to_string(),
     }

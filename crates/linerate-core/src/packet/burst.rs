@@ -166,10 +166,10 @@ impl Burst {
     /// Keeps the packets for which `keep` is true, in order; the others go to `rejected`, which
     /// must have room for them: those that do not fit stay.
     #[inline]
-    pub fn sift(&mut self, rejected: &mut Self, mut keep: impl FnMut(&mut Packet) -> bool) {
+    pub fn retain(&mut self, rejected: &mut Self, mut keep: impl FnMut(&mut Packet) -> bool) {
         let len = self.len();
-        // Should `keep` panic, no packet may be in two places: those not yet sifted are lost, and
-        // the ledger says so.
+        // Should `keep` panic, no packet may be in two places: those not yet looked at are lost,
+        // and the ledger says so.
         self.len = 0;
         for index in 0..len {
             // SAFETY: below the old length, so initialised; each is looked at once.

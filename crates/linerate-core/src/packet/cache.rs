@@ -208,7 +208,8 @@ impl PoolCache {
             let slot = unsafe { (*line).slot };
             // SAFETY: a slot is the headroom and the room.
             let start = unsafe { slot.add(HEADROOM_BYTES) };
-            // SAFETY: likewise; slots are zeroed memory, and this one is in the cache's hands alone.
+            // SAFETY: likewise; slots are zeroed memory, and this one is in the cache's hands
+            // alone.
             let room = unsafe { std::slice::from_raw_parts_mut(start, room_bytes) };
             let (len, timestamp) = write(number, room);
             assert!(len as usize <= room_bytes, "a packet longer than its slot");

@@ -64,7 +64,8 @@ pub struct Meta {
     pub gso_size: u16,
     /// Where the unfinished checksum begins to sum, in bytes from the start of the data.
     pub csum_start: u16,
-    /// Where the checksum goes, in bytes from `csum_start`; both valid with [`Offload::CSUM_PARTIAL`].
+    /// Where the checksum goes, in bytes from `csum_start`; both valid with
+    /// [`Offload::CSUM_PARTIAL`].
     pub csum_offset: u8,
     /// Start of the layer-3 header, in bytes from the start of the data; 0 where nobody looked.
     pub l3_offset: u8,

@@ -265,7 +265,8 @@ impl Drop for Packet {
     /// The slow way home, for any thread: one push to the pool's return list.
     fn drop(&mut self) {
         let pool = std::ptr::from_ref(self.pool());
-        // SAFETY: the packet owns the slot and ends here; the pool lives until its last slot is home.
+        // SAFETY: the packet owns the slot and ends here; the pool lives until its last slot is
+        // home.
         unsafe { PoolShared::give_back(pool, self.0) };
     }
 }

@@ -93,7 +93,8 @@ pub(super) struct PoolShared {
     pub(super) refused: AtomicU64,
     /// Packets that were dropped one by one, outside caches.
     plain_drops: AtomicU64,
-    /// Sum of what caches that are gone had taken from the shared part less what they gave, modulo 2^64.
+    /// Sum of what caches that are gone had taken from the shared part less what they gave, modulo
+    /// 2^64.
     pub(super) retired: AtomicU64,
 }
 

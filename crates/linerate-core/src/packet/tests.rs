@@ -154,7 +154,7 @@ fn bursts_keep_order() {
         .enumerate()
         .for_each(|(i, packet)| packet.set_user(i as u64));
     assert_eq!(burst.move_front(5, &mut front), 3);
-    burst.sift(&mut odd, |packet| packet.user::<u64>() % 2 == 0);
+    burst.retain(&mut odd, |packet| packet.user::<u64>() % 2 == 0);
     let users = |burst: &Burst| burst.iter().map(Packet::user::<u64>).collect::<Vec<_>>();
     assert_eq!(
         (users(&front), users(&burst), users(&odd)),
@@ -316,20 +316,20 @@ fn lent_slots_come_back_by_any_offset_inside_them() {
 }
 
 #[test]
-fn a_panic_while_sifting_frees_nothing_twice() {
+fn a_panic_while_retaining_frees_nothing_twice() {
     let pool = pool(64);
     let mut cache = PoolCache::new(std::slice::from_ref(&pool));
     let (mut burst, mut rejected) = (Burst::new(), Burst::new());
     cache.fill(&pool, &mut burst, 10);
     let mut seen = 0;
-    let sifted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        burst.sift(&mut rejected, |_| {
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        burst.retain(&mut rejected, |_| {
             seen += 1;
             assert!(seen < 6, "a stage's bug");
             seen % 2 == 0
         });
     }));
-    assert!(sifted.is_err());
+    assert!(outcome.is_err());
     let whole = burst.len() + rejected.len();
     drop((burst, rejected));
     // The sixth was dropped by the panic; the four behind it are lost, none is there twice.

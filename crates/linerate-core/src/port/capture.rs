@@ -1,6 +1,6 @@
 //! Copies what passes a port to a pcapng file: filtered, cut, and bounded.
 
-use super::observed::{Observed, Observer, Sight};
+use super::observed::{Observed, Observer, SeenFrame};
 use super::pcapng::{Direction, InterfaceId, PcapngWriter, Record};
 use super::{Port, PortError};
 use linerate_wire::filter::Filter;
@@ -103,24 +103,24 @@ impl Capturer {
 }
 
 impl Observer for Capturer {
-    fn wants(&mut self, sight: &Sight<'_>) -> bool {
+    fn wants(&mut self, seen: &SeenFrame<'_>) -> bool {
         self.config
             .direction
-            .is_none_or(|way| way == sight.direction)
+            .is_none_or(|way| way == seen.direction)
             && self
                 .config
                 .filter
                 .as_ref()
-                .is_none_or(|filter| filter.matches(sight.frame))
+                .is_none_or(|filter| filter.matches(seen.frame))
     }
 
-    fn see(&mut self, sight: &Sight<'_>) {
-        let &Sight {
+    fn see(&mut self, seen: &SeenFrame<'_>) {
+        let &SeenFrame {
             timestamp_ns,
             direction,
             frame,
             ..
-        } = sight;
+        } = seen;
         self.matched += 1;
         self.last_ns = timestamp_ns;
         if self.failure.is_some() || self.is_full(frame) {

@@ -86,7 +86,8 @@ pub enum PortError {
     },
     /// The pool cannot keep the queues filled.
     #[error(
-        "port `{port}`: pool `{pool}` has {slots} slots, but the queues alone hold {needed}; give it at least {}, for packets under way too", .needed * 2
+        "port `{port}`: pool `{pool}` has {slots} slots, but the queues alone hold {needed}; give \
+         it at least {}, for packets under way too", .needed * 2
     )]
     PoolTooSmall {
         /// The port.

@@ -123,7 +123,8 @@ impl fmt::Display for Faults {
         } = self;
         write!(
             f,
-            "loss:{loss}+dup:{dup}+reorder:{reorder}+flip:{flip}+delay:{delay_pkts}+delay_ns:{delay_ns}+seed:{seed}"
+            "loss:{loss}+dup:{dup}+reorder:{reorder}+flip:{flip}+delay:{delay_pkts}+\
+             delay_ns:{delay_ns}+seed:{seed}"
         )
     }
 }
@@ -358,7 +359,8 @@ impl Line {
         (self.faults.delay_ns > 0).then(Instant::now)
     }
 
-    /// Lets out what is due. `quiet`: nothing came in, so nothing is worth waiting for to swap with.
+    /// Lets out what is due. `quiet`: nothing came in, so nothing is worth waiting for to swap
+    /// with.
     fn leave(&mut self, burst: &mut Burst, now: Option<Instant>, quiet: bool) {
         if quiet {
             let waiting = self.swapped.take();

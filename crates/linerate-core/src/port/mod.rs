@@ -2,7 +2,8 @@
 //!
 //! Two calls separate NIC from NIC: [`RxQueue::rx_burst`] and [`TxQueue::tx_burst`]. A queue is
 //! `Send` and polled through `&mut`, so that a second poller does not compile. Drivers live in
-//! `linerate-drivers`, one folder for each kind. [`Faulty`], [`Traced`] and [`Capture`] wrap any port.
+//! `linerate-drivers`, one folder for each kind. [`Faulty`], [`Traced`] and [`Capture`] wrap any
+//! port.
 
 pub mod capture;
 mod error;
@@ -108,8 +109,8 @@ pub trait Port: Send {
     /// Sums over the queues, also of those that other threads poll now.
     fn stats(&self) -> PortStats;
 
-    /// What has gone wrong beside the packets, which go on all the same: the disk of a capture is full. To
-    /// be told when it happens; it stays so until the port stops.
+    /// What has gone wrong beside the packets, which go on all the same: the disk of a capture is
+    /// full. To be told when it happens; it stays so until the port stops.
     fn warning(&self) -> Option<String> {
         None
     }
@@ -169,7 +170,8 @@ pub struct PortInfo {
     /// NUMA node of the device.
     pub numa_node: Option<u32>,
     /// Whether it takes frames with [`Offload::GSO`](crate::packet::Offload::GSO) or
-    /// [`Offload::CSUM_PARTIAL`](crate::packet::Offload::CSUM_PARTIAL) as they are; others finish or cut them.
+    /// [`Offload::CSUM_PARTIAL`](crate::packet::Offload::CSUM_PARTIAL) as they are; others finish
+    /// or cut them.
     pub tx_offloads: bool,
     /// Whether its pool must be [`Layout::Aligned`](crate::packet::Layout::Aligned).
     pub aligned_pool: bool,

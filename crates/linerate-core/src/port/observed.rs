@@ -14,10 +14,10 @@ use std::time::SystemTime;
 /// Somebody who watches a port; all its queues share it.
 pub trait Observer: Send {
     /// Whether a frame is to be shown to [`Observer::see`].
-    fn wants(&mut self, sight: &Sight<'_>) -> bool;
+    fn wants(&mut self, seen: &SeenFrame<'_>) -> bool;
 
     /// Takes note of a frame that passed.
-    fn see(&mut self, sight: &Sight<'_>);
+    fn see(&mut self, seen: &SeenFrame<'_>);
 
     /// The port stops.
     ///
@@ -37,7 +37,7 @@ pub trait Observer: Send {
 
 /// A frame that passes a port.
 #[derive(Clone, Copy, Debug)]
-pub struct Sight<'a> {
+pub struct SeenFrame<'a> {
     /// Nanoseconds since 1970 UTC.
     pub timestamp_ns: u64,
     /// Which way.
@@ -139,14 +139,14 @@ impl<O: Observer> RxQueue for ObservedRx<O> {
             let timestamp_ns = now_ns();
             for packet in &burst.as_packets()[before..] {
                 let (direction, queue) = (Direction::Inbound, self.index);
-                let sight = Sight {
+                let seen = SeenFrame {
                     timestamp_ns,
                     direction,
                     queue,
                     frame: packet.data(),
                 };
-                if observer.wants(&sight) {
-                    observer.see(&sight);
+                if observer.wants(&seen) {
+                    observer.see(&seen);
                 }
             }
         }
@@ -166,7 +166,8 @@ struct ObservedTx<O> {
     queue: Box<dyn TxQueue>,
     index: u16,
     observer: Arc<Mutex<O>>,
-    /// Copies of the offered frames that are wanted, and of each its place in the burst and its end here.
+    /// Copies of the offered frames that are wanted, and of each its place in the burst and its end
+    /// here.
     frames: Vec<u8>,
     ends: Vec<(usize, usize)>,
 }
@@ -180,7 +181,7 @@ impl<O: Observer> TxQueue for ObservedTx<O> {
         let (timestamp_ns, direction, queue) = (now_ns(), Direction::Outbound, self.index);
         for (place, packet) in burst.iter().enumerate() {
             let frame = packet.data();
-            if observer.wants(&Sight {
+            if observer.wants(&SeenFrame {
                 timestamp_ns,
                 direction,
                 queue,
@@ -196,7 +197,7 @@ impl<O: Observer> TxQueue for ObservedTx<O> {
             let frame = &self.frames[start..end];
             start = end;
             if place < count {
-                observer.see(&Sight {
+                observer.see(&SeenFrame {
                     timestamp_ns,
                     direction,
                     queue,

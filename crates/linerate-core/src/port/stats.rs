@@ -151,10 +151,11 @@ pub struct PortStats {
     pub rx_drops: Vec<(&'static str, u64)>,
     /// Drops on transmit by reason, those that happened.
     pub tx_drops: Vec<(&'static str, u64)>,
-    /// Frames that a capture or trace of the port was to have and has not: its disk is full, or its bound
-    /// reached.
+    /// Frames that a capture or trace of the port was to have and has not: its disk is full, or its
+    /// bound reached.
     pub capture_missed: u64,
-    /// What the `faulty` middleware did to packets, by kind, those that happened; losses are among the drops too.
+    /// What the `faulty` middleware did to packets, by kind, those that happened; losses are among
+    /// the drops too.
     pub faults: Vec<(&'static str, u64)>,
 }
 

@@ -4,7 +4,7 @@
 //! 1700000000.123456789 rx 0 60 02:00:00:00:00:01 > 02:00:00:00:00:02 10.0.0.1:5000 > 10.0.0.2:53 udp
 //! ```
 
-use super::observed::{Observed, Observer, Sight};
+use super::observed::{Observed, Observer, SeenFrame};
 use super::pcapng::Direction;
 use super::{Port, PortError};
 use linerate_wire::ethernet::Ethernet;
@@ -44,16 +44,16 @@ impl Traced {
 }
 
 impl Observer for Tracer {
-    fn wants(&mut self, _: &Sight<'_>) -> bool {
+    fn wants(&mut self, _: &SeenFrame<'_>) -> bool {
         true
     }
 
-    fn see(&mut self, sight: &Sight<'_>) {
+    fn see(&mut self, seen: &SeenFrame<'_>) {
         if self.failure.is_some() {
             self.missed += 1;
             return;
         }
-        match line(&mut self.out, sight) {
+        match line(&mut self.out, seen) {
             Ok(()) => self.lines += 1,
             Err(error) => {
                 self.missed += 1;
@@ -97,20 +97,20 @@ impl Observer for Tracer {
     }
 }
 
-fn line(out: &mut dyn Write, sight: &Sight<'_>) -> io::Result<()> {
+fn line(out: &mut dyn Write, seen: &SeenFrame<'_>) -> io::Result<()> {
     let (seconds, nanos) = (
-        sight.timestamp_ns / 1_000_000_000,
-        sight.timestamp_ns % 1_000_000_000,
+        seen.timestamp_ns / 1_000_000_000,
+        seen.timestamp_ns % 1_000_000_000,
     );
-    let way = match sight.direction {
+    let way = match seen.direction {
         Direction::Inbound => "rx",
         Direction::Outbound => "tx",
     };
-    let frame = sight.frame;
+    let frame = seen.frame;
     write!(
         out,
         "{seconds}.{nanos:09} {way} {} {}",
-        sight.queue,
+        seen.queue,
         frame.len()
     )?;
     if let Ok(ethernet) = Ethernet::new_checked(frame) {

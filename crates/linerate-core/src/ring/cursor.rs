@@ -43,7 +43,8 @@ impl Ends {
     pub(crate) fn new(capacity: usize) -> Self {
         assert!(
             (1..=MAX_CAPACITY).contains(&capacity),
-            "ring capacity {capacity} is not in 1..={MAX_CAPACITY}: ask for as many elements as are in flight at most"
+            "ring capacity {capacity} is not in 1..={MAX_CAPACITY}: ask for as many elements as \
+             are in flight at most"
         );
         Self {
             head: CachePadded::new(AtomicUsize::new(0)),
@@ -119,7 +120,8 @@ impl Span {
 #[derive(Debug)]
 pub(crate) struct Cursor {
     limit: usize,
-    /// What to add to the peer's position to get the limit: the capacity for a putter, 0 for a taker.
+    /// What to add to the peer's position to get the limit: the capacity for a putter, 0 for a
+    /// taker.
     lead: usize,
 }
 

@@ -172,7 +172,8 @@ impl<T: Word> Shared<T> {
     /// Whether `at .. at + len` are few slots, one at least, in one piece.
     #[inline(always)]
     fn is_short(&self, at: usize, len: usize) -> bool {
-        // As many slots follow `at` as its complement says. So written, one slot is short for certain.
+        // As many slots follow `at` as its complement says. So written, one slot is short for
+        // certain.
         len < SHORT && len.wrapping_sub(1) <= !at & self.mask
     }
 
@@ -201,7 +202,8 @@ impl<T: Word> Shared<T> {
     /// Stores values into claimed positions and publishes them.
     ///
     /// # Safety
-    /// The caller has claimed the positions of the pieces; `from` is valid for reading as many words.
+    /// The caller has claimed the positions of the pieces; `from` is valid for reading as many
+    /// words.
     #[inline(always)]
     unsafe fn fill(&self, [first, second]: [Piece; 2], from: *const u32) {
         // SAFETY: the piece lies inside the storage, and in the caller's words.
@@ -404,8 +406,8 @@ impl<T: Word> Sender<T> {
             .compare_exchange(tail, tail + count, now, then)
     }
 
-    /// Puts in between `least` and `most` words, or none, however they lie. Returns how many. Out of
-    /// line, so that a call of the few that need it saves registers, and the others none.
+    /// Puts in between `least` and `most` words, or none, however they lie. Returns how many. Out
+    /// of line, so that a call of the few that need it saves registers, and the others none.
     ///
     /// # Safety
     /// `from` is valid for reading `most` words, each an element given away.

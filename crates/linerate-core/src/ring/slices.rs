@@ -104,7 +104,8 @@ impl<'a, T> ReadGuard<'a, T> {
     pub fn slices(&self) -> (&[T], &[T]) {
         let base: *const T = self.consumer.base();
         let Span { start, first, len } = self.span;
-        // SAFETY: `first` slots from `start` on are filled and the consumer's until it gives them back.
+        // SAFETY: `first` slots from `start` on are filled and the consumer's until it gives them
+        // back.
         let near = unsafe { slice::from_raw_parts(base.wrapping_add(start), first) };
         // SAFETY: likewise the rest from slot 0 on.
         let far = unsafe { slice::from_raw_parts(base, len - first) };

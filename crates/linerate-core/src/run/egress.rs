@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::doorbell::Doorbell;
 
-/// The way out to one port.
-pub enum Way {
+/// How packets get to one port.
+pub enum TxPath {
     /// A transmit queue of this lcore's own.
     Queue(Box<dyn TxQueue>),
     /// A ring to the lcore that owns one, and what wakes that lcore.
@@ -16,7 +16,7 @@ pub enum Way {
 }
 
 struct Outlet {
-    way: Option<Way>,
+    path: Option<TxPath>,
     /// What did not go at once, for the flush at the end of the round.
     pending: Burst,
     sent: Arc<Counter>,
@@ -62,13 +62,13 @@ impl Egress {
         egress
     }
 
-    /// Sets the way to a port; the old one, if any, comes back, its pending packets flushed or
+    /// Sets the path to a port; the old one, if any, comes back, its pending packets flushed or
     /// dropped.
-    pub fn set_outlet(&mut self, port: u16, way: Option<Way>) -> Option<Way> {
+    pub fn set_outlet(&mut self, port: u16, path: Option<TxPath>) -> Option<TxPath> {
         while self.outlets.len() <= usize::from(port) {
             let full = self.reason(&format!("tx_full.port{}", self.outlets.len()));
             self.outlets.push(Outlet {
-                way: None,
+                path: None,
                 pending: Burst::new(),
                 sent: Arc::default(),
                 full,
@@ -76,12 +76,12 @@ impl Egress {
             });
         }
         self.flush();
-        std::mem::replace(&mut self.outlets[usize::from(port)].way, way)
+        std::mem::replace(&mut self.outlets[usize::from(port)].path, path)
     }
 
-    /// Says what the way to a port is called: what it has no room for is counted as `tx_full.NAME`,
-    /// and not by a number that only the program knows. Another name is another counter. Set-up
-    /// only.
+    /// Says what the path to a port is called: what it has no room for is counted as
+    /// `tx_full.NAME`, and not by a number that only the program knows. Another name is another
+    /// counter. Set-up only.
     pub fn name_outlet(&mut self, port: u16, name: &str) {
         let full = self.reason(&format!("tx_full.{name}"));
         if let Some(outlet) = self.outlets.get_mut(usize::from(port)) {
@@ -249,7 +249,7 @@ impl Egress {
     /// rang each other for nothing would keep each other awake.
     pub fn reclaim(&mut self) {
         for outlet in &mut self.outlets {
-            if let Some(Way::Queue(queue)) = &mut outlet.way {
+            if let Some(TxPath::Queue(queue)) = &mut outlet.path {
                 queue.flush(&mut self.cache);
             }
         }
@@ -257,11 +257,11 @@ impl Egress {
 
     /// Whether the lcores behind all rings have taken what was handed to them.
     pub fn is_drained(&self) -> bool {
-        self.outlets.iter().all(|outlet| match &outlet.way {
-            Some(Way::Ring(ring, _)) => {
+        self.outlets.iter().all(|outlet| match &outlet.path {
+            Some(TxPath::Ring(ring, _)) => {
                 ring.meter().read().occupancy == 0 && outlet.pending.is_empty()
             }
-            Some(Way::Queue(_)) | None => true,
+            Some(TxPath::Queue(_)) | None => true,
         })
     }
 
@@ -274,10 +274,10 @@ impl Egress {
     /// For the ledger: what the outlets took less what came back.
     pub(super) fn held(&self) -> i64 {
         let held = |outlet: &Outlet| {
-            let queued = match &outlet.way {
-                Some(Way::Queue(queue)) => queue.held(),
+            let queued = match &outlet.path {
+                Some(TxPath::Queue(queue)) => queue.held(),
                 // The other end counts what comes out.
-                Some(Way::Ring(..)) => outlet.sent.read() as i64,
+                Some(TxPath::Ring(..)) => outlet.sent.read() as i64,
                 None => 0,
             };
             queued + outlet.pending.len() as i64
@@ -290,9 +290,9 @@ impl Outlet {
     /// Sends from the front of the burst, straight into the queue.
     #[inline(always)]
     fn transmit_from(&mut self, burst: &mut Burst, cache: &mut PoolCache) -> usize {
-        let sent = match &mut self.way {
-            Some(Way::Queue(queue)) => queue.tx_burst(burst, cache),
-            Some(Way::Ring(ring, _)) => ring.push_burst(burst),
+        let sent = match &mut self.path {
+            Some(TxPath::Queue(queue)) => queue.tx_burst(burst, cache),
+            Some(TxPath::Ring(ring, _)) => ring.push_burst(burst),
             None => 0,
         };
         self.sent.add(sent as u64);
@@ -309,9 +309,9 @@ impl Outlet {
     #[inline(always)]
     fn finish(&mut self, cache: &mut PoolCache) {
         self.dirty = false;
-        match &mut self.way {
-            Some(Way::Queue(queue)) => queue.flush(cache),
-            Some(Way::Ring(_, doorbell)) => doorbell.ring(),
+        match &mut self.path {
+            Some(TxPath::Queue(queue)) => queue.flush(cache),
+            Some(TxPath::Ring(_, doorbell)) => doorbell.ring(),
             None => {}
         }
     }

@@ -1,9 +1,9 @@
 //! A histogram of ticks: buckets that grow with the value, so that a percentile is within a fixed
 //! share of the truth.
 //!
-//! Each octave is cut into `2^sub_bits` buckets of one width; below `2^sub_bits` each value has its own.
-//! [`Histogram`] has 4 sub bits: within 6 %. Those who keep counters of their own use [`bucket_of`] and
-//! hand them to [`HistogramSnapshot::of_counts`]; 7 sub bits are within 0.8 %.
+//! Each octave is cut into `2^sub_bits` buckets of one width; below `2^sub_bits` each value has its
+//! own. [`Histogram`] has 4 sub bits: within 6 %. Those who keep counters of their own use
+//! [`bucket_of`] and hand them to [`HistogramSnapshot::of_counts`]; 7 sub bits are within 0.8 %.
 
 use crate::port::Counter;
 
@@ -119,7 +119,8 @@ impl Default for HistogramSnapshot {
 }
 
 impl HistogramSnapshot {
-    /// Of counters that somebody kept by [`bucket_of`], with the extremes and the sum of the values.
+    /// Of counters that somebody kept by [`bucket_of`], with the extremes and the sum of the
+    /// values.
     pub fn of_counts(sub_bits: u32, counts: Vec<u64>, min: u64, max: u64, sum: u64) -> Self {
         Self {
             sub_bits,
@@ -131,8 +132,8 @@ impl HistogramSnapshot {
         }
     }
 
-    /// The value that `percent` % of the counted ones do not exceed, at most one bucket too high; 0 with
-    /// none counted.
+    /// The value that `percent` % of the counted ones do not exceed, at most one bucket too high; 0
+    /// with none counted.
     pub fn percentile(&self, percent: f64) -> u64 {
         let wanted = (self.total as f64 * percent / 100.0).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -154,7 +155,8 @@ impl HistogramSnapshot {
         }
     }
 
-    /// Adds another's counts. Where the two are cut differently, the coarser cut is that of the sum.
+    /// Adds another's counts. Where the two are cut differently, the coarser cut is that of the
+    /// sum.
     pub fn merge(&mut self, other: &Self) {
         if self.counts.is_empty() {
             self.sub_bits = other.sub_bits;
@@ -191,8 +193,8 @@ impl HistogramSnapshot {
         }
     }
 
-    /// What was counted since an earlier snapshot of the same histogram. The extremes stay the whole
-    /// time's.
+    /// What was counted since an earlier snapshot of the same histogram. The extremes stay the
+    /// whole time's.
     pub fn since(&self, earlier: &Self) -> Self {
         let before = |index: usize| earlier.counts.get(index).copied().unwrap_or(0);
         let counts = self

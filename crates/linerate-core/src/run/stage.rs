@@ -39,7 +39,7 @@ impl BurstContext for () {}
 /// impl Stage for Short {
 ///     fn run(&mut self, burst: &mut Burst, (): &mut (), out: &mut Egress) {
 ///         let mut short = Burst::new();
-///         burst.sift(&mut short, |packet| packet.len() >= 60);
+///         burst.retain(&mut short, |packet| packet.len() >= 60);
 ///         out.drop_burst(self.reason, &mut short);
 ///     }
 /// }
@@ -335,7 +335,7 @@ impl<V: FnMut(&mut Packet) -> usize + Send, E: Exits> Stage for Branch<V, E> {
             let mut chosen = Burst::new();
             (chosen.now, chosen.port) = (left.now, left.port);
             let (mut seen, mut kept) = (0, 0);
-            left.sift(&mut chosen, |_| {
+            left.retain(&mut chosen, |_| {
                 let verdict = verdicts[seen];
                 seen += 1;
                 if verdict != exit {

@@ -157,7 +157,7 @@ fn a_worker_forwards_sleeps_wakes_and_ends() {
     let (mut source, bell, rx, tx, mut sink) = rings();
     let (mut worker, handle) = worker("w", forward(0));
     worker.add_inlet(Inlet::queue(0, 0, Box::new(rx)));
-    worker.set_outlet(0, Some(Way::Queue(Box::new(tx))));
+    worker.set_outlet(0, Some(TxPath::Queue(Box::new(tx))));
     let lcore = Lcore::spawn("w", None, move || worker.run(true)).unwrap();
     feed(&pool, &mut source, &bell, 0..1000);
     assert!(in_order(&mut sink, 0, 1000));
@@ -185,7 +185,7 @@ fn a_queue_moves_between_lcores_under_load_in_order_without_loss() {
     let (mut source, bell, rx, tx, mut sink) = rings();
     // Two workers with a ring each to the third, which owns the transmit queue.
     let (mut owner, owner_handle) = worker("owner", forward(0));
-    owner.set_outlet(0, Some(Way::Queue(Box::new(tx))));
+    owner.set_outlet(0, Some(TxPath::Queue(Box::new(tx))));
     let mut lcores = Vec::new();
     let mut handles = Vec::new();
     for index in 0..2 {
@@ -195,7 +195,7 @@ fn a_queue_moves_between_lcores_under_load_in_order_without_loss() {
         let (mut worker, handle) = worker(if index == 0 { "a" } else { "b" }, forward(0));
         worker.set_outlet(
             0,
-            Some(Way::Ring(to_owner, owner_handle.doorbell().clone())),
+            Some(TxPath::Ring(to_owner, owner_handle.doorbell().clone())),
         );
         lcores.push(Lcore::spawn("mover", None, move || drop(worker.run(false))).unwrap());
         handles.push(handle);
@@ -264,14 +264,14 @@ fn branches_split_in_order_and_ends_count_what_they_leave() {
     let (odd, mut odds) = spsc::ring(64);
     egress.set_outlet(
         0,
-        Some(Way::Queue(Box::new(RingTx {
+        Some(TxPath::Queue(Box::new(RingTx {
             ring: even,
             given: 0,
         }))),
     );
     egress.set_outlet(
         1,
-        Some(Way::Queue(Box::new(RingTx {
+        Some(TxPath::Queue(Box::new(RingTx {
             ring: odd,
             given: 0,
         }))),
@@ -355,7 +355,7 @@ fn a_full_way_out_drops_and_counts() {
     let mut cache = PoolCache::new(&[]);
     let mut egress = Egress::new(PoolCache::new(&[]));
     let (ring, _sink) = spsc::ring(64);
-    egress.set_outlet(0, Some(Way::Queue(Box::new(RingTx { ring, given: 0 }))));
+    egress.set_outlet(0, Some(TxPath::Queue(Box::new(RingTx { ring, given: 0 }))));
     for _ in 0..3 {
         let mut burst = Burst::new();
         cache.fill(&pool, &mut burst, 64);
@@ -414,7 +414,7 @@ fn the_ledger_names_the_last_holder_of_a_forgotten_packet() {
             .then("out", forward(0)),
     );
     worker.add_inlet(Inlet::queue(0, 0, Box::new(rx)));
-    worker.set_outlet(0, Some(Way::Queue(Box::new(tx))));
+    worker.set_outlet(0, Some(TxPath::Queue(Box::new(tx))));
     let lcore = Lcore::spawn("w0", None, move || drop(worker.run(false))).unwrap();
     let mut cache = PoolCache::new(std::slice::from_ref(&pool));
     let mut fed = 0_i64;
@@ -476,8 +476,8 @@ fn idle_workers_let_each_other_sleep() {
     let (to_a, from_b) = spsc::ring(64);
     let (mut a, handle_a) = worker("a", forward(0));
     let (mut b, handle_b) = worker("b", forward(0));
-    a.set_outlet(0, Some(Way::Ring(to_b, handle_b.doorbell().clone())));
-    b.set_outlet(0, Some(Way::Ring(to_a, handle_a.doorbell().clone())));
+    a.set_outlet(0, Some(TxPath::Ring(to_b, handle_b.doorbell().clone())));
+    b.set_outlet(0, Some(TxPath::Ring(to_a, handle_a.doorbell().clone())));
     a.add_inlet(Inlet::ring(0, 0, from_b));
     b.add_inlet(Inlet::ring(0, 0, from_a));
     let lcores = [a, b].map(|worker| {
@@ -514,7 +514,7 @@ fn what_a_message_sends_wakes_its_taker() {
     let bell = Arc::new(Doorbell::new().unwrap());
     let (mut sender, handle) = worker("w0", forward(0));
     sender.set_idle(Idle::never_sleep());
-    sender.set_outlet(0, Some(Way::Ring(ring, bell.clone())));
+    sender.set_outlet(0, Some(TxPath::Ring(ring, bell.clone())));
     let lcore = Lcore::spawn("w0", None, move || drop(sender.run(false))).unwrap();
     bell.prepare_sleep();
     let packet = PoolCache::new(&[]).get(&pool).unwrap();
@@ -586,7 +586,7 @@ fn the_books_of_a_point_know_what_stages_put_into_the_context_and_make() {
     let pool = pool(64);
     let mut egress = Egress::new(PoolCache::new(std::slice::from_ref(&pool)));
     let (ring, mut sink) = spsc::ring(64);
-    egress.set_outlet(0, Some(Way::Queue(Box::new(RingTx { ring, given: 0 }))));
+    egress.set_outlet(0, Some(TxPath::Queue(Box::new(RingTx { ring, given: 0 }))));
     let mut stage = named("judge", Judge)
         .then("keep", Keep)
         .with_context(Verdicts {
@@ -682,7 +682,7 @@ fn a_stage_has_its_turn_without_packets_and_a_deadline_ends_the_nap() {
         ..Idle::default()
     });
     let (ring, mut sink) = spsc::ring(64);
-    worker.set_outlet(0, Some(Way::Queue(Box::new(RingTx { ring, given: 0 }))));
+    worker.set_outlet(0, Some(TxPath::Queue(Box::new(RingTx { ring, given: 0 }))));
     let lcore = Lcore::spawn("timer", None, move || worker.run(false)).unwrap();
     // Asleep for an hour but for its deadlines.
     while turns.read() < 5 || handle.stats().sleeps.read() < 4 {

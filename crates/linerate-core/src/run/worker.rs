@@ -4,7 +4,7 @@
 //! tables are swapped, queues taken back and counters read while no packet is under way.
 
 use super::doorbell::Doorbell;
-use super::egress::{DropCount, Egress, Way};
+use super::egress::{DropCount, Egress, TxPath};
 use super::histogram::Histogram;
 use super::idle::{Idle, Ladder};
 use super::ledger::Account;
@@ -157,7 +157,7 @@ pub struct Worker<S> {
     inlets: Vec<Inlet>,
     /// The pipeline.
     pub stage: S,
-    /// The ways out, and this lcore's free slots.
+    /// The paths to ports, and this lcore's free slots.
     pub egress: Egress,
     clock: Clock,
     ladder: Ladder,
@@ -281,9 +281,9 @@ impl<S: Stage> Worker<S> {
         Some(self.inlets.remove(index))
     }
 
-    /// Sets the way out to a port; `None` takes it back.
-    pub fn set_outlet(&mut self, port: u16, way: Option<Way>) -> Option<Way> {
-        self.egress.set_outlet(port, way)
+    /// Sets the path to a port; `None` takes it back.
+    pub fn set_outlet(&mut self, port: u16, path: Option<TxPath>) -> Option<TxPath> {
+        self.egress.set_outlet(port, path)
     }
 
     /// Asks the loop to end after this round.

@@ -14,13 +14,13 @@
 //! (`fanout`). With `handover=block` it is a TPACKET_V3 ring, whose frames the kernel hands over by
 //! the block: when one is full or, at low rates, after 1 ms, the shortest time there is. So a lone
 //! frame waits up to 1 ms (on kernels before 6.18, whose timer counts jiffies, up to 8 ms). With
-//! `handover=frame` it is a TPACKET_V2 ring, which hands over each frame at once: a ping through two
-//! such ports and back takes 0.03 ms at best, where blocks add about 1 ms each way. The price is
-//! room, for short frames fill 2 KiB each (packed in blocks, the same memory takes ten times
-//! as many), and a system call for each unsegmented frame. On the other hand a trickle uses up a
-//! block each millisecond, however little is in it: 128 blocks bear a worker that has to wait 128 ms
-//! for its CPU (32 of them, a default before, lost frames on a busy machine), and each
-//! queue takes 16 MiB.
+//! `handover=frame` it is a TPACKET_V2 ring, which hands over each frame at once: a ping through
+//! two such ports and back takes 0.03 ms at best, where blocks add about 1 ms each way. The price
+//! is room, for short frames fill 2 KiB each (packed in blocks, the same memory takes ten times as
+//! many), and a system call for each unsegmented frame. On the other hand a trickle uses up a block
+//! each millisecond, however little is in it: 128 blocks bear a worker that has to wait 128 ms for
+//! its CPU (32 of them, a default before, lost frames on a busy machine), and each queue takes 16
+//! MiB.
 //!
 //! *Transmit*: `sendmmsg`, one call for a burst, and no ring. Measured in turns over veth into an
 //! XDP drop (60-byte frames, kernel 6.18), it sends about 1.1 times as many frames for each second
@@ -54,7 +54,7 @@ mod sys;
 pub(crate) mod tx;
 
 use crate::link::{self, Interface};
-use crate::{Counters, Kind, Opener};
+use crate::{Counters, Opener, PortKind};
 use linerate_core::packet::{Burst, Pools};
 use linerate_core::port::{
     Link, OptionHelp, Port, PortConfig, PortError, PortInfo, PortStats, Queues, Spec,
@@ -67,7 +67,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The row in the drivers' table.
-pub const KIND: Kind = Kind {
+pub const KIND: PortKind = PortKind {
     name: "af_packet",
     summary: "an interface of the Linux kernel, through packet sockets",
     example: "af_packet:eth0,queues=2",
@@ -85,7 +85,8 @@ pub const OPTIONS: &[OptionHelp] = &[
     OptionHelp {
         key: "fanout",
         value: "hash|cpu|lb|rnd|qm",
-        help: "how several queues share frames: by flow, by the CPU or device queue they came in on, in turns, at random; default hash",
+        help: "how several queues share frames: by flow, by the CPU or device queue they came in \
+            on, in turns, at random; default hash",
     },
     OptionHelp {
         key: "blocks",
@@ -95,12 +96,14 @@ pub const OPTIONS: &[OptionHelp] = &[
     OptionHelp {
         key: "block_kib",
         value: "N",
-        help: "KiB of a block, a power of two from 4 to 4096; at least 128 for unsegmented frames; default 128",
+        help: "KiB of a block, a power of two from 4 to 4096; at least 128 for unsegmented frames; \
+            default 128",
     },
     OptionHelp {
         key: "handover",
         value: "block|frame",
-        help: "when received frames come: in blocks, full or after 1 ms (TPACKET_V3), or at once (TPACKET_V2); default block",
+        help: "when received frames come: in blocks, full or after 1 ms (TPACKET_V3), or at once \
+            (TPACKET_V2); default block",
     },
     OptionHelp {
         key: "gro",
@@ -183,7 +186,8 @@ pub fn open(spec: &Spec, opener: &Arc<dyn Opener>, joins: bool) -> Result<AfPack
     })
 }
 
-/// Opens a packet socket, with room for frames to be sent and for those too long for a receive ring.
+/// Opens a packet socket, with room for frames to be sent and for those too long for a receive
+/// ring.
 pub(crate) fn open_socket() -> io::Result<OwnedFd> {
     let socket = sys::socket()?;
     if sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER_BYTES).is_err() {
@@ -343,7 +347,8 @@ impl AfPacket {
                 port: port.clone(),
                 mtu,
                 reason: format!(
-                    "its frames fit no slot; `ip link set {name} mtu {most}`, or add a pool of large slots"
+                    "its frames fit no slot; `ip link set {name} mtu {most}`, or add a pool of \
+                     large slots"
                 ),
             });
         }

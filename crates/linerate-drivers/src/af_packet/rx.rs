@@ -1,7 +1,7 @@
 //! A receive queue: copies frames from the ring into slots.
 //!
-//! A frame too long for a ring of V2 comes twice: cut, with its tag, in the ring, and whole, with its
-//! offload header, in the socket's queue, in the same order.
+//! A frame too long for a ring of V2 comes twice: cut, with its tag, in the ring, and whole, with
+//! its offload header, in the socket's queue, in the same order.
 
 use super::ring::{Frame, RxRing, Tag};
 use super::{Shared, sys};

@@ -226,7 +226,8 @@ impl Device {
             },
             Some(libc::EBUSY | libc::EEXIST) => {
                 let fix = format!(
-                    "another program is there (`ip link show {name}`): stop its owner, or `ip link set {name} xdp off`"
+                    "another program is there (`ip link show {name}`): stop its owner, or `ip link \
+                     set {name} xdp off`"
                 );
                 options.system(&action, error, &fix)
             }

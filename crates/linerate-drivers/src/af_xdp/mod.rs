@@ -19,16 +19,16 @@
 //! | interface deleted | the link goes down, the queues have nothing; an interface of that name that comes up is attached |
 //! | needs | CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF; the pool in locked memory: CAP_IPC_LOCK or `ulimit -l`; Linux 5.10 |
 //!
-//! Read `queue` (the hot path), `lane` (a queue's socket, how it dies and comes back), `ring` (what
-//! is shared with the kernel, and which slots it has), `zero_copy`, `device` and `program` (XDP),
-//! `privileged` (what takes privileges), `sys`.
+//! Read `queue` (the hot path), `queue_pair` (a queue's socket, how it dies and comes back), `ring`
+//! (what is shared with the kernel, and which slots it has), `zero_copy`, `device` and `program`
+//! (XDP), `privileged` (what takes privileges), `sys`.
 
 mod device;
-mod lane;
 mod options;
 pub(crate) mod privileged;
 mod program;
 mod queue;
+mod queue_pair;
 mod ring;
 mod sys;
 #[cfg(test)]
@@ -37,19 +37,19 @@ mod zero_copy;
 
 pub use options::OPTIONS;
 
-use crate::{Counters, Kind, Opener};
+use crate::{Counters, Opener, PortKind};
 use device::{Device, Found};
-use lane::{Lane, Shape};
 use linerate_core::packet::{Pool, Pools};
 use linerate_core::port::{
     Link, Port, PortConfig, PortError, PortInfo, PortStats, QueueStats, Queues, Spec,
 };
 use options::{Choice, Mode, Options};
 use queue::{Rx, Tx};
+use queue_pair::{QueuePair, Shape};
 use std::sync::Arc;
 
 /// The row of this driver in [`KINDS`](crate::KINDS).
-pub const KIND: Kind = Kind {
+pub const KIND: PortKind = PortKind {
     name: "af_xdp",
     summary: "a Linux interface past the network stack, by XDP: all frames or chosen flows",
     example: "af_xdp:eth0,queues=2",
@@ -94,7 +94,7 @@ pub struct AfXdpPort {
 }
 
 struct Running {
-    lanes: Vec<Arc<Lane>>,
+    queue_pairs: Vec<Arc<QueuePair>>,
     rx_queues: u16,
     completes: bool,
     ring: u32,
@@ -107,12 +107,12 @@ impl AfXdpPort {
 
     /// The longest frame that a slot has room for, beside a tag.
     fn slot_room(&self) -> usize {
-        let lane = self
+        let queue_pair = self
             .running
             .iter()
-            .flat_map(|running| &running.lanes)
+            .flat_map(|running| &running.queue_pairs)
             .next();
-        lane.map_or(usize::MAX, |lane| lane.pool.room_bytes() - 4)
+        queue_pair.map_or(usize::MAX, |queue_pair| queue_pair.pool.room_bytes() - 4)
     }
 
     /// Queues from the first one on, at most as many as the user wants.
@@ -135,7 +135,8 @@ impl AfXdpPort {
             return Ok(());
         }
         let fix = format!(
-            "use fewer, or give `{name}` more: `ethtool -L {name} combined {wanted}` (or rx and tx, and a veth needs `numrxqueues` when made)",
+            "use fewer, or give `{name}` more: `ethtool -L {name} combined {wanted}` (or rx and \
+             tx, and a veth needs `numrxqueues` when made)",
             name = options.interface,
             wanted = options.start_queue + asked,
         );
@@ -172,7 +173,8 @@ impl AfXdpPort {
         if !(2048..=4096).contains(&pool.slot_bytes()) {
             let (name, bytes) = (pool.name(), pool.slot_bytes());
             let reason = format!(
-                "pool `{name}` has slots of {bytes} bytes, AF_XDP takes 2048 to 4096: let the first pool be one of small slots"
+                "pool `{name}` has slots of {bytes} bytes, AF_XDP takes 2048 to 4096: let the \
+                 first pool be one of small slots"
             );
             return Err(options.unsupported(reason));
         }
@@ -216,8 +218,11 @@ impl AfXdpPort {
         let Some(running) = &self.running else { return };
         let options = self.options();
         let (mode, refused) = self.device.mode();
-        let zero_copy =
-            !running.lanes.is_empty() && running.lanes.iter().all(|lane| lane.is_zero_copy());
+        let zero_copy = !running.queue_pairs.is_empty()
+            && running
+                .queue_pairs
+                .iter()
+                .all(|queue_pair| queue_pair.is_zero_copy());
         let copy = if zero_copy { "zero-copy" } else { "copy" };
         let wakeup = if options.wakeup {
             "need_wakeup"
@@ -228,8 +233,8 @@ impl AfXdpPort {
         if let Some(reason) = refused {
             facts.push(("native mode", format!("not to be had: {reason}")));
         }
-        if let Some(lane) = running.lanes.first() {
-            let bytes = lane.pool.slot_bytes();
+        if let Some(queue_pair) = running.queue_pairs.first() {
+            let bytes = queue_pair.pool.slot_bytes();
             let kind = if zero_copy::is_aligned(bytes) {
                 "aligned"
             } else {
@@ -239,7 +244,7 @@ impl AfXdpPort {
                 "memory",
                 format!(
                     "pool `{}`, {kind} chunks of {bytes} bytes",
-                    lane.pool.name()
+                    queue_pair.pool.name()
                 ),
             ));
         }
@@ -268,10 +273,21 @@ impl AfXdpPort {
     fn warnings(&self, mode: &str, running: &Running, facts: &mut Vec<(&'static str, String)>) {
         let (name, found) = (&self.options().interface, &self.opened);
         if mode == "generic" && found.merges {
-            facts.push(("warning", format!("GRO merges frames before they come here, and those are dropped as oversize: `ethtool -K {name} gro off`")));
+            facts.push((
+                "warning",
+                format!(
+                    "GRO merges frames before they come here, and those are \
+                dropped as oversize: `ethtool -K {name} gro off`"
+                ),
+            ));
         }
         if mode == "generic" && found.driver == "veth" {
-            facts.push(("warning", "frames that the veth's peer leaves uncut are dropped as oversize: `ethtool -K PEER tso off gso off` there".into()));
+            facts.push((
+                "warning",
+                "frames that the veth's peer leaves uncut are dropped as \
+                oversize: `ethtool -K PEER tso off gso off` there"
+                    .into(),
+            ));
         }
         if found.strips_vlan && !found.is_virtual {
             facts.push((
@@ -282,7 +298,13 @@ impl AfXdpPort {
         let used = running.rx_queues;
         if used < found.rx_queues {
             let rest = found.rx_queues - used;
-            facts.push(("warning", format!("frames of the {rest} other receive queues stay with the kernel: `ethtool -L {name} combined {used}`")));
+            facts.push((
+                "warning",
+                format!(
+                    "frames of the {rest} other receive queues stay with \
+                the kernel: `ethtool -L {name} combined {used}`"
+                ),
+            ));
         }
     }
 }
@@ -331,7 +353,7 @@ impl Port for AfXdpPort {
         let tx: Vec<_> = (0..config.tx_queues.into())
             .map(|index| self.counters.tx(index))
             .collect();
-        let mut lanes = Vec::new();
+        let mut queue_pairs = Vec::new();
         for index in 0..config.rx_queues.max(config.tx_queues) {
             let half = |stats: &[Arc<QueueStats>]| stats.get(usize::from(index)).cloned();
             let queue = u32::from(self.options().start_queue + index);
@@ -342,8 +364,8 @@ impl Port for AfXdpPort {
                 rx: half(&rx),
                 tx: half(&tx),
             };
-            match Lane::open(&self.device, pool, shape) {
-                Ok(lane) => lanes.push(lane),
+            match QueuePair::open(&self.device, pool, shape) {
+                Ok(queue_pair) => queue_pairs.push(queue_pair),
                 Err(error) => {
                     self.device.detach();
                     return Err(error);
@@ -351,18 +373,20 @@ impl Port for AfXdpPort {
             }
         }
         let mut queues = Queues::default();
-        for (lane, stats) in lanes.iter().zip(&rx) {
-            queues
-                .rx
-                .push(Box::new(Rx::new(lane.clone(), stats.clone(), completes)));
+        for (queue_pair, stats) in queue_pairs.iter().zip(&rx) {
+            queues.rx.push(Box::new(Rx::new(
+                queue_pair.clone(),
+                stats.clone(),
+                completes,
+            )));
         }
-        for (lane, stats) in lanes.iter().zip(&tx) {
+        for (queue_pair, stats) in queue_pairs.iter().zip(&tx) {
             queues
                 .tx
-                .push(Box::new(Tx::new(lane.clone(), stats.clone(), pools)));
+                .push(Box::new(Tx::new(queue_pair.clone(), stats.clone(), pools)));
         }
         self.running = Some(Running {
-            lanes,
+            queue_pairs,
             rx_queues: config.rx_queues,
             completes,
             ring,
@@ -376,7 +400,10 @@ impl Port for AfXdpPort {
 
     fn stats(&self) -> PortStats {
         if let Some(running) = &self.running {
-            running.lanes.iter().for_each(|lane| lane.count_drops());
+            running
+                .queue_pairs
+                .iter()
+                .for_each(|queue_pair| queue_pair.count_drops());
         }
         self.counters.sum()
     }
@@ -385,13 +412,17 @@ impl Port for AfXdpPort {
         let Some(running) = &self.running else {
             return Ok(());
         };
-        if running.lanes.iter().any(|lane| Arc::strong_count(lane) > 1) {
+        if running
+            .queue_pairs
+            .iter()
+            .any(|queue_pair| Arc::strong_count(queue_pair) > 1)
+        {
             return Err(self.options().unsupported(
                 "its queues are still in use: drop them before the port is stopped".into(),
             ));
         }
         self.device.detach();
-        // Each lane closes its socket and takes back what the kernel had.
+        // Each queue pair closes its socket and takes back what the kernel had.
         self.running = None;
         Ok(())
     }

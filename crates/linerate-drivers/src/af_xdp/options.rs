@@ -44,7 +44,8 @@ pub const OPTIONS: &[OptionHelp] = &[
     OptionHelp {
         key: "csum",
         value: "auto|on|off",
-        help: "finish checksums that a local sender left unfinished; default auto: on virtual interfaces",
+        help: "finish checksums that a local sender left unfinished; default auto: on virtual \
+            interfaces",
     },
     OptionHelp {
         key: "gro",
@@ -54,7 +55,8 @@ pub const OPTIONS: &[OptionHelp] = &[
     OptionHelp {
         key: "busy_poll",
         value: "US",
-        help: "drive the interface from the polling lcore, for so many microseconds (a NIC's latency gains, a veth loses); default 0: off",
+        help: "drive the interface from the polling lcore, for so many microseconds (a NIC's \
+            latency gains, a veth loses); default 0: off",
     },
 ];
 

@@ -34,7 +34,8 @@ const HELPER_REDIRECT_MAP: i32 = 51;
 /// As a source register of a 64-bit load: the immediate is a map's descriptor.
 const PSEUDO_MAP_FD: u8 = 1;
 
-// Registers: 0 the verdict, 1 to 3 free, 6 the truth value, 7 the frame's start, 8 its end, 9 the context.
+// Registers: 0 the verdict, 1 to 3 free, 6 the truth value, 7 the frame's start, 8 its end, 9 the
+// context.
 const TRUTH: u8 = 6;
 const DATA: u8 = 7;
 const END: u8 = 8;

@@ -1,6 +1,6 @@
 //! The two halves of a queue, each polled by one lcore: where packets come and go.
 
-use super::lane::{Lane, RxPart, TxPart};
+use super::queue_pair::{QueuePair, RxPart, TxPart};
 use crate::af_packet::tx;
 use crate::offload::Finisher;
 use linerate_core::packet::{Burst, Offload, Packet, Pool, PoolCache, Pools};
@@ -24,7 +24,7 @@ const RECLAIM_AT: usize = 64;
 
 /// The receiving half.
 pub(super) struct Rx {
-    lane: Arc<Lane>,
+    queue_pair: Arc<QueuePair>,
     part: Option<RxPart>,
     stats: Arc<QueueStats>,
     /// Looks for unfinished checksums.
@@ -35,11 +35,11 @@ pub(super) struct Rx {
 }
 
 impl Rx {
-    pub(super) fn new(lane: Arc<Lane>, stats: Arc<QueueStats>, completes: bool) -> Self {
-        let part = lane.fetch_rx();
-        let busy_polls = lane.device.options.busy_poll_us > 0;
+    pub(super) fn new(queue_pair: Arc<QueuePair>, stats: Arc<QueueStats>, completes: bool) -> Self {
+        let part = queue_pair.fetch_rx();
+        let busy_polls = queue_pair.device.options.busy_poll_us > 0;
         Self {
-            lane,
+            queue_pair,
             part,
             stats,
             completes,
@@ -53,7 +53,7 @@ impl Rx {
     #[inline(always)]
     fn connected(&mut self) -> bool {
         match &self.part {
-            Some(part) if self.lane.is_current(part.generation) => true,
+            Some(part) if self.queue_pair.is_current(part.generation) => true,
             _ => self.reconnect(),
         }
     }
@@ -66,7 +66,7 @@ impl Rx {
         self.idle_calls += 1;
         if self.idle_calls >= DEAD_CALLS {
             self.idle_calls = 0;
-            self.part = self.lane.fetch_rx();
+            self.part = self.queue_pair.fetch_rx();
         }
         self.part.is_some()
     }
@@ -78,7 +78,7 @@ impl Rx {
         let Some(part) = &self.part else { return };
         let none: &mut [u8] = &mut [];
         if let Err(Errno::NXIO) = rustix::net::recv(&part.socket, none, RecvFlags::DONTWAIT) {
-            self.lane.died(part.generation);
+            self.queue_pair.died(part.generation);
         }
     }
 }
@@ -90,12 +90,12 @@ impl RxQueue for Rx {
             return 0;
         }
         let Some(part) = &mut self.part else { return 0 };
-        let shape = &self.lane.shape;
+        let shape = &self.queue_pair.shape;
         let ready = part.rx.ready(burst.room());
         if ready == 0 {
             self.empty_polls += 1;
             if part.lent.count() < shape.ring as usize {
-                refill(part, &self.lane, cache);
+                refill(part, &self.queue_pair, cache);
             }
             if self.busy_polls || self.empty_polls >= EMPTY_POLLS || part.fill.needs_wakeup() {
                 self.wake();
@@ -132,7 +132,7 @@ impl RxQueue for Rx {
                 .sum();
             self.stats.checksums_completed.add(completed);
         }
-        refill(part, &self.lane, cache);
+        refill(part, &self.queue_pair, cache);
         if part.fill.needs_wakeup() {
             self.wake();
         }
@@ -144,7 +144,7 @@ impl RxQueue for Rx {
     fn sleep_on(&mut self) -> SleepOn {
         self.wake();
         match &self.part {
-            Some(part) if self.lane.is_current(part.generation) => {
+            Some(part) if self.queue_pair.is_current(part.generation) => {
                 SleepOn::Fd(part.socket.as_raw_fd())
             }
             _ => SleepOn::Nothing,
@@ -161,19 +161,26 @@ impl RxQueue for Rx {
 impl Drop for Rx {
     fn drop(&mut self) {
         let Some(part) = self.part.take() else { return };
-        self.lane.device.unmap_queue(self.lane.shape.queue);
+        self.queue_pair
+            .device
+            .unmap_queue(self.queue_pair.shape.queue);
         let (lent, generation) = (part.lent, part.generation);
-        // The descriptor first, so that the lane has the last one.
+        // The descriptor first, so that the queue pair has the last one.
         drop((part.rx, part.fill, part.socket));
-        self.lane.retire(lent, generation);
+        self.queue_pair.retire(lent, generation);
     }
 }
 
 #[inline(always)]
-fn refill(part: &mut RxPart, lane: &Lane, cache: &mut PoolCache) {
-    let lacking = part.refill(&lane.pool, lane.shape.ring, lane.shape.port_index, cache);
+fn refill(part: &mut RxPart, queue_pair: &QueuePair, cache: &mut PoolCache) {
+    let lacking = part.refill(
+        &queue_pair.pool,
+        queue_pair.shape.ring,
+        queue_pair.shape.port_index,
+        cache,
+    );
     if lacking > 0 {
-        lane.starved.store(true, Ordering::Relaxed);
+        queue_pair.starved.store(true, Ordering::Relaxed);
     }
 }
 
@@ -203,17 +210,17 @@ pub(super) struct Tx {
 
 /// Sends what is finished; apart from [`Tx`], which finishes what is not.
 struct Sender {
-    lane: Arc<Lane>,
+    queue_pair: Arc<QueuePair>,
     part: Option<TxPart>,
     stats: Arc<QueueStats>,
     dead_calls: u32,
 }
 
 impl Tx {
-    pub(super) fn new(lane: Arc<Lane>, stats: Arc<QueueStats>, pools: &Pools) -> Self {
-        let part = lane.fetch_tx();
-        let device = lane.device.clone();
-        let unsegmented = (device.options.joins && !lane.is_zero_copy()).then(|| {
+    pub(super) fn new(queue_pair: Arc<QueuePair>, stats: Arc<QueueStats>, pools: &Pools) -> Self {
+        let part = queue_pair.fetch_tx();
+        let device = queue_pair.device.clone();
+        let unsegmented = (device.options.joins && !queue_pair.is_zero_copy()).then(|| {
             let sockets = device.packet_sockets();
             tx::Sender::new(sockets, true, stats.clone(), move || {
                 device.packet_sockets()
@@ -222,7 +229,7 @@ impl Tx {
         Self {
             unsegmented,
             sender: Sender {
-                lane,
+                queue_pair,
                 part,
                 stats: stats.clone(),
                 dead_calls: 0,
@@ -237,7 +244,7 @@ impl Sender {
     #[inline(always)]
     fn connected(&mut self) -> bool {
         match &self.part {
-            Some(part) if self.lane.is_current(part.generation) => true,
+            Some(part) if self.queue_pair.is_current(part.generation) => true,
             _ => self.reconnect(),
         }
     }
@@ -250,7 +257,7 @@ impl Sender {
         self.dead_calls += 1;
         if self.dead_calls >= DEAD_CALLS {
             self.dead_calls = 0;
-            self.part = self.lane.fetch_tx();
+            self.part = self.queue_pair.fetch_tx();
         }
         self.part.is_some()
     }
@@ -264,9 +271,9 @@ impl Sender {
         self.reclaim_if(RECLAIM_AT, burst.len(), cache);
         let Some(part) = &mut self.part else { return 0 };
         // The completion ring has as many entries as there may be frames under way.
-        let under_way = (self.lane.shape.ring as usize).saturating_sub(part.lent.count());
+        let under_way = (self.queue_pair.shape.ring as usize).saturating_sub(part.lent.count());
         let count = part.tx.room(burst.len()).min(under_way).min(burst.len());
-        let pool = &self.lane.pool;
+        let pool = &self.queue_pair.pool;
         let mut front = Burst::new();
         burst.move_front(count, &mut front);
         front.prefetch();
@@ -334,9 +341,9 @@ impl Sender {
     fn kick(&mut self) {
         let Some(part) = &mut self.part else { return };
         let mut pending = part.tx.pending();
-        while pending > 0 && (part.tx.needs_wakeup() || !self.lane.device.options.wakeup) {
+        while pending > 0 && (part.tx.needs_wakeup() || !self.queue_pair.device.options.wakeup) {
             match rustix::net::send(&part.socket, &[], SendFlags::DONTWAIT) {
-                Err(Errno::NXIO) => return self.lane.died(part.generation),
+                Err(Errno::NXIO) => return self.queue_pair.died(part.generation),
                 Ok(_) | Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS) => {}
                 Err(_) => return, // the interface is down: what waits goes when it is up again
             }
@@ -447,7 +454,7 @@ impl Drop for Sender {
     /// Sends what waits, and waits a little for what is under way, so that no slot gets another
     /// packet while its old one is being sent.
     fn drop(&mut self) {
-        let mut cache = PoolCache::new(std::slice::from_ref(&self.lane.pool));
+        let mut cache = PoolCache::new(std::slice::from_ref(&self.queue_pair.pool));
         let end = Instant::now() + Duration::from_millis(50);
         while self.under_way() > 0 && Instant::now() < end {
             self.flush(&mut cache);
@@ -458,6 +465,6 @@ impl Drop for Sender {
         };
         let (lent, generation) = (part.lent, part.generation);
         drop((part.tx, part.completion, part.socket));
-        self.lane.retire(lent, generation);
+        self.queue_pair.retire(lent, generation);
     }
 }

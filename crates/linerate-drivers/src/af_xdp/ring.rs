@@ -20,7 +20,7 @@ const NEED_WAKEUP: u32 = 1;
 
 /// One of a socket's rings.
 #[derive(Clone, Copy)]
-pub(super) enum Kind {
+pub(super) enum RingKind {
     Fill,
     Completion,
     Rx,
@@ -53,15 +53,15 @@ unsafe impl<T: Entry> Send for Shared<T> {}
 impl<T: Entry> Shared<T> {
     fn map(
         socket: BorrowedFd<'_>,
-        kind: Kind,
+        kind: RingKind,
         offsets: &XdpRingOffset,
         size: u32,
     ) -> io::Result<Self> {
         let page_offset = match kind {
-            Kind::Fill => XDP_UMEM_PGOFF_FILL_RING,
-            Kind::Completion => XDP_UMEM_PGOFF_COMPLETION_RING,
-            Kind::Rx => XDP_PGOFF_RX_RING,
-            Kind::Tx => XDP_PGOFF_TX_RING,
+            RingKind::Fill => XDP_UMEM_PGOFF_FILL_RING,
+            RingKind::Completion => XDP_UMEM_PGOFF_COMPLETION_RING,
+            RingKind::Rx => XDP_PGOFF_RX_RING,
+            RingKind::Tx => XDP_PGOFF_TX_RING,
         };
         let entries_bytes = size as usize * size_of::<T>();
         let mapping = Mapping::of_ring(socket, page_offset, offsets.desc as usize + entries_bytes)?;
@@ -119,7 +119,7 @@ impl<T: Entry> Producer<T> {
     /// Maps a ring of `size` entries, a power of two.
     pub(super) fn map(
         socket: BorrowedFd<'_>,
-        kind: Kind,
+        kind: RingKind,
         offsets: &XdpRingOffset,
         size: u32,
     ) -> io::Result<Self> {
@@ -183,7 +183,7 @@ impl<T: Entry> Consumer<T> {
     /// Maps a ring of `size` entries, a power of two.
     pub(super) fn map(
         socket: BorrowedFd<'_>,
-        kind: Kind,
+        kind: RingKind,
         offsets: &XdpRingOffset,
         size: u32,
     ) -> io::Result<Self> {
@@ -194,7 +194,8 @@ impl<T: Entry> Consumer<T> {
         })
     }
 
-    /// Entries that wait, at most `want`; the kernel's position is read only where fewer were known.
+    /// Entries that wait, at most `want`; the kernel's position is read only where fewer were
+    /// known.
     #[inline]
     pub(super) fn ready(&mut self, want: usize) -> usize {
         if self.tail.wrapping_sub(self.head) < want as u32 {
@@ -245,7 +246,8 @@ impl Lent {
         self.count
     }
 
-    /// Lends a packet's slot. Returns its offset in the pool, or the packet if it is another pool's.
+    /// Lends a packet's slot. Returns its offset in the pool, or the packet if it is another
+    /// pool's.
     #[inline(always)]
     pub(super) fn give(&mut self, packet: Packet) -> Result<u64, Packet> {
         let offset = self.pool.lend(packet)?;

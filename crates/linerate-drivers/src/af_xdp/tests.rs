@@ -600,7 +600,9 @@ fn an_idle_lcore_is_woken_by_a_frame() {
     let mut to = right.start(&PortConfig::default(), &pools).unwrap();
     assert!(matches!(to.rx[0].sleep_on(), SleepOn::Fd(_)));
     let readable = |milliseconds: i64| {
-        let socket = right.running.as_ref().unwrap().lanes[0].socket().unwrap();
+        let socket = right.running.as_ref().unwrap().queue_pairs[0]
+            .socket()
+            .unwrap();
         let time = Timespec {
             tv_sec: 0,
             tv_nsec: milliseconds * 1_000_000,

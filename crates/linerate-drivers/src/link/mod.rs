@@ -17,7 +17,8 @@ use std::sync::Arc;
 /// Longest interface name, in bytes.
 pub(crate) const NAME_MAX: usize = libc::IFNAMSIZ - 1;
 
-/// An interface by name, in the network name space of the thread that made this value, or in another.
+/// An interface by name, in the network name space of the thread that made this value, or in
+/// another.
 #[derive(Debug)]
 pub(crate) struct Interface {
     name: String,
@@ -53,7 +54,8 @@ impl Interface {
                 ),
                 _ => (
                     "open a socket".into(),
-                    "raise the limit of open files with `ulimit -n`; other name spaces need CAP_SYS_ADMIN",
+                    "raise the limit of open files with `ulimit -n`; other name spaces need \
+                     CAP_SYS_ADMIN",
                 ),
             };
             PortError::System {

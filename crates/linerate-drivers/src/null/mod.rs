@@ -21,7 +21,7 @@
 //! # See also
 //! DPDK's `net_null`, whose `size` is 64 by default and counts the same bytes.
 
-use crate::{Counters, Drivers, Kind};
+use crate::{Counters, Drivers, PortKind};
 use linerate_core::packet::{Burst, Offload, Pool, PoolCache, Pools, RxTemplate};
 use linerate_core::port::{
     Link, OptionHelp, Port, PortConfig, PortError, PortInfo, PortStats, QueueStats, Queues,
@@ -35,7 +35,7 @@ pub(crate) const MAX_FRAME_BYTES: usize = 65_553;
 const MIN_FRAME_BYTES: u32 = 60;
 
 /// The row in the drivers' table.
-pub const KIND: Kind = Kind {
+pub const KIND: PortKind = PortKind {
     name: "null",
     summary: "receives frames from nowhere and swallows what it is given",
     example: "null:,size=60",

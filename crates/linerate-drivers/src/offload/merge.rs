@@ -12,7 +12,7 @@
 use crate::vnet;
 use linerate_core::packet::{Burst, Offload, Packet};
 use linerate_wire::ethernet;
-use linerate_wire::offload::{Joint, Sight, TcpFrame};
+use linerate_wire::offload::{FrameClass, Joint, TcpFrame};
 use linerate_wire::vlan;
 
 /// Connections whose segments are joined at the same time.
@@ -74,20 +74,20 @@ impl Merger {
         self.places.clear();
         for (index, packet) in burst.iter().enumerate() {
             let frame = packet.data();
-            let alone = match Sight::of(frame) {
-                Sight::Segment(at) if may_be_joined(packet, at, max_frame_bytes) => {
+            let alone = match FrameClass::of(frame) {
+                FrameClass::Segment(at) if may_be_joined(packet, at, max_frame_bytes) => {
                     self.add(burst.as_packets(), index, at);
                     false
                 }
-                Sight::Segment(at) | Sight::Alone(at) => {
+                FrameClass::Segment(at) | FrameClass::Alone(at) => {
                     let of = |open: &Growing| open.joint.is_of(frame, at);
                     if let Some(found) = self.growing.iter().position(of) {
                         self.retire(found);
                     }
                     true
                 }
-                Sight::Other => true,
-                Sight::Unknown => {
+                FrameClass::Other => true,
+                FrameClass::Unknown => {
                     self.retire_all();
                     true
                 }

@@ -11,8 +11,8 @@ type Line = [u8; LINE_BYTES];
 pub(super) const LINE_BYTES: usize = 64;
 /// Frames up to here are copied line by line, without a call.
 const SHORT_LINES: usize = 4;
-/// How far ahead of what is copied lines are asked for: a page of 4 KiB, beyond which the processor does
-/// not look ahead itself, and a burst of the shortest frames.
+/// How far ahead of what is copied lines are asked for: a page of 4 KiB, beyond which the processor
+/// does not look ahead itself, and a burst of the shortest frames.
 const AHEAD_LINES: usize = 64;
 
 /// The frames of a capture: each starts on a cache line and is filled up to whole ones, so that
@@ -28,8 +28,9 @@ pub(super) struct Frames {
     pub(super) giants: u64,
 }
 
-/// One frame: its length in bytes, and above that when it was captured, in ns from the first one on. In 8
-/// bytes, since what is played is far longer than the caches, and these are read along with it.
+/// One frame: its length in bytes, and above that when it was captured, in ns from the first one
+/// on. In 8 bytes, since what is played is far longer than the caches, and these are read along
+/// with it.
 #[derive(Clone, Copy)]
 pub(super) struct Entry(u64);
 

@@ -16,10 +16,9 @@
 //!
 //! At the end of the file the link goes down with the number of frames. Where the file is damaged
 //! the same happens with the number of the damaged record, which is counted as `malformed`, and
-//! stopping the port is an error. A frame
-//! shorter than an Ethernet header is `malformed` too, one longer than any slot `oversize`. When
-//! the disk is full, frames are counted as `write_failed` and the link is down until they can be
-//! written again; stopping the port is an error then too.
+//! stopping the port is an error. A frame shorter than an Ethernet header is `malformed` too, one
+//! longer than any slot `oversize`. When the disk is full, frames are counted as `write_failed` and
+//! the link is down until they can be written again; stopping the port is an error then too.
 //!
 //! Frames wait in a buffer of 64 KiB for at most about 0.1 s before they are written. A port that
 //! is stopped and started again adds to its file.
@@ -49,7 +48,7 @@ mod transmit;
 pub use reader::{Frame, ReadError, Reader};
 
 use crate::null::{MAX_FRAME_BYTES, Nothing, Sink};
-use crate::{Counters, Kind, Opener};
+use crate::{Counters, Opener, PortKind};
 use frames::Frames;
 use linerate_core::packet::Pools;
 use linerate_core::port::{
@@ -63,7 +62,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use transmit::{Output, Write};
 
 /// The row in the drivers' table.
-pub const KIND: Kind = Kind {
+pub const KIND: PortKind = PortKind {
     name: "pcap",
     summary: "replays a capture file and writes one",
     example: "pcap:rx=in.pcap,tx=out.pcapng",

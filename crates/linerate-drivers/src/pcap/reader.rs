@@ -12,7 +12,8 @@ use std::ops::Range;
 const BUFFER_BYTES: usize = 1 << 18;
 /// Longest record: what is longer is taken for damage.
 const LONGEST_RECORD_BYTES: usize = 16 << 20;
-/// In the link type field of a pcap file: its four top bits count the 16-bit words of check sequence.
+/// In the link type field of a pcap file: its four top bits count the 16-bit words of check
+/// sequence.
 const HAS_CHECK_SEQUENCE: u32 = 1 << 26;
 const NS_PER_SECOND: u64 = 1_000_000_000;
 
@@ -24,7 +25,8 @@ pub enum ReadError {
     NotCapture(String),
     /// Frames that are not Ethernet.
     #[error(
-        "its link type is {0}, but only Ethernet (1) can be replayed; convert it, for example with `editcap -T ether`"
+        "its link type is {0}, but only Ethernet (1) can be replayed; convert it, for example with \
+         `editcap -T ether`"
     )]
     LinkType(String),
     /// Damage.
@@ -70,14 +72,14 @@ pub struct Frame<'a> {
 /// ```
 pub struct Reader {
     inner: Box<dyn PcapReaderIterator + Send>,
-    kind: Kind,
+    format: PcapFormat,
     /// The packet given out last.
     held: Option<Held>,
     /// Packets before that one.
     count: u64,
 }
 
-enum Kind {
+enum PcapFormat {
     Unknown,
     Legacy {
         nanoseconds: bool,
@@ -122,7 +124,7 @@ impl Reader {
             .map_err(|error| ReadError::NotCapture(reason(&error)))?;
         let mut reader = Self {
             inner,
-            kind: Kind::Unknown,
+            format: PcapFormat::Unknown,
             held: None,
             count: 0,
         };
@@ -218,13 +220,13 @@ impl Reader {
             Err(PcapError::BufferTooSmall) => return Ok(Ok(Step::NeedsRoom)),
             Err(error) => return Ok(Err(reason(&error))),
         };
-        let (timestamp_ns, at) = match (content, &mut self.kind) {
-            (PcapBlockOwned::LegacyHeader(header), kind) => {
+        let (timestamp_ns, at) = match (content, &mut self.format) {
+            (PcapBlockOwned::LegacyHeader(header), format) => {
                 // draft-ietf-opsawg-pcap 4: the upper bits tell of frame check sequences.
                 let field = header.network.0.cast_unsigned();
                 check_link_type(Linktype((field & 0xffff).cast_signed()))?;
                 let has_check = field & HAS_CHECK_SEQUENCE != 0;
-                *kind = Kind::Legacy {
+                *format = PcapFormat::Legacy {
                     nanoseconds: header.is_nanosecond_precision(),
                     check_bytes: if has_check {
                         (field >> 28) as usize * 2
@@ -236,7 +238,7 @@ impl Reader {
             }
             (
                 PcapBlockOwned::Legacy(packet),
-                Kind::Legacy {
+                PcapFormat::Legacy {
                     nanoseconds,
                     check_bytes,
                 },
@@ -255,15 +257,15 @@ impl Reader {
                     span(&packet.data[..captured]),
                 )
             }
-            (PcapBlockOwned::NG(Block::SectionHeader(_)), kind) => {
-                *kind = Kind::Ng {
+            (PcapBlockOwned::NG(Block::SectionHeader(_)), format) => {
+                *format = PcapFormat::Ng {
                     interfaces: Vec::new(),
                 };
                 return Ok(Ok(Step::Other { block }));
             }
             (
                 PcapBlockOwned::NG(Block::InterfaceDescription(described)),
-                Kind::Ng { interfaces },
+                PcapFormat::Ng { interfaces },
             ) => {
                 check_link_type(described.linktype)?;
                 let Some(units_per_second) = described.ts_resolution().filter(|&units| units > 0)
@@ -281,7 +283,7 @@ impl Reader {
                 });
                 return Ok(Ok(Step::Other { block }));
             }
-            (PcapBlockOwned::NG(Block::EnhancedPacket(packet)), Kind::Ng { interfaces }) => {
+            (PcapBlockOwned::NG(Block::EnhancedPacket(packet)), PcapFormat::Ng { interfaces }) => {
                 let Some(interface) = interfaces.get(packet.if_id as usize) else {
                     return Ok(Err(format!(
                         "it names interface {}, which the file does not describe",
@@ -291,7 +293,7 @@ impl Reader {
                 let units = u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low);
                 (interface.nanoseconds(units), span(packet.packet_data()))
             }
-            (PcapBlockOwned::NG(Block::SimplePacket(packet)), Kind::Ng { interfaces }) => {
+            (PcapBlockOwned::NG(Block::SimplePacket(packet)), PcapFormat::Ng { interfaces }) => {
                 let Some(interface) = interfaces.first() else {
                     return Ok(Err(
                         "it needs an interface, but the file describes none".into()
@@ -351,10 +353,10 @@ fn reason(error: &PcapError<&[u8]>) -> String {
         PcapError::Incomplete(_) => "it ends inside its header".into(),
         PcapError::HeaderNotRecognized => "its first bytes are those of neither".into(),
         PcapError::BufferTooSmall => "it is too long".into(),
-        PcapError::NomError(_, kind) | PcapError::OwnedNomError(_, kind) => {
+        PcapError::NomError(_, format) | PcapError::OwnedNomError(_, format) => {
             format!(
                 "its lengths or types contradict each other ({})",
-                kind.description()
+                format.description()
             )
         }
     }

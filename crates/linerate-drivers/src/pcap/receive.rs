@@ -80,7 +80,8 @@ impl Replay {
             .count()
     }
 
-    /// Receives up to `count` frames that lie one behind the other; returns how many, and their bytes.
+    /// Receives up to `count` frames that lie one behind the other; returns how many, and their
+    /// bytes.
     #[inline]
     fn run(&mut self, count: usize, burst: &mut Burst, cache: &mut PoolCache) -> (usize, u64) {
         let (frames, mut line, mut bytes) = (&self.frames, self.line, 0);

@@ -26,14 +26,14 @@
 //! # See also
 //! DPDK's `net_ring`. [`pair`] makes two ends, and [`looped`] a loop, without a name.
 
-mod lane;
+mod channel;
 mod registry;
 
 pub(crate) use registry::Registry;
 
 use crate::null::MAX_FRAME_BYTES;
-use crate::{Counters, Kind};
-use lane::Lane;
+use crate::{Counters, PortKind};
+use channel::Channel;
 use linerate_core::packet::Pools;
 use linerate_core::port::{
     Link, OptionHelp, Port, PortConfig, PortError, PortInfo, PortStats, Queues,
@@ -41,7 +41,7 @@ use linerate_core::port::{
 use std::sync::Arc;
 
 /// The row in the drivers' table.
-pub const KIND: Kind = Kind {
+pub const KIND: PortKind = PortKind {
     name: "ring",
     summary: "two ports of one process joined by rings, or one that loops",
     example: "ring:a,size=1024",
@@ -73,10 +73,10 @@ pub const KIND: Kind = Kind {
 /// One end of a wire, or a loop.
 pub struct RingPort {
     name: String,
-    /// Lane *i* is fed by transmit queue *i*.
-    out: Vec<Arc<Lane>>,
-    /// Lane *i* feeds receive queue *i*.
-    into: Vec<Arc<Lane>>,
+    /// Channel *i* is fed by transmit queue *i*.
+    out: Vec<Arc<Channel>>,
+    /// Channel *i* feeds receive queue *i*.
+    into: Vec<Arc<Channel>>,
     counters: Counters,
     /// Tells the registry that this end is taken.
     _taken: Arc<()>,
@@ -89,8 +89,8 @@ pub struct RingPort {
 /// If `size` is 0 or above [`linerate_core::ring::MAX_CAPACITY`].
 pub fn pair(name: &str, queues: u16, size: usize) -> (RingPort, RingPort) {
     let (there, back) = (
-        lane::lanes(queues, size, true),
-        lane::lanes(queues, size, true),
+        channel::channels(queues, size, true),
+        channel::channels(queues, size, true),
     );
     (
         RingPort::new(name, &there, &back),
@@ -103,12 +103,12 @@ pub fn pair(name: &str, queues: u16, size: usize) -> (RingPort, RingPort) {
 /// # Panics
 /// As [`pair`].
 pub fn looped(name: &str, queues: u16, size: usize) -> RingPort {
-    let lanes = lane::lanes(queues, size, false);
-    RingPort::new(name, &lanes, &lanes)
+    let channels = channel::channels(queues, size, false);
+    RingPort::new(name, &channels, &channels)
 }
 
 impl RingPort {
-    fn new(name: &str, out: &[Arc<Lane>], into: &[Arc<Lane>]) -> Self {
+    fn new(name: &str, out: &[Arc<Channel>], into: &[Arc<Channel>]) -> Self {
         Self {
             name: format!("ring:{name}"),
             out: out.to_vec(),
@@ -139,21 +139,21 @@ impl Port for RingPort {
     fn start(&mut self, config: &PortConfig, _: &Pools) -> Result<Queues, PortError> {
         self.counters.check_start(&self.info(), config)?;
         let mut queues = Queues::default();
-        for (index, lane) in self.into.iter().enumerate().take(config.rx_queues.into()) {
+        for (index, channel) in self.into.iter().enumerate().take(config.rx_queues.into()) {
             queues
                 .rx
-                .push(Box::new(Lane::listen(lane, self.counters.rx(index))));
+                .push(Box::new(Channel::listen(channel, self.counters.rx(index))));
         }
-        for (index, lane) in self.out.iter().enumerate().take(config.tx_queues.into()) {
+        for (index, channel) in self.out.iter().enumerate().take(config.tx_queues.into()) {
             queues
                 .tx
-                .push(Box::new(Lane::send(lane, self.counters.tx(index))));
+                .push(Box::new(Channel::send(channel, self.counters.tx(index))));
         }
         Ok(queues)
     }
 
     fn link(&self) -> Link {
-        if self.out.iter().any(|lane| lane.is_heard()) {
+        if self.out.iter().any(|channel| channel.is_heard()) {
             return Link::Up;
         }
         Link::Down(format!(

@@ -1,6 +1,6 @@
 //! Which ring names are open: how the second opening of a name finds the first.
 
-use super::lane::{Lane, lanes};
+use super::channel::{Channel, channels};
 use super::{RingPort, looped};
 use linerate_core::port::{PortError, Spec};
 use linerate_core::ring::MAX_CAPACITY;
@@ -18,7 +18,7 @@ struct Wire {
     back: usize,
     queues: u16,
     is_loop: bool,
-    lanes: [Vec<Arc<Lane>>; 2],
+    channels: [Vec<Arc<Channel>>; 2],
     taken: [Weak<()>; 2],
 }
 
@@ -46,20 +46,20 @@ impl Registry {
                     back,
                     queues,
                     is_loop,
-                    lanes: [vec![], vec![]],
+                    channels: [vec![], vec![]],
                     taken,
                 },
             );
             return Ok(port);
         }
         let wire = self.0.entry(name.into()).or_insert_with(|| {
-            let lanes = [lanes(queues, size, true), lanes(queues, back, true)];
+            let channels = [channels(queues, size, true), channels(queues, back, true)];
             Wire {
                 size,
                 back,
                 queues,
                 is_loop,
-                lanes,
+                channels,
                 taken: [Weak::new(), Weak::new()],
             }
         });
@@ -84,7 +84,7 @@ impl Registry {
             };
             return Err(spec.bad("target", format!("another name: {both}")));
         };
-        let port = RingPort::new(name, &wire.lanes[end], &wire.lanes[1 - end]);
+        let port = RingPort::new(name, &wire.channels[end], &wire.channels[1 - end]);
         wire.taken[end] = Arc::downgrade(&port._taken);
         Ok(port)
     }

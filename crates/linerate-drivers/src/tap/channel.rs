@@ -107,8 +107,8 @@ impl Channel {
         }
     }
 
-    /// The descriptor, opened anew if the TAP is back. It makes one only where that was asked for: who
-    /// deleted it meant it.
+    /// The descriptor, opened anew if the TAP is back. It makes one only where that was asked for:
+    /// who deleted it meant it.
     pub(super) fn reopen(&self) -> Option<Arc<OwnedFd>> {
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         if now.is_none() && (self.wishes.again || self.interface.index().is_ok()) {

@@ -8,22 +8,22 @@
 //! # Description
 //! The exception path: what this port sends, the kernel receives on interface NAME, and the other
 //! way round. Starting the port makes the TAP, or attaches to one of that name that nobody uses
-//! (`ip tuntap add mode tap name NAME [multi_queue]`). Needs CAP_NET_ADMIN, unless the TAP exists and
-//! belongs to the user.
+//! (`ip tuntap add mode tap name NAME [multi_queue]`). Needs CAP_NET_ADMIN, unless the TAP exists
+//! and belongs to the user.
 //!
 //! A TAP made here goes with the last descriptor, on exit as after `kill -9`, unless `persist=on`.
 //!
 //! Frames pass with a `virtio_net_hdr`. Where there is a pool of large slots the kernel is told
-//! that unsegmented frames (TCP, UDP) are welcome; without one it cuts them itself. Partial checksums
-//! are always taken. A frame is read straight into a small slot, what does not fit there into
-//! a large one, in one system call.
+//! that unsegmented frames (TCP, UDP) are welcome; without one it cuts them itself. Partial
+//! checksums are always taken. A frame is read straight into a small slot, what does not fit there
+//! into a large one, in one system call.
 //!
 //! *Deleted while running*: the link is down and says so, sent frames are dropped as `link_down`;
 //! the port attaches again within 100 ms of a TAP of that name being back, or makes it anew with
 //! `again=on`.
 //!
-//! The kernel's end may be in another network name space: `netns=` takes a name that `ip netns` shows,
-//! and CAP_SYS_ADMIN.
+//! The kernel's end may be in another network name space: `netns=` takes a name that `ip netns`
+//! shows, and CAP_SYS_ADMIN.
 //!
 //! # See also
 //! Documentation/networking/tuntap.rst, DPDK's `net_tap` and its former KNI.
@@ -33,7 +33,7 @@ mod queue;
 mod sys;
 
 use crate::link::{self, Interface, NAME_MAX};
-use crate::{Counters, Kind, Opener, TapChange};
+use crate::{Counters, Opener, PortKind, TapChange};
 use channel::{Channel, Wishes};
 use linerate_core::packet::{Pool, Pools};
 use linerate_core::port::{
@@ -45,7 +45,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// The row in the drivers' table.
-pub const KIND: Kind = Kind {
+pub const KIND: PortKind = PortKind {
     name: "tap",
     summary: "an interface of the Linux kernel whose other end is this port",
     example: "tap:t0,queues=2",
@@ -339,7 +339,8 @@ impl Tap {
                         ("several queues", "")
                     };
                     let fix = format!(
-                        "`{name}` exists and is no TAP, or one with {has}; delete it, or make it with `ip tuntap add mode tap {wants}name {name}`"
+                        "`{name}` exists and is no TAP, or one with {has}; delete it, or make it \
+                         with `ip tuntap add mode tap {wants}name {name}`"
                     );
                     (format!("attach TAP `{name}`"), source, fix)
                 }

@@ -103,7 +103,8 @@ impl Receiver {
             IoSliceMut::new(rest),
         ];
         let len = match rustix::io::readv(fd, &mut parts) {
-            Ok(len) if len == room => return Read::Dropped(DropReason::Oversize), // it may have been cut
+            // it may have been cut
+            Ok(len) if len == room => return Read::Dropped(DropReason::Oversize),
             Ok(len) if len < vnet::LEN + ethernet::HEADER_LEN => {
                 return Read::Dropped(DropReason::Malformed);
             }

@@ -350,7 +350,8 @@ fn odd_lengths_are_counted_or_found_a_pool() {
 
 #[test]
 fn real_pcapng_files_are_read_to_their_end() {
-    // Written by this project's own writer; the crate pcap-parser brings others, see the fuzz corpus.
+    // Written by this project's own writer; the crate pcap-parser brings others, see the fuzz
+    // corpus.
     let mut bytes = Vec::new();
     let mut writer = linerate_core::port::pcapng::PcapngWriter::new(&mut bytes, "test");
     let interface = writer.add_interface("a", 0).unwrap();

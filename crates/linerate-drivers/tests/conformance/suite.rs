@@ -52,7 +52,7 @@ impl Wire {
 
     /// Runs every check.
     pub(crate) fn conforms(&self) {
-        type Check = fn(&mut Rig);
+        type Check = fn(&mut Fixture);
         let checks: [(&str, Check); 6] = [
             ("order is kept", keeps_order),
             ("partial transmit leaves the rest", leaves_the_rest),
@@ -73,9 +73,9 @@ impl Wire {
                     return;
                 }
             };
-            let mut rig = Rig::new(self, pair);
-            check(&mut rig);
-            rig.finish();
+            let mut fixture = Fixture::new(self, pair);
+            check(&mut fixture);
+            fixture.finish();
         }
     }
 }
@@ -234,7 +234,7 @@ impl End {
 }
 
 /// Two started ends.
-pub(crate) struct Rig<'a> {
+pub(crate) struct Fixture<'a> {
     wire: &'a Wire,
     pub(crate) pools: Pools,
     pub(crate) a: End,
@@ -242,27 +242,33 @@ pub(crate) struct Rig<'a> {
     guard: Box<dyn Any>,
 }
 
-impl<'a> Rig<'a> {
+impl<'a> Fixture<'a> {
     fn new(wire: &'a Wire, pair: Pair) -> Self {
         let pools = pools(pair.a.info().aligned_pool || pair.b.info().aligned_pool);
         let (a, b) = (End::new(pair.a, &pools), End::new(pair.b, &pools));
-        let mut rig = Self {
+        let mut fixture = Self {
             wire,
             pools,
             a,
             b,
             guard: pair.guard,
         };
-        rig.a.start(0, wire.queues, &rig.pools);
-        rig.b.start(1, wire.queues, &rig.pools);
-        rig.wait_up();
-        rig
+        fixture.a.start(0, wire.queues, &fixture.pools);
+        fixture.b.start(1, wire.queues, &fixture.pools);
+        fixture.wait_up();
+        fixture
     }
 
     fn wait_up(&mut self) {
-        let up = |rig: &mut Self| rig.a.port.link() == Link::Up && rig.b.port.link() == Link::Up;
-        self.wait(up, |rig| {
-            format!("links: {:?}, {:?}", rig.a.port.link(), rig.b.port.link())
+        let up = |fixture: &mut Self| {
+            fixture.a.port.link() == Link::Up && fixture.b.port.link() == Link::Up
+        };
+        self.wait(up, |fixture| {
+            format!(
+                "links: {:?}, {:?}",
+                fixture.a.port.link(),
+                fixture.b.port.link()
+            )
         });
     }
 
@@ -280,27 +286,28 @@ impl<'a> Rig<'a> {
         }
     }
 
-    /// Sends the numbers `from..to` from `a` to `b` and checks that all come; in order, for one queue.
+    /// Sends the numbers `from..to` from `a` to `b` and checks that all come; in order, for one
+    /// queue.
     fn exchange(&mut self, from: u64, to: u64, bytes: usize) {
         let (mut sent, mut got) = (from, Vec::new());
         self.wait(
-            |rig| {
-                while sent < to && sent - from - (got.len() as u64) < rig.wire.window {
-                    let room = rig.wire.window - (sent - from - got.len() as u64);
+            |fixture| {
+                while sent < to && sent - from - (got.len() as u64) < fixture.wire.window {
+                    let room = fixture.wire.window - (sent - from - got.len() as u64);
                     let count = (to - sent).min(room).min(1 + sent % 33) as usize;
-                    let taken = rig.a.send_burst(sent, count, bytes, &rig.pools);
+                    let taken = fixture.a.send_burst(sent, count, bytes, &fixture.pools);
                     sent += taken;
                     if taken == 0 {
                         break;
                     }
                 }
-                rig.a.flush();
+                fixture.a.flush();
                 // Late ones of an earlier check are not this one's.
-                let arrived = rig.b.receive().into_iter();
+                let arrived = fixture.b.receive().into_iter();
                 got.extend(arrived.filter(|(number, _)| (from..to).contains(number)));
                 got.len() as u64 >= to - from
             },
-            |rig| format!("{:?}, {:?}", rig.a.port.stats(), rig.b.port.stats()),
+            |fixture| format!("{:?}, {:?}", fixture.a.port.stats(), fixture.b.port.stats()),
         );
         if self.wire.queues > 1 {
             got.sort_unstable();
@@ -332,20 +339,20 @@ impl<'a> Rig<'a> {
     }
 }
 
-fn keeps_order(rig: &mut Rig) {
-    rig.exchange(0, 2000, 60);
-    rig.exchange(2000, 2500, 1514.min(rig.a.port.info().max_frame_bytes));
+fn keeps_order(fixture: &mut Fixture) {
+    fixture.exchange(0, 2000, 60);
+    fixture.exchange(2000, 2500, 1514.min(fixture.a.port.info().max_frame_bytes));
 }
 
 /// `send_burst` checks each call; here nobody receives until the sender has offered plenty.
-fn leaves_the_rest(rig: &mut Rig) {
+fn leaves_the_rest(fixture: &mut Fixture) {
     let mut sent = 0;
     for _ in 0..100 {
-        sent += rig.a.send_burst(sent, 64, 60, &rig.pools);
-        rig.a.flush();
+        sent += fixture.a.send_burst(sent, 64, 60, &fixture.pools);
+        fixture.a.flush();
     }
     // Where nothing may be lost all must come; else it ends when nothing has come for a while.
-    let lossless = rig.wire.window == u64::MAX || sent <= rig.wire.window;
+    let lossless = fixture.wire.window == u64::MAX || sent <= fixture.wire.window;
     let (mut next, mut quiet) = (0, Instant::now());
     let patience = if lossless {
         PATIENCE
@@ -353,8 +360,8 @@ fn leaves_the_rest(rig: &mut Rig) {
         Duration::from_millis(50)
     };
     while quiet.elapsed() < patience {
-        for (number, _) in rig.b.receive() {
-            let several = rig.wire.queues > 1;
+        for (number, _) in fixture.b.receive() {
+            let several = fixture.wire.queues > 1;
             assert!(number >= next || several, "in order, gaps allowed");
             next = next.max(number + 1);
             quiet = Instant::now();
@@ -362,76 +369,80 @@ fn leaves_the_rest(rig: &mut Rig) {
         if lossless && next == sent {
             break;
         }
-        rig.a.flush();
+        fixture.a.flush();
     }
     assert!(next > 0 && next <= sent && (!lossless || next == sent));
-    rig.exchange(10_000, 10_100, 60);
+    fixture.exchange(10_000, 10_100, 60);
 }
 
-fn mtu_edge(rig: &mut Rig) {
-    let longest = rig.a.port.info().max_frame_bytes;
+fn mtu_edge(fixture: &mut Fixture) {
+    let longest = fixture.a.port.info().max_frame_bytes;
     assert!(longest >= 1514, "an Ethernet frame at least");
-    rig.exchange(0, 3, longest);
-    if rig.pools.for_frame(longest + 1).is_none() {
+    fixture.exchange(0, 3, longest);
+    if fixture.pools.for_frame(longest + 1).is_none() {
         return; // longer ones cannot even be built
     }
-    let before = dropped_on_tx(&rig.a.port.stats());
+    let before = dropped_on_tx(&fixture.a.port.stats());
     assert!(
-        rig.a.send(3, longest + 1, &rig.pools),
+        fixture.a.send(3, longest + 1, &fixture.pools),
         "taken, or it would block those behind it"
     );
-    let passed_or_counted = |rig: &mut Rig| {
-        rig.a.flush();
-        let whole = rig.b.receive() == [(3, longest + 1)]; // a port without a limit of its own
-        whole || dropped_on_tx(&rig.a.port.stats()) == before + 1
+    let passed_or_counted = |fixture: &mut Fixture| {
+        fixture.a.flush();
+        let whole = fixture.b.receive() == [(3, longest + 1)]; // a port without a limit of its own
+        whole || dropped_on_tx(&fixture.a.port.stats()) == before + 1
     };
-    rig.wait(passed_or_counted, |rig| format!("{:?}", rig.a.port.stats()));
-    rig.exchange(4, 7, longest);
+    fixture.wait(passed_or_counted, |fixture| {
+        format!("{:?}", fixture.a.port.stats())
+    });
+    fixture.exchange(4, 7, longest);
 }
 
 fn dropped_on_tx(stats: &PortStats) -> u64 {
     stats.tx_drops.iter().map(|(_, count)| count).sum()
 }
 
-fn restarts(rig: &mut Rig) {
+fn restarts(fixture: &mut Fixture) {
     for round in 0..3 {
-        rig.exchange(round * 100, round * 100 + 50, 60);
-        rig.a.stop();
-        rig.b.stop();
-        rig.b.start(1, rig.wire.queues, &rig.pools);
-        rig.a.start(0, rig.wire.queues, &rig.pools);
-        rig.wait_up();
+        fixture.exchange(round * 100, round * 100 + 50, 60);
+        fixture.a.stop();
+        fixture.b.stop();
+        fixture.b.start(1, fixture.wire.queues, &fixture.pools);
+        fixture.a.start(0, fixture.wire.queues, &fixture.pools);
+        fixture.wait_up();
     }
-    rig.exchange(1000, 1050, 60);
+    fixture.exchange(1000, 1050, 60);
 }
 
-fn peer_returns(rig: &mut Rig) {
-    rig.exchange(0, 50, 60);
-    rig.b.stop();
-    if rig.wire.notices_peer {
-        let down =
-            |rig: &mut Rig| matches!(rig.a.port.link(), Link::Down(reason) if !reason.is_empty());
-        rig.wait(down, |rig| format!("link: {:?}", rig.a.port.link()));
+fn peer_returns(fixture: &mut Fixture) {
+    fixture.exchange(0, 50, 60);
+    fixture.b.stop();
+    if fixture.wire.notices_peer {
+        let down = |fixture: &mut Fixture| {
+            matches!(fixture.a.port.link(),
+            Link::Down(reason) if !reason.is_empty())
+        };
+        fixture.wait(down, |fixture| format!("link: {:?}", fixture.a.port.link()));
     }
     // Nobody listens; whatever becomes of these, nothing blocks and nothing leaks.
     for number in 0..200 {
-        rig.a.send(50 + number, 60, &rig.pools);
-        rig.a.flush();
-        rig.a.receive();
+        fixture.a.send(50 + number, 60, &fixture.pools);
+        fixture.a.flush();
+        fixture.a.receive();
     }
-    rig.b.start(1, rig.wire.queues, &rig.pools);
-    rig.wait_up();
+    fixture.b.start(1, fixture.wire.queues, &fixture.pools);
+    fixture.wait_up();
     // Late ones of those may still come.
     std::thread::sleep(Duration::from_millis(20));
-    while !rig.b.receive().is_empty() {}
-    rig.exchange(1000, 1100, 60);
+    while !fixture.b.receive().is_empty() {}
+    fixture.exchange(1000, 1100, 60);
 }
 
-fn works_across_threads(rig: &mut Rig) {
+fn works_across_threads(fixture: &mut Fixture) {
     const COUNT: u64 = 3000;
-    let (window, pools) = (rig.wire.window, rig.pools.clone());
+    let (window, pools) = (fixture.wire.window, fixture.pools.clone());
     let got = std::sync::atomic::AtomicU64::new(0);
-    let (a, b, got) = (&mut rig.a, &mut rig.b, &got);
+    let (a, b, got) = (&mut fixture.a, &mut fixture.b, &got);
     // A port stays with its owner; its queues go.
     let mut sender = Away::new(a, &pools);
     let mut receiver = Away::new(b, &pools);

@@ -2,11 +2,10 @@
 //!
 //! Both speak rtnetlink: [`Said::of`] reads a message, and [`Feed`] knows which table is which VRF,
 //! which kernel interface is which of ours, and what next-hop objects there are ([`objects`]).
-//! Packets of a
-//! route by a device that the kernel has made (WireGuard, VXLAN, PPP) are the kernel's. A route by
-//! other
-//! interfaces that are not ours is none of our business: it is left out, and counted. One that takes labels or
-//! a tunnel of ours is kept as what it is, and its packets go nowhere.
+//! Packets of a route by a device that the kernel has made (WireGuard, VXLAN, PPP) are the
+//! kernel's. A route by other interfaces that are not ours is none of our business: it is left out,
+//! and counted. One that takes labels or a tunnel of ours is kept as what it is, and its packets go
+//! nowhere.
 
 mod objects;
 mod said;
@@ -16,10 +15,10 @@ mod tests;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::model::{InterfaceId, Prefix, Vrf};
-use super::rib::{Full, Key, Rib, Source, To, Way};
+use super::rib::{Full, Key, NextHop, Rib, Source, To};
 use objects::Objects;
 
-pub use said::{Said, TellWay, Told};
+pub use said::{Said, Told, ToldNextHop};
 
 /// Kernel interfaces that a speaker has named, and which are not ours, that are remembered at most.
 const STRANGERS: usize = 4096;
@@ -30,7 +29,7 @@ pub struct FeedCounts {
     /// Routes put in or changed, and taken out.
     pub added: u64,
     pub removed: u64,
-    /// Left out: a table that is no VRF's, or no way by an interface of ours.
+    /// Left out: a table that is no VRF's, or no next hop by an interface of ours.
     pub not_ours: u64,
     /// Turned away because the routing table was full.
     pub full: u64,
@@ -39,7 +38,7 @@ pub struct FeedCounts {
 /// Whose the kernel's interfaces are.
 #[derive(Default)]
 struct Interfaces {
-    /// Twins, and of which of our interfaces.
+    /// Host interfaces, and of which of our interfaces.
     ours: HashMap<u32, InterfaceId>,
     /// Devices of the kernel's own making: what is routed there it forwards itself.
     host: HashSet<u32>,
@@ -53,7 +52,8 @@ pub struct Feed {
     objects: Objects,
     /// Interfaces that routes were left out for.
     strangers: BTreeSet<u32>,
-    /// Of the kernel: FRR tells of its routes itself, so they are not needed where it has told of them.
+    /// Of the kernel: FRR tells of its routes itself, so they are not needed where it has told of
+    /// them.
     pub told_by_frr: bool,
     pub counts: FeedCounts,
 }
@@ -72,8 +72,8 @@ impl Feed {
         }
     }
 
-    /// Which VRF a table of the kernel is. The routes of a table that is none stay away. Returns whether
-    /// anything is another than it was.
+    /// Which VRF a table of the kernel is. The routes of a table that is none stay away. Returns
+    /// whether anything is another than it was.
     pub fn set_tables(&mut self, tables: impl IntoIterator<Item = (u32, Vrf)>) -> bool {
         let tables = tables.into_iter().collect();
         let had = std::mem::replace(&mut self.tables, tables);
@@ -98,8 +98,8 @@ impl Feed {
         tables
     }
 
-    /// Which of our interfaces a kernel interface is the twin of; `None`: of none. Returns whether routes by
-    /// it were left out before, which only the speaker can say again.
+    /// Which of our interfaces a kernel interface is the host interface of; `None`: of none.
+    /// Returns whether routes by it were left out before, which only the speaker can say again.
     pub fn set_interface(&mut self, rib: &mut Rib, index: u32, id: Option<InterfaceId>) -> bool {
         let had = match id {
             Some(id) => self.interfaces.ours.insert(index, id),
@@ -111,29 +111,28 @@ impl Feed {
         id.is_some() && self.strangers.remove(&index)
     }
 
-    /// No kernel interface is that one's twin any more, nor was: its number may be another's. Of one that was
-    /// deleted and made again both numbers are known, until the speaker has come to the new one.
+    /// No kernel interface is that one's host interface any more, nor was: its number may be
+    /// another's. Of one that was deleted and made again both numbers are known, until the speaker
+    /// has come to the new one.
     pub fn forget_interface(&mut self, rib: &mut Rib, id: InterfaceId) {
         self.interfaces.ours.retain(|_, known| *known != id);
         self.objects.redefine_all(rib, &self.interfaces);
     }
 
-    /// Which of our interfaces a kernel interface is the twin of.
+    /// Which of our interfaces a kernel interface is the host interface of.
     pub fn interface(&self, index: u32) -> Option<InterfaceId> {
         self.interfaces.ours.get(&index).copied()
     }
 
     /// Whether a kernel interface is a device of the kernel's own making, to which packets are
-    /// handed. Where
-    /// that is news, returns whether the speaker has to say its routes again: some were left out,
-    /// or lead
-    /// there still.
+    /// handed. Where that is events, returns whether the speaker has to say its routes again: some
+    /// were left out, or lead there still.
     pub fn set_host(&mut self, rib: &mut Rib, index: u32, is_host: bool) -> Option<bool> {
-        let is_news = match is_host {
+        let is_new = match is_host {
             true => self.interfaces.host.insert(index),
             false => self.interfaces.host.remove(&index),
         };
-        if !is_news {
+        if !is_new {
             return None;
         }
         self.objects.redefine_all(rib, &self.interfaces);
@@ -197,16 +196,16 @@ impl Feed {
     ) {
         let is_kernels = match told {
             Told::Kernel => true,
-            // Networks of ours are known from the addresses of twins; of FRR's the kernel tells as
-            // well.
+            // Networks of ours are known from the addresses of host interfaces; of FRR's the kernel
+            // tells as well.
             Told::Network(index) => {
                 self.source == Source::Fpm || self.interfaces.ours.contains_key(index)
             }
             _ => false,
         };
         if is_kernels {
-            // zebra has one route for a prefix, and the kernel's own are known: this one took its place. Of the
-            // kernel's several by one prefix each says when it goes.
+            // zebra has one route for a prefix, and the kernel's own are known: this one took its
+            // place. Of the kernel's several by one prefix each says when it goes.
             if self.source == Source::Fpm {
                 self.no_route(rib, table, (prefix, metric));
             }
@@ -233,13 +232,13 @@ impl Feed {
             },
             told => self.objects.translate(told, &self.interfaces),
         };
-        if let To::Ways(ways) = &to
-            && (ways.len() < told.ways().len() || matches!(told, Told::Network(_)))
+        if let To::NextHops(next_hops) = &to
+            && (next_hops.len() < told.next_hops().len() || matches!(told, Told::Network(_)))
         {
             self.note_strangers(told);
         }
         // It takes the place of what was there, though that may have been ours.
-        if to == To::Ways(Vec::new()) {
+        if to == To::NextHops(Vec::new()) {
             rib.remove(vrf, prefix, key);
             self.counts.not_ours += 1;
             return;
@@ -256,8 +255,8 @@ impl Feed {
             Told::Network(index) => Some(*index),
             _ => None,
         };
-        let ways = told.ways().iter().map(|way| way.index);
-        for index in ways.chain(network).filter(|index| *index != 0) {
+        let next_hops = told.next_hops().iter().map(|next_hop| next_hop.index);
+        for index in next_hops.chain(network).filter(|index| *index != 0) {
             if !self.interfaces.ours.contains_key(&index) && self.strangers.len() < STRANGERS {
                 self.strangers.insert(index);
             }
@@ -265,14 +264,16 @@ impl Feed {
     }
 }
 
-/// Ways with their shares in our words. Those by interfaces that are not ours are left out, and so are those
-/// that take labels or a tunnel, which we do not make, unless there are no others. Nor do packets
-/// go by the
-/// kernel where there is a way of ours.
-/// Several are sorted: in whatever order they were said, it is the same.
-fn translate<'a>(told: impl Iterator<Item = (&'a TellWay, u16)>, interfaces: &Interfaces) -> To {
+/// Next hops with their shares in our words. Those by interfaces that are not ours are left out,
+/// and so are those that take labels or a tunnel, which we do not make, unless there are no others.
+/// Nor do packets go by the kernel where there is a next hop of ours. Several are sorted: in
+/// whatever order they were said, it is the same.
+fn translate<'a>(
+    told: impl Iterator<Item = (&'a ToldNextHop, u16)>,
+    interfaces: &Interfaces,
+) -> To {
     let (mut encapsulated, mut by_host) = (false, false);
-    let mut ways: Vec<Way> = Vec::new();
+    let mut next_hops: Vec<NextHop> = Vec::new();
     for (told, share) in told {
         let interface = match told.index {
             // Not to be found among ours, a gateway alone may be anywhere.
@@ -292,18 +293,19 @@ fn translate<'a>(told: impl Iterator<Item = (&'a TellWay, u16)>, interfaces: &In
             encapsulated = true;
             continue;
         }
-        ways.push(Way {
+        next_hops.push(NextHop {
             gateway: told.gateway,
             interface,
             weight: told.weight.saturating_mul(share),
         });
     }
-    if ways.is_empty() && by_host {
+    if next_hops.is_empty() && by_host {
         return To::Host;
     }
-    if ways.is_empty() && encapsulated {
+    if next_hops.is_empty() && encapsulated {
         return To::Encapsulated;
     }
-    ways.sort_unstable_by_key(|way| (way.interface, way.gateway, way.weight));
-    To::Ways(ways)
+    next_hops
+        .sort_unstable_by_key(|next_hop| (next_hop.interface, next_hop.gateway, next_hop.weight));
+    To::NextHops(next_hops)
 }

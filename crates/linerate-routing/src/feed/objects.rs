@@ -68,8 +68,8 @@ impl Objects {
         self.redefine_groups_with(rib, interfaces, id);
     }
 
-    /// What the routing table knows an object by; `None` if there is no room for it. One that leads where one
-    /// of the connection before led is that one.
+    /// What the routing table knows an object by; `None` if there is no room for it. One that leads
+    /// where one of the connection before led is that one.
     pub(super) fn rib(
         &mut self,
         rib: &mut Rib,
@@ -132,28 +132,30 @@ impl Objects {
             Told::Blackhole => To::Blackhole,
             Told::Unreachable => To::Unreachable,
             Told::Prohibit => To::Prohibit,
-            Told::Way(way) => translate([(way, 1)].into_iter(), interfaces),
-            Told::Ways(ways) => translate(ways.iter().map(|way| (way, 1)), interfaces),
+            Told::NextHop(next_hop) => translate([(next_hop, 1)].into_iter(), interfaces),
+            Told::NextHops(next_hops) => {
+                translate(next_hops.iter().map(|next_hop| (next_hop, 1)), interfaces)
+            }
             Told::Object(id) => self.of_members(&[(*id, 1)], interfaces),
             Told::Group(members) => self.of_members(members, interfaces),
             Told::Network(index) if interfaces.host.contains(index) => To::Host,
-            Told::Network(_) | Told::Kernel => To::Ways(Vec::new()),
+            Told::Network(_) | Told::Kernel => To::NextHops(Vec::new()),
         }
     }
 
-    /// The ways of a group's members; members that are groups have none, and blackholes count only where
-    /// there is nothing else.
+    /// The next hops of a group's members; members that are groups have none, and blackholes count
+    /// only where there is nothing else.
     fn of_members(&self, members: &[(u32, u16)], interfaces: &Interfaces) -> To {
         let told = |id: &u32| self.objects.get(id).and_then(|object| object.told.as_ref());
         let is_blackhole = |(id, _): &(u32, u16)| told(id) == Some(&Told::Blackhole);
         if !members.is_empty() && members.iter().all(is_blackhole) {
             return To::Blackhole;
         }
-        let ways = members.iter().filter_map(|(id, share)| match told(id) {
-            Some(Told::Way(way)) => Some((way, *share)),
+        let next_hops = members.iter().filter_map(|(id, share)| match told(id) {
+            Some(Told::NextHop(next_hop)) => Some((next_hop, *share)),
             _ => None,
         });
-        translate(ways, interfaces)
+        translate(next_hops, interfaces)
     }
 
     fn entry(&mut self, id: u32) -> Option<&mut Object> {

@@ -31,8 +31,9 @@ pub enum Said {
     },
 }
 
-/// Ways of a route and members of a group that are looked at. FRR has 514 at most, and a hop of ours 64.
-const WAYS: usize = 1024;
+/// Next hops of a route and members of a group that are looked at. FRR has 514 at most, and a hop
+/// of ours 64.
+const MAX_NEXT_HOPS: usize = 1024;
 
 /// Where a route or an object leads, by the speaker's numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,23 +42,24 @@ pub enum Told {
     Unreachable,
     Prohibit,
     /// The usual case.
-    Way(TellWay),
-    Ways(Vec<TellWay>),
+    NextHop(ToldNextHop),
+    NextHops(Vec<ToldNextHop>),
     Object(u32),
     /// Objects and their shares.
     Group(Vec<(u32, u16)>),
     /// A network of a kernel interface, which the kernel has by itself.
     Network(u32),
-    /// Where the kernel has it by itself: a network of its own, an address, a kind of route that only it knows.
+    /// Where the kernel has it by itself: a network of its own, an address, a kind of route that
+    /// only it knows.
     Kernel,
 }
 
 impl Told {
-    /// Its own ways.
-    pub(super) fn ways(&self) -> &[TellWay] {
+    /// Its own next hops.
+    pub(super) fn next_hops(&self) -> &[ToldNextHop] {
         match self {
-            Self::Way(way) => std::slice::from_ref(way),
-            Self::Ways(ways) => ways,
+            Self::NextHop(next_hop) => std::slice::from_ref(next_hop),
+            Self::NextHops(next_hops) => next_hops,
             _ => &[],
         }
     }
@@ -65,7 +67,7 @@ impl Told {
 
 /// A gateway, and the number of a kernel interface (0: none).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TellWay {
+pub struct ToldNextHop {
     pub gateway: Option<IpAddr>,
     pub index: u32,
     pub weight: u16,
@@ -73,7 +75,7 @@ pub struct TellWay {
     pub encapsulated: bool,
 }
 
-impl From<rtnetlink::Via> for TellWay {
+impl From<rtnetlink::Via> for ToldNextHop {
     fn from(via: rtnetlink::Via) -> Self {
         Self {
             gateway: via.gateway,
@@ -111,9 +113,9 @@ impl Said {
                 let to = match nexthop.blackhole {
                     true => Told::Blackhole,
                     false if nexthop.is_group() => {
-                        Told::Group(nexthop.members().take(WAYS).collect())
+                        Told::Group(nexthop.members().take(MAX_NEXT_HOPS).collect())
                     }
-                    false => Told::Way(nexthop.via.into()),
+                    false => Told::NextHop(nexthop.via.into()),
                 };
                 Some(Self::Object { id: nexthop.id, to })
             }
@@ -136,8 +138,8 @@ fn network(route: &rtnetlink::Route<'_>) -> Option<u32> {
         IpAddr::V6(v6) => v6.is_unicast_link_local() || v6.is_multicast(),
     };
     let is_one = route.kind == RouteKind::Unicast && !is_link_local;
-    let mut ways = route.vias().take(2).filter(|_| is_one);
-    match (ways.next(), ways.next()) {
+    let mut next_hops = route.vias().take(2).filter(|_| is_one);
+    match (next_hops.next(), next_hops.next()) {
         (Some(only), None) if only.gateway.is_none() => Some(only.interface),
         _ => None,
     }
@@ -159,14 +161,14 @@ fn told(route: &rtnetlink::Route<'_>) -> Told {
             if let Some(id) = route.nexthop {
                 return Told::Object(id);
             }
-            let mut ways = route.vias().take(WAYS).map(TellWay::from);
-            match (ways.next(), ways.next()) {
-                (None, _) => Told::Ways(Vec::new()),
-                (Some(one), None) => Told::Way(one),
+            let mut next_hops = route.vias().take(MAX_NEXT_HOPS).map(ToldNextHop::from);
+            match (next_hops.next(), next_hops.next()) {
+                (None, _) => Told::NextHops(Vec::new()),
+                (Some(one), None) => Told::NextHop(one),
                 (Some(one), Some(two)) => {
                     let mut all = vec![one, two];
-                    all.extend(ways);
-                    Told::Ways(all)
+                    all.extend(next_hops);
+                    Told::NextHops(all)
                 }
             }
         }

@@ -56,7 +56,7 @@ fn no_route(net: [u8; 4]) -> Said {
     said(&rtm(kind::DEL_ROUTE, net, 24, 186).finish(0)).unwrap()
 }
 
-/// Kernel interface 11 is wan's twin, 12 lan's; 2 is somebody else's.
+/// Kernel interface 11 is wan's host interface, 12 lan's; 2 is somebody else's.
 fn feed(bench: &mut Bench) -> Feed {
     feed_of(Source::Fpm, bench)
 }
@@ -74,8 +74,7 @@ fn feed_of(source: Source, bench: &mut Bench) -> Feed {
 }
 
 /// Packets of routes by a device of the kernel's making are handed to it, whoever tells of the
-/// route: while it
-/// is there, and where there is no way of ours.
+/// route: while it is there, and where there is no next hop of ours.
 #[test]
 fn routes_by_devices_of_the_kernels_are_the_hosts() {
     let mut bench = Bench::new();
@@ -97,18 +96,19 @@ fn routes_by_devices_of_the_kernels_are_the_hosts() {
         assert_eq!(bench.action(to), Some(Action::Host), "{to}");
     }
     // A gateway behind it, of whoever knows no more.
-    let way = Way {
+    let next_hop = NextHop {
         gateway: Some(ip("10.9.0.2")),
         interface: None,
         weight: 1,
     };
     let key = Key::of(Source::Static, 0);
-    let to = To::Ways(vec![way]);
+    let to = To::NextHops(vec![next_hop]);
     let inserted = bench.rib.insert(0, prefix("198.51.101.0/24"), key, &to);
     assert!(inserted.is_ok());
     bench.commit();
     assert_eq!(bench.action("198.51.101.1"), Some(Action::Host));
-    // A network of a twin is known from its address, and one of hardware is nobody's here.
+    // A network of a host interface is known from its address, and one of hardware is nobody's
+    // here.
     feed.apply(&mut bench.rib, &network(11));
     feed.apply(&mut bench.rib, &network(2));
     bench.commit();
@@ -118,7 +118,7 @@ fn routes_by_devices_of_the_kernels_are_the_hosts() {
 }
 
 #[test]
-fn routes_by_twins_are_followed_and_others_are_not() {
+fn routes_by_host_interfaces_are_followed_and_others_are_not() {
     let mut bench = Bench::new();
     let mut feed = feed(&mut bench);
     feed.apply(
@@ -142,8 +142,8 @@ fn routes_by_twins_are_followed_and_others_are_not() {
     assert_eq!((feed.counts.added, feed.counts.not_ours), (1, 2));
 }
 
-/// zebra has one route for a prefix. Newer releases do not say that the one before is gone when its own, the
-/// kernel's or a local one takes its place.
+/// zebra has one route for a prefix. Newer releases do not say that the one before is gone when its
+/// own, the kernel's or a local one takes its place.
 #[test]
 fn what_the_kernel_made_itself_is_left_out() {
     let mut bench = Bench::new();
@@ -213,7 +213,7 @@ fn groups_of_objects_follow_their_members() {
         let shares = route
             .resolved
             .iter()
-            .map(|way| (way.gateway.unwrap(), way.weight));
+            .map(|next_hop| (next_hop.gateway.unwrap(), next_hop.weight));
         let mut shares: Vec<_> = shares.collect();
         shares.sort();
         shares
@@ -269,7 +269,7 @@ fn a_speaker_that_comes_back_with_other_numbers_changes_nothing() {
 }
 
 #[test]
-fn twins_may_come_after_the_routes() {
+fn host_interfaces_may_come_after_the_routes() {
     let mut bench = Bench::new();
     let mut feed = Feed::new(Source::Fpm);
     feed.set_tables([(MAIN, 0)]);
@@ -304,17 +304,17 @@ fn kind_of(bench: &Bench, net: &str) -> &'static str {
 
 /// As `struct rtnexthop` with attributes.
 fn way_with(index: u32, attributes: &[(u16, &[u8])]) -> Vec<u8> {
-    let mut way = vec![0, 0, 0, 0];
-    way.extend(index.to_ne_bytes());
+    let mut next_hop = vec![0, 0, 0, 0];
+    next_hop.extend(index.to_ne_bytes());
     for (attribute, value) in attributes {
-        way.extend((value.len() as u16 + 4).to_ne_bytes());
-        way.extend(attribute.to_ne_bytes());
-        way.extend(*value);
-        way.resize(way.len().next_multiple_of(4), 0);
+        next_hop.extend((value.len() as u16 + 4).to_ne_bytes());
+        next_hop.extend(attribute.to_ne_bytes());
+        next_hop.extend(*value);
+        next_hop.resize(next_hop.len().next_multiple_of(4), 0);
     }
-    let len = (way.len() as u16).to_ne_bytes();
-    way[..2].copy_from_slice(&len);
-    way
+    let len = (next_hop.len() as u16).to_ne_bytes();
+    next_hop[..2].copy_from_slice(&len);
+    next_hop
 }
 
 const NESTED: u16 = 0x8000;
@@ -352,14 +352,14 @@ fn labels_and_tunnels_are_refused_and_marked() {
     let plain = way_with(12, &[(route::GATEWAY, &[10, 0, 0, 2])]);
     let two = [way_with(11, labelled), way_with(11, labelled)].concat();
     for messages in [
-        // A label, by a route of its own, by each of its ways, by an object.
+        // A label, by a route of its own, by each of its next hops, by an object.
         vec![by(new()
             .bytes(route::ENCAP_TYPE, MPLS)
             .bytes(route::ENCAP, LABEL))],
         vec![new().bytes(route::MULTIPATH | NESTED, &two)],
         vec![object(MPLS), new().u32(route::NH_ID, 7)],
         vec![object(SEG6), new().u32(route::NH_ID, 7)],
-        // As zebra 8.4 says it of EVPN's routes: behind all ways, for all of them.
+        // As zebra 8.4 says it of EVPN's routes: behind all next hops, for all of them.
         vec![
             new()
                 .bytes(route::MULTIPATH, &[plain.clone(), plain.clone()].concat())
@@ -373,7 +373,7 @@ fn labels_and_tunnels_are_refused_and_marked() {
         assert_eq!(bench.action("198.51.100.1"), Some(Action::Unreachable));
         assert_eq!(feed.counts.not_ours, 0);
     }
-    // Beside a way that takes none, that alone is used.
+    // Beside a next hop that takes none, that alone is used.
     let mixed = [way_with(11, labelled), plain].concat();
     let (mut bench, _) = alone(&[new().bytes(route::MULTIPATH, &mixed)]);
     assert_eq!(gateway(&bench.hop("198.51.100.1")), ip("10.0.0.2"));
@@ -400,7 +400,8 @@ fn labels_and_tunnels_are_refused_and_marked() {
 
 #[test]
 fn what_is_thrown_away_is_thrown_away_as_said() {
-    // zebra says it by the route's kind, beside no next hop at all; of an object it can only be a blackhole.
+    // zebra says it by the route's kind, beside no next hop at all; of an object it can only be a
+    // blackhole.
     for (code, action) in [
         (6, Action::Blackhole),
         (7, Action::Unreachable),
@@ -430,8 +431,8 @@ fn what_is_thrown_away_is_thrown_away_as_said() {
     }
 }
 
-/// RFC 8950: zebra 8.4 says it by an object with an IPv6 gateway, or without objects by 169.254.0.1, which it
-/// gives a permanent neighbour; since FRR 10 it says `RTA_VIA`.
+/// RFC 8950: zebra 8.4 says it by an object with an IPv6 gateway, or without objects by
+/// 169.254.0.1, which it gives a permanent neighbour; since FRR 10 it says `RTA_VIA`.
 #[test]
 fn ipv4_by_an_ipv6_gateway() {
     use attribute::{nexthop, route};
@@ -444,11 +445,11 @@ fn ipv4_by_an_ipv6_gateway() {
         .u32(nexthop::OIF, 11);
     let octets = "fe80::2".parse::<std::net::Ipv6Addr>().unwrap().octets();
     let via = [&10u16.to_ne_bytes()[..], &octets].concat();
-    let way = way_with(11, &[(route::VIA, &via)]);
+    let next_hop = way_with(11, &[(route::VIA, &via)]);
     for (messages, at) in [
         (vec![object, new().u32(route::NH_ID, 7)], far),
         (vec![new().bytes(route::VIA, &via).u32(route::OIF, 11)], far),
-        (vec![new().bytes(route::MULTIPATH, &way)], far),
+        (vec![new().bytes(route::MULTIPATH, &next_hop)], far),
         (
             vec![
                 new()
@@ -492,12 +493,12 @@ fn ipv6_routes_by_link_local_gateways() {
 
 #[test]
 fn several_ways_have_their_weights() {
-    let ways = [
+    let next_hops = [
         (Some(ip("192.0.2.2")), 11, 3),
         (Some(ip("10.0.0.2")), 12, 1),
         (Some(ip("10.9.9.9")), 2, 60),
     ];
-    let route = rtm(kind::NEW_ROUTE, [198, 51, 100, 0], 24, 186).multipath(&ways);
+    let route = rtm(kind::NEW_ROUTE, [198, 51, 100, 0], 24, 186).multipath(&next_hops);
     let (mut bench, _) = alone(&[route]);
     let shares = bench.shares("198.51.100.1");
     assert_eq!(shares, [(ip("10.0.0.2"), 16), (ip("192.0.2.2"), 48)]);
@@ -545,7 +546,7 @@ fn unknown_attributes_change_nothing() {
 }
 
 #[test]
-fn a_twin_made_again_has_two_numbers_for_a_while() {
+fn a_host_interface_made_again_has_two_numbers_for_a_while() {
     let mut bench = Bench::new();
     let mut feed = feed(&mut bench);
     feed.apply(&mut bench.rib, &one(10, 11, [192, 0, 2, 2]));
@@ -575,7 +576,8 @@ fn a_twin_made_again_has_two_numbers_for_a_while() {
     assert_eq!(bench.action("198.51.100.1"), None);
 }
 
-/// FRR says nothing of a link that goes and comes; its gateways there wait, and so do all its routes.
+/// FRR says nothing of a link that goes and comes; its gateways there wait, and so do all its
+/// routes.
 #[test]
 fn a_link_that_goes_and_comes_costs_no_route() {
     let mut bench = Bench::new();
@@ -605,7 +607,7 @@ fn a_link_that_goes_and_comes_costs_no_route() {
 }
 
 #[test]
-fn who_speaks_of_a_twin_too_soon_has_to_be_asked_again() {
+fn who_speaks_of_a_host_interface_too_soon_has_to_be_asked_again() {
     let mut bench = Bench::new();
     let mut feed = feed(&mut bench);
     let early = route_by([198, 51, 100, 0], 21, [192, 0, 2, 2]);

@@ -1,13 +1,13 @@
 //! Routes from FRR: zebra connects (`-M dplane_fpm_nl`) and sends its table, then every change.
 //!
 //! A thread of its own listens, cuts the stream into messages ([`linerate_wire::fpm`]) and decodes
-//! them; [`Fpm`], on the control thread, does what they say. The way between is bounded: while control
-//! is busy the thread does not read, and zebra waits.
+//! them; [`Fpm`], on the control thread, does what they say. The way between is bounded: while
+//! control is busy the thread does not read, and zebra waits.
 //!
-//! zebra's stream has no mark where the table ends. One that was started a moment ago sends the little
-//! it knows at once, and the rest as its protocols come up: silence proves nothing. So what a new
-//! connection does not repeat is in doubt for a time that the user sets (`graceful`), and used all the
-//! while ([`restart`]).
+//! zebra's stream has no mark where the table ends. One that was started a moment ago sends the
+//! little it knows at once, and the rest as its protocols come up: silence proves nothing. So what
+//! a new connection does not repeat is in doubt for a time that the user sets (`graceful`), and
+//! used all the while ([`restart`]).
 
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
@@ -31,14 +31,14 @@ use linerate_appliance::error::Error;
 
 /// What an operator may want to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum FpmEvent {
     Connected(SocketAddr),
     /// Somebody was not let in, and why.
     Refused(SocketAddr, String),
     /// And why it ended. Routes stay until the time of grace is over.
     Disconnected(SocketAddr, String),
-    /// None came again in time. Routes are used until the next [`Fpm::poll`]: before it the kernel may be asked
-    /// for those that it has.
+    /// None came again in time. Routes are used until the next [`Fpm::poll`]: before it the kernel
+    /// may be asked for those that it has.
     Ended,
     /// So many routes had not been repeated in time, and are gone.
     Swept(usize),
@@ -100,8 +100,9 @@ impl Fpm {
         self.listener.refused()
     }
 
-    /// Which table of FRR is which VRF. Routes of a VRF that is another table now are gone at once; where a
-    /// table is new, the connection is ended: FRR says everything again, and what it repeats goes on.
+    /// Which table of FRR is which VRF. Routes of a VRF that is another table now are gone at once;
+    /// where a table is new, the connection is ended: FRR says everything again, and what it
+    /// repeats goes on.
     pub fn set_tables(&mut self, rib: &mut Rib, tables: &[(u32, Vrf)]) {
         let before: BTreeSet<Vrf> = self.feed.vrfs().collect();
         let had: Vec<(Vrf, Vec<u32>)> = before
@@ -130,13 +131,14 @@ impl Fpm {
     }
 
     /// Whether FRR has told of its routes, and may still or again: from the first connection to
-    /// [`News::Ended`].
+    /// [`FpmEvent::Ended`].
     pub fn tells(&self) -> bool {
         self.tells
     }
 
-    /// Which of our interfaces the kernel's interface of that number is the twin of. Where routes by it had been
-    /// left out, since FRR had heard of it before us, FRR is asked for all of them again.
+    /// Which of our interfaces the kernel's interface of that number is the host interface of.
+    /// Where routes by it had been left out, since FRR had heard of it before us, FRR is asked for
+    /// all of them again.
     pub fn set_interface(&mut self, rib: &mut Rib, index: u32, id: InterfaceId) {
         if self.feed.set_interface(rib, index, Some(id)) {
             self.listener.hang_up();
@@ -144,48 +146,47 @@ impl Fpm {
     }
 
     /// Whether the kernel forwards by its interface of that number itself, likewise. Routes by one
-    /// that is gone
-    /// are FRR's to take back.
+    /// that is gone are FRR's to take back.
     pub fn set_host(&mut self, rib: &mut Rib, index: u32, is_host: bool) {
         if self.feed.set_host(rib, index, is_host) == Some(true) && is_host {
             self.listener.hang_up();
         }
     }
 
-    /// Puts what has come into the routing table, a bounded part of it: `true` if there may be more.
-    /// Nothing is committed.
-    pub fn poll(&mut self, rib: &mut Rib, now: Instant, news: &mut Vec<News>) -> bool {
+    /// Puts what has come into the routing table, a bounded part of it: `true` if there may be
+    /// more. Nothing is committed.
+    pub fn poll(&mut self, rib: &mut Rib, now: Instant, events: &mut Vec<FpmEvent>) -> bool {
         const AT_ONCE: usize = 16;
         if std::mem::take(&mut self.has_ended) {
-            news.push(News::Swept(self.feed.end(rib)));
+            events.push(FpmEvent::Swept(self.feed.end(rib)));
         }
         for _ in 0..AT_ONCE {
             let Some(event) = self.listener.next() else {
                 if self.restart.is_over(now) {
                     match self.is_connected {
-                        true => news.push(News::Swept(self.feed.end(rib))),
+                        true => events.push(FpmEvent::Swept(self.feed.end(rib))),
                         false => {
                             (self.tells, self.has_ended) = (false, true);
-                            news.push(News::Ended);
+                            events.push(FpmEvent::Ended);
                         }
                     }
                 }
                 return false;
             };
-            self.apply(rib, event, now, news);
+            self.apply(rib, event, now, events);
         }
         true
     }
 
-    fn apply(&mut self, rib: &mut Rib, event: Event, now: Instant, news: &mut Vec<News>) {
+    fn apply(&mut self, rib: &mut Rib, event: Event, now: Instant, events: &mut Vec<FpmEvent>) {
         match event {
             Event::Connected(peer) => {
                 self.counts.connections += 1;
                 (self.is_connected, self.tells) = (true, true);
                 self.restart.connected(now);
-                news.push(News::Connected(peer));
+                events.push(FpmEvent::Connected(peer));
             }
-            Event::Refused { peer, why } => news.push(News::Refused(peer, why)),
+            Event::Refused { peer, why } => events.push(FpmEvent::Refused(peer, why)),
             Event::Said {
                 said,
                 frames,
@@ -203,7 +204,7 @@ impl Fpm {
                 self.is_connected = false;
                 self.restart.disconnected(now);
                 self.feed.begin(rib);
-                news.push(News::Disconnected(peer, why));
+                events.push(FpmEvent::Disconnected(peer, why));
             }
         }
     }

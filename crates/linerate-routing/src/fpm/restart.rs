@@ -1,7 +1,8 @@
 //! When what was not repeated goes.
 //!
-//! Routes are in doubt from the end of a connection on. If none comes for the time of grace, they go. If
-//! one comes they have that time again, and as long as its peer goes on speaking twice that at most.
+//! Routes are in doubt from the end of a connection on. If none comes for the time of grace, they
+//! go. If one comes they have that time again, and as long as its peer goes on speaking twice that
+//! at most.
 
 use std::time::{Duration, Instant};
 

@@ -19,7 +19,7 @@ use crate::rib::testing::{Bench, WAN, gateway, ip};
 struct Stand {
     bench: Bench,
     fpm: Fpm,
-    news: Vec<News>,
+    events: Vec<FpmEvent>,
 }
 
 impl Stand {
@@ -37,7 +37,7 @@ impl Stand {
         Self {
             bench,
             fpm,
-            news: Vec::new(),
+            events: Vec::new(),
         }
     }
 
@@ -46,12 +46,12 @@ impl Stand {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
             let now = Instant::now();
-            while self.fpm.poll(&mut self.bench.rib, now, &mut self.news) {}
+            while self.fpm.poll(&mut self.bench.rib, now, &mut self.events) {}
             self.bench.commit();
             if done(self) {
                 return;
             }
-            assert!(now < deadline, "{:?}", self.news);
+            assert!(now < deadline, "{:?}", self.events);
             sleep(Duration::from_millis(1));
         }
     }
@@ -61,15 +61,15 @@ impl Stand {
     }
 
     fn refused(&self) -> Option<&str> {
-        self.news.iter().find_map(|news| match news {
-            News::Refused(_, why) => Some(why.as_str()),
+        self.events.iter().find_map(|event| match event {
+            FpmEvent::Refused(_, why) => Some(why.as_str()),
             _ => None,
         })
     }
 
     fn ended(&self) -> Option<&str> {
-        self.news.iter().find_map(|news| match news {
-            News::Disconnected(_, why) => Some(why.as_str()),
+        self.events.iter().find_map(|event| match event {
+            FpmEvent::Disconnected(_, why) => Some(why.as_str()),
             _ => None,
         })
     }
@@ -119,7 +119,7 @@ fn liars_are_cut_off_and_what_was_whole_stays() {
         let mut stand = Stand::new(LONG);
         let _peer = stand.peer(&[frame(&route(1, 2)), bytes].concat());
         stand.until(|stand| stand.ended().is_some());
-        assert!(stand.ended().unwrap().contains(word), "{:?}", stand.news);
+        assert!(stand.ended().unwrap().contains(word), "{:?}", stand.events);
         assert_eq!(stand.bench.action("198.51.1.1"), Some(Action::Resolve));
         assert_eq!(stand.bench.action("198.51.3.1"), None);
         assert_eq!(stand.fpm.counts.liars, 1);
@@ -151,7 +151,7 @@ fn one_that_comes_back_keeps_what_it_repeats() {
     let _peer = stand.peer(&frame(&route(1, 2)));
     stand.until(|stand| stand.fpm.counts.frames == 3);
     assert_eq!(stand.bench.rib.counts().published, published);
-    stand.until(|stand| stand.news.contains(&News::Swept(1)));
+    stand.until(|stand| stand.events.contains(&FpmEvent::Swept(1)));
     assert_eq!(stand.bench.action("198.51.1.1"), Some(Action::Resolve));
     assert_eq!(stand.bench.action("198.51.2.1"), None);
 }
@@ -166,15 +166,15 @@ fn one_that_does_not_come_back_is_said_to_have_ended_before_its_routes_go() {
     stand.until(|stand| stand.ended().is_some());
     assert!(stand.fpm.tells(), "it may come back");
     let deadline = Instant::now() + Duration::from_secs(20);
-    while !stand.news.contains(&News::Ended) {
-        assert!(Instant::now() < deadline, "{:?}", stand.news);
+    while !stand.events.contains(&FpmEvent::Ended) {
+        assert!(Instant::now() < deadline, "{:?}", stand.events);
         let now = Instant::now();
-        while stand.fpm.poll(&mut stand.bench.rib, now, &mut stand.news) {}
+        while stand.fpm.poll(&mut stand.bench.rib, now, &mut stand.events) {}
     }
     assert!(!stand.fpm.tells());
     stand.bench.commit();
     assert_eq!(stand.bench.action("198.51.1.1"), Some(Action::Resolve));
-    stand.until(|stand| stand.news.contains(&News::Swept(1)));
+    stand.until(|stand| stand.events.contains(&FpmEvent::Swept(1)));
     assert_eq!(stand.bench.action("198.51.1.1"), None);
 }
 
@@ -255,7 +255,7 @@ fn another_user_of_the_machine_is_refused() {
     assert!(
         stand.refused().unwrap().contains("user 65534"),
         "{:?}",
-        stand.news
+        stand.events
     );
     ended.wait().unwrap();
     // One that closes its end at once, of which the kernel says that it is root's.
@@ -314,7 +314,8 @@ fn it_ends_while_a_peer_floods_it() {
     flood.join().unwrap();
 }
 
-/// Another [[vrf]] in the configuration: what it had is gone, and FRR is asked for everything again.
+/// Another [[vrf]] in the configuration: what it had is gone, and FRR is asked for everything
+/// again.
 #[test]
 fn a_table_that_becomes_a_vrfs_has_everything_said_again() {
     let mut stand = Stand::new(LONG);
@@ -333,9 +334,9 @@ fn a_table_that_becomes_a_vrfs_has_everything_said_again() {
     let _second = stand.peer(&frame(&route(100, 2)));
     stand.until(|stand| stand.fpm.counts.frames == 2);
     // One VRF less: nobody has to say anything.
-    let before = stand.news.len();
+    let before = stand.events.len();
     stand.fpm.set_tables(&mut stand.bench.rib, &[(10, 1)]);
     stand.until(|_| true);
     assert_eq!(stand.bench.action("198.51.100.1"), None);
-    assert_eq!(stand.news.len(), before);
+    assert_eq!(stand.events.len(), before);
 }

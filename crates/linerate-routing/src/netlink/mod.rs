@@ -1,15 +1,14 @@
 //! The kernel as a source: links, addresses, neighbours and routes of one network name space.
 //!
-//! [`Mirror`], on the control thread, keeps what the kernel has said about our twins, puts its
-//! routes into the routing table, and tells what control has to do. The thread that listens is
-//! `monitor`'s; making twins look like our interfaces is [`twin`]'s, and [`ports`] hears of the
+//! [`Mirror`], on the control thread, keeps what the kernel has said about our host interfaces,
+//! puts its routes into the routing table, and tells what control has to do. The thread that
+//! listens is `monitor`'s; making host interfaces look like our interfaces is
+//! [`host_interface`](linerate_appliance::netlink::host_interface)'s, and [`ports`] hears of the
 //! interfaces below ports. All speak by `socket`.
 //!
-//! The kernel's other interfaces are left alone: nothing here changes them. Of routes by them
-//! those are taken
-//! that lead by devices of the kernel's making, to hand it the packets. Routes that the kernel
-//! made itself for
-//! an address of a twin are known from the address.
+//! The kernel's other interfaces are left alone: nothing here changes them. Of routes by them those
+//! are taken that lead by devices of the kernel's making, to hand it the packets. Routes that the
+//! kernel made itself for an address of a host interface are known from the address.
 
 mod monitor;
 pub mod ports;
@@ -27,7 +26,7 @@ use super::model::{Cidr, InterfaceId, Vrf};
 use super::rib::{Rib, Source};
 use crate::model::MAIN_TABLE;
 use linerate_appliance::error::Error;
-use linerate_appliance::netlink::twin::{Inward, Link};
+use linerate_appliance::netlink::host_interface::{Inward, Link};
 use linerate_appliance::privilege::Privileged;
 
 /// Room for some ten thousand events that control has not come to yet.
@@ -35,12 +34,12 @@ const EVENT_BYTES: usize = 8 << 20;
 
 /// What control has to know, and to do something about.
 #[derive(Clone, Debug, PartialEq)]
-pub enum News {
-    /// A twin is there, or its state, MTU or MAC address is another.
-    Twin(InterfaceId, Link),
-    /// A twin was deleted.
-    TwinGone(InterfaceId),
-    /// All addresses of a twin, now.
+pub enum NetlinkEvent {
+    /// A host interface is there, or its state, MTU or MAC address is another.
+    HostInterface(InterfaceId, Link),
+    /// A host interface was deleted.
+    HostInterfaceGone(InterfaceId),
+    /// All addresses of a host interface, now.
     Addresses(InterfaceId, Vec<Cidr>),
     /// A neighbour that somebody has set by hand in the kernel; `None`: not any more.
     Pinned(InterfaceId, IpAddr, Option<MacAddr>),
@@ -57,7 +56,7 @@ pub enum News {
     Lost(String),
 }
 
-/// The machine's own addresses on no twin, by VRF.
+/// The machine's own addresses on no host interface, by VRF.
 pub type Hosts = BTreeMap<Vrf, BTreeSet<IpAddr>>;
 
 /// What has come from the kernel.
@@ -83,8 +82,8 @@ pub struct Mirror {
     monitor: Monitor,
     /// Whether it is the router's own, in which FRR is.
     is_own: bool,
-    /// The names of our twins in it.
-    twins: HashMap<String, InterfaceId>,
+    /// The names of our host interfaces in it.
+    host_interfaces: HashMap<String, InterfaceId>,
     /// The names of interfaces that are ports: the kernel has no business there.
     ports: HashSet<String>,
     seen: HashMap<u32, Seen>,
@@ -98,8 +97,8 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// Watches a name space by its name (`ip netns`), or this one. `wake` is called, on another thread,
-    /// whenever there is something to [poll](Self::poll).
+    /// Watches a name space by its name (`ip netns`), or this one. `wake` is called, on another
+    /// thread, whenever there is something to [poll](Self::poll).
     ///
     /// # Errors
     /// If there is no such name space, or it may not be entered.
@@ -122,7 +121,7 @@ impl Mirror {
             counts: KernelCounts::default(),
             monitor: Monitor::start(privileged, space, room, wake)?,
             is_own: space.is_none(),
-            twins: HashMap::new(),
+            host_interfaces: HashMap::new(),
             ports: HashSet::new(),
             seen: HashMap::new(),
             anew: None,
@@ -132,56 +131,70 @@ impl Mirror {
         })
     }
 
-    /// Which kernel interfaces are twins, and which are `ports`, by name. What is known of one
-    /// that is new here
-    /// is told with the next [`poll`](Self::poll).
-    pub fn set_twins(
+    /// Which kernel interfaces are host interfaces, and which are `ports`, by name. What is known
+    /// of one that is new here is told with the next [`poll`](Self::poll).
+    pub fn set_host_interfaces(
         &mut self,
         rib: &mut Rib,
-        twins: impl IntoIterator<Item = (String, InterfaceId)>,
+        host_interfaces: impl IntoIterator<Item = (String, InterfaceId)>,
         ports: impl IntoIterator<Item = String>,
-        news: &mut Vec<News>,
+        events: &mut Vec<NetlinkEvent>,
     ) {
         self.ports = ports.into_iter().collect();
-        let before = std::mem::replace(&mut self.twins, twins.into_iter().collect());
+        let before = std::mem::replace(
+            &mut self.host_interfaces,
+            host_interfaces.into_iter().collect(),
+        );
         let seen = std::mem::take(&mut self.seen);
         for (&index, seen) in &seen {
             let Some(link) = &seen.link else { continue };
-            self.follow_device(rib, link, news);
-            let id = self.twins.get(&link.name).copied();
+            self.follow_device(rib, link, events);
+            let id = self.host_interfaces.get(&link.name).copied();
             if id == before.get(&link.name).copied() {
                 continue;
             }
             self.feed.set_interface(rib, index, id);
             if let Some(id) = id {
-                news.push(News::Twin(id, link.clone()));
-                news.push(addresses(id, &seen.addresses));
+                events.push(NetlinkEvent::HostInterface(id, link.clone()));
+                events.push(addresses(id, &seen.addresses));
                 let pinned = seen.pinned.iter();
-                news.extend(pinned.map(|(&ip, &mac)| News::Pinned(id, ip, Some(mac))));
+                events.extend(pinned.map(|(&ip, &mac)| NetlinkEvent::Pinned(id, ip, Some(mac))));
             }
         }
         self.seen = seen;
     }
 
     /// Takes note of whether the kernel forwards by an interface itself.
-    fn follow_device(&mut self, rib: &mut Rib, link: &Link, news: &mut Vec<News>) {
-        let is_known = self.twins.contains_key(&link.name) || self.ports.contains(&link.name);
-        self.set_device(rib, link.index, link.up && link.is_made && !is_known, news);
+    fn follow_device(&mut self, rib: &mut Rib, link: &Link, events: &mut Vec<NetlinkEvent>) {
+        let is_known =
+            self.host_interfaces.contains_key(&link.name) || self.ports.contains(&link.name);
+        self.set_device(
+            rib,
+            link.index,
+            link.up && link.is_made && !is_known,
+            events,
+        );
     }
 
-    fn set_device(&mut self, rib: &mut Rib, index: u32, is_host: bool, news: &mut Vec<News>) {
+    fn set_device(
+        &mut self,
+        rib: &mut Rib,
+        index: u32,
+        is_host: bool,
+        events: &mut Vec<NetlinkEvent>,
+    ) {
         let Some(is_asked) = self.feed.set_host(rib, index, is_host) else {
             return;
         };
-        news.push(News::Device(index, is_host));
+        events.push(NetlinkEvent::Device(index, is_host));
         if is_asked {
             // The kernel does not say which routes go with a link (IPv4).
             self.monitor.again();
         }
     }
 
-    /// Which table of the kernel is which VRF. Where that is another now, everything is said again: what
-    /// was none of ours was not kept.
+    /// Which table of the kernel is which VRF. Where that is another now, everything is said again:
+    /// what was none of ours was not kept.
     pub fn set_tables(&mut self, tables: impl IntoIterator<Item = (u32, Vrf)>) {
         // Of a name space that nobody has asked yet, all is to come.
         if self.feed.set_tables(tables) {
@@ -190,8 +203,8 @@ impl Mirror {
         }
     }
 
-    /// The addresses of interfaces without a wire, as the kernel takes them for its own: of those that are
-    /// up. Each VRF is there.
+    /// The addresses of interfaces without a wire, as the kernel takes them for its own: of those
+    /// that are up. Each VRF is there.
     fn hosts(&self) -> Hosts {
         let mut hosts: Hosts = self.feed.vrfs().map(|vrf| (vrf, BTreeSet::new())).collect();
         for seen in self.seen.values() {
@@ -218,22 +231,22 @@ impl Mirror {
     }
 
     /// Tells of the machine's own addresses where they are others now.
-    fn tell_hosts(&mut self, news: &mut Vec<News>) {
+    fn tell_hosts(&mut self, events: &mut Vec<NetlinkEvent>) {
         let hosts = self.hosts();
         if hosts != self.hosts {
-            news.push(News::Hosts(hosts.clone()));
+            events.push(NetlinkEvent::Hosts(hosts.clone()));
             self.hosts = hosts;
         }
     }
 
-    /// Whether the kernel has said all once: what twins there are is known.
+    /// Whether the kernel has said all once: what host interfaces there are is known.
     pub fn is_synchronised(&self) -> bool {
         self.synchronised
     }
 
-    /// Whether FRR tells of its routes itself. While it does, what it puts into the kernel's tables is not taken
-    /// from there a second time; when it does not any more, the kernel is asked for all of it
-    /// ([`is_synchronised`](Self::is_synchronised) says when that is here).
+    /// Whether FRR tells of its routes itself. While it does, what it puts into the kernel's tables
+    /// is not taken from there a second time; when it does not any more, the kernel is asked for
+    /// all of it ([`is_synchronised`](Self::is_synchronised) says when that is here).
     pub fn set_told_by_frr(&mut self, told: bool) {
         let was = std::mem::replace(&mut self.feed.told_by_frr, told);
         // Another FRR may be in another name space, and has no connection.
@@ -245,7 +258,7 @@ impl Mirror {
 
     /// Does what the kernel has said, a bounded part of it: `true` if there may be more. Nothing is
     /// committed.
-    pub fn poll(&mut self, rib: &mut Rib, news: &mut Vec<News>) -> bool {
+    pub fn poll(&mut self, rib: &mut Rib, events: &mut Vec<NetlinkEvent>) -> bool {
         const AT_ONCE: usize = 16;
         for _ in 0..AT_ONCE {
             let Some(facts) = self.monitor.next() else {
@@ -255,16 +268,16 @@ impl Mirror {
             let of_hosts = |fact: &Fact| !matches!(fact, Fact::Said(_));
             let may_be_hosts = facts.iter().any(of_hosts);
             for fact in facts {
-                self.learn(rib, fact, news);
+                self.learn(rib, fact, events);
             }
             if may_be_hosts {
-                self.tell_hosts(news);
+                self.tell_hosts(events);
             }
         }
         true
     }
 
-    fn learn(&mut self, rib: &mut Rib, fact: Fact, news: &mut Vec<News>) {
+    fn learn(&mut self, rib: &mut Rib, fact: Fact, events: &mut Vec<NetlinkEvent>) {
         match fact {
             Fact::Begin => {
                 self.anew = Some(HashMap::new());
@@ -272,40 +285,40 @@ impl Mirror {
             }
             Fact::End { asked } => {
                 let anew = self.anew.take().unwrap_or_default();
-                self.forget_all_but(rib, &anew, news);
+                self.forget_all_but(rib, &anew, events);
                 self.feed.end(rib);
                 self.asked &= !asked;
                 self.synchronised = !self.asked;
-                news.push(News::Synchronised);
+                events.push(NetlinkEvent::Synchronised);
             }
             Fact::Overrun => {
                 self.counts.overruns += 1;
-                news.push(News::Overrun);
+                events.push(NetlinkEvent::Overrun);
             }
             Fact::Lost(why) => {
                 // Nothing more comes that could be waited for.
                 self.synchronised = true;
-                news.push(News::Lost(why));
+                events.push(NetlinkEvent::Lost(why));
             }
             Fact::Said(said) => self.feed.apply(rib, &said),
             Fact::Link(link) => {
                 if let Some(seen) = self.said_anew(link.index) {
                     seen.link = Some(link.clone());
                 }
-                self.learn_link(rib, link, news);
+                self.learn_link(rib, link, events);
             }
             Fact::NoLink(index) => {
                 if let Some(anew) = &mut self.anew {
                     anew.remove(&index);
                 }
-                self.forget_link(rib, index, news);
+                self.forget_link(rib, index, events);
             }
             Fact::Address(index, cidr) => {
                 if let Some(seen) = self.said_anew(index) {
                     seen.addresses.insert(cidr);
                 }
                 let added = self.seen.entry(index).or_default().addresses.insert(cidr);
-                self.tell_addresses(index, added, news);
+                self.tell_addresses(index, added, events);
             }
             Fact::NoAddress(index, cidr) => {
                 if let Some(seen) = self.said_anew(index) {
@@ -313,7 +326,7 @@ impl Mirror {
                 }
                 let seen = self.seen.get_mut(&index);
                 let removed = seen.is_some_and(|seen| seen.addresses.remove(&cidr));
-                self.tell_addresses(index, removed, news);
+                self.tell_addresses(index, removed, events);
             }
             Fact::Pinned(index, address, mac) => {
                 if let Some(seen) = self.said_anew(index) {
@@ -328,14 +341,14 @@ impl Mirror {
                 if let Some(id) = self.feed.interface(index)
                     && had != Some(mac)
                 {
-                    news.push(News::Pinned(id, address, Some(mac)));
+                    events.push(NetlinkEvent::Pinned(id, address, Some(mac)));
                 }
             }
             Fact::NotPinned(index, address) => {
                 if let Some(seen) = self.said_anew(index) {
                     seen.pinned.remove(&address);
                 }
-                self.unpin(index, address, news);
+                self.unpin(index, address, events);
             }
         }
     }
@@ -345,63 +358,68 @@ impl Mirror {
         Some(self.anew.as_mut()?.entry(index).or_default())
     }
 
-    fn learn_link(&mut self, rib: &mut Rib, link: Link, news: &mut Vec<News>) {
+    fn learn_link(&mut self, rib: &mut Rib, link: Link, events: &mut Vec<NetlinkEvent>) {
         let seen = self.seen.entry(link.index).or_default();
         let had = seen.link.replace(link.clone());
         if had.as_ref() == Some(&link) {
             return;
         }
-        let id = self.twins.get(&link.name).copied();
+        let id = self.host_interfaces.get(&link.name).copied();
         let was = self.feed.interface(link.index);
         self.feed.set_interface(rib, link.index, id);
-        self.follow_device(rib, &link, news);
+        self.follow_device(rib, &link, events);
         if let Some(was) = was.filter(|_| was != id) {
-            news.push(News::TwinGone(was)); // it has another name now
+            events.push(NetlinkEvent::HostInterfaceGone(was)); // it has another name now
         }
         if let Some(id) = id {
             let index = link.index;
-            news.push(News::Twin(id, link));
-            self.tell_addresses(index, was != Some(id), news);
+            events.push(NetlinkEvent::HostInterface(id, link));
+            self.tell_addresses(index, was != Some(id), events);
         }
     }
 
-    fn forget_link(&mut self, rib: &mut Rib, index: u32, news: &mut Vec<News>) {
+    fn forget_link(&mut self, rib: &mut Rib, index: u32, events: &mut Vec<NetlinkEvent>) {
         let id = self.feed.interface(index);
         let seen = self.seen.remove(&index);
         self.feed.set_interface(rib, index, None);
-        self.set_device(rib, index, false, news);
+        self.set_device(rib, index, false, events);
         if let Some(id) = id {
             let pinned = seen.into_iter().flat_map(|seen| seen.pinned);
-            news.extend(pinned.map(|(address, _)| News::Pinned(id, address, None)));
-            news.push(News::TwinGone(id));
+            events.extend(pinned.map(|(address, _)| NetlinkEvent::Pinned(id, address, None)));
+            events.push(NetlinkEvent::HostInterfaceGone(id));
         }
     }
 
-    fn unpin(&mut self, index: u32, address: IpAddr, news: &mut Vec<News>) {
+    fn unpin(&mut self, index: u32, address: IpAddr, events: &mut Vec<NetlinkEvent>) {
         let seen = self.seen.get_mut(&index);
         let had = seen.and_then(|seen| seen.pinned.remove(&address));
         if let Some(id) = self.feed.interface(index)
             && had.is_some()
         {
-            news.push(News::Pinned(id, address, None));
+            events.push(NetlinkEvent::Pinned(id, address, None));
         }
     }
 
-    fn tell_addresses(&self, index: u32, changed: bool, news: &mut Vec<News>) {
+    fn tell_addresses(&self, index: u32, changed: bool, events: &mut Vec<NetlinkEvent>) {
         if let Some(id) = self.feed.interface(index)
             && let Some(seen) = self.seen.get(&index)
             && changed
         {
-            news.push(addresses(id, &seen.addresses));
+            events.push(addresses(id, &seen.addresses));
         }
     }
 
     /// What a dump has not said is not so any more.
-    fn forget_all_but(&mut self, rib: &mut Rib, anew: &HashMap<u32, Seen>, news: &mut Vec<News>) {
+    fn forget_all_but(
+        &mut self,
+        rib: &mut Rib,
+        anew: &HashMap<u32, Seen>,
+        events: &mut Vec<NetlinkEvent>,
+    ) {
         let known: Vec<u32> = self.seen.keys().copied().collect();
         for index in known {
             let Some(now) = anew.get(&index) else {
-                self.forget_link(rib, index, news);
+                self.forget_link(rib, index, events);
                 continue;
             };
             let seen = self.seen.entry(index).or_default();
@@ -409,16 +427,16 @@ impl Mirror {
             seen.addresses.retain(|cidr| now.addresses.contains(cidr));
             let changed = seen.addresses.len() < before;
             let gone: Vec<IpAddr> = seen.pinned.keys().copied().collect();
-            self.tell_addresses(index, changed, news);
+            self.tell_addresses(index, changed, events);
             for address in gone {
                 if !now.pinned.contains_key(&address) {
-                    self.unpin(index, address, news);
+                    self.unpin(index, address, events);
                 }
             }
         }
     }
 }
 
-fn addresses(id: InterfaceId, addresses: &BTreeSet<Cidr>) -> News {
-    News::Addresses(id, addresses.iter().copied().collect())
+fn addresses(id: InterfaceId, addresses: &BTreeSet<Cidr>) -> NetlinkEvent {
+    NetlinkEvent::Addresses(id, addresses.iter().copied().collect())
 }

@@ -1,8 +1,8 @@
 //! A thread that tells what the kernel knows, all of it first, and then what changes.
 //!
-//! Events are joined before the dump: what changes meanwhile comes twice rather than never. Where events
-//! were lost, because control or the kernel was too fast for the socket's buffer, the thread says so and
-//! dumps again.
+//! Events are joined before the dump: what changes meanwhile comes twice rather than never. Where
+//! events were lost, because control or the kernel was too fast for the socket's buffer, the thread
+//! says so and dumps again.
 
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
@@ -20,8 +20,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use crate::feed::Said;
 use crate::model::Cidr;
 use linerate_appliance::error::Error;
+use linerate_appliance::netlink::host_interface::Link;
 use linerate_appliance::netlink::socket::{self, Events, Socket};
-use linerate_appliance::netlink::twin::Link;
 use linerate_appliance::privilege::Privileged;
 
 /// Batches on the way to control.
@@ -128,7 +128,7 @@ impl Monitor {
         let (heard, orders) = io::pipe()?;
         let (sender, facts) = sync_channel(UNDER_WAY);
         let told_by_frr = Arc::new(AtomicBool::new(false));
-        let mut watch = Watch {
+        let mut watch = MonitorThread {
             events,
             requests,
             subject,
@@ -191,7 +191,7 @@ impl From<io::Error> for Ended {
     }
 }
 
-struct Watch {
+struct MonitorThread {
     events: Socket,
     requests: Socket,
     subject: Subject,
@@ -201,7 +201,7 @@ struct Watch {
     wake: Box<dyn Fn() + Send>,
 }
 
-impl Watch {
+impl MonitorThread {
     fn run(&mut self) {
         let mut outcome = self.dump(false);
         while outcome.is_ok() {
@@ -237,7 +237,8 @@ impl Watch {
         if events { self.take_events() } else { Ok(()) }
     }
 
-    /// Tells of what has changed, as much at once as there is: the kernel has one message for each change.
+    /// Tells of what has changed, as much at once as there is: the kernel has one message for each
+    /// change.
     fn take_events(&mut self) -> Result<(), Ended> {
         let mut facts = Vec::new();
         let told_by_frr = self.told_by_frr.load(Ordering::Relaxed);
@@ -286,7 +287,8 @@ impl Watch {
     /// Links first, then what refers to them; next hops before routes. Returns whether nothing
     /// changed meanwhile.
     fn dump_all(&mut self) -> Result<bool, Ended> {
-        // The kind of request and the size of what follows its header; the family is the first byte.
+        // The kind of request and the size of what follows its header; the family is the first
+        // byte.
         let requests: [(u16, usize, u8); 6] = [
             (kind::GET_LINK, 16, family::UNSPEC),
             (kind::GET_ADDRESS, 8, family::UNSPEC),

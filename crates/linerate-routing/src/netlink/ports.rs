@@ -8,8 +8,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::monitor::{Fact, Monitor, Subject};
 use linerate_appliance::error::Error;
+use linerate_appliance::netlink::host_interface::Link;
 use linerate_appliance::netlink::socket;
-use linerate_appliance::netlink::twin::Link;
 
 /// Room for some thousand events.
 const EVENT_BYTES: usize = 1 << 20;

@@ -1,5 +1,5 @@
-//! In a network name space of its own: twins made and changed, and what the kernel says about them.
-//! Without root they are skipped.
+//! In a network name space of its own: host interfaces made and changed, and what the kernel says
+//! about them. Without root they are skipped.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use super::*;
 use crate::model::InterfaceId;
 use crate::plane::hops::Action;
 use crate::rib::testing::{Bench, cidr, gateway, ip};
-use linerate_appliance::netlink::twin::{Kernel, Likeness};
+use linerate_appliance::netlink::host_interface::{Attributes, Kernel};
 use linerate_appliance::netns::{Space, ip as command};
 
 /// A name space with a TAP `lr-wan`, and a router that watches it.
@@ -18,7 +18,7 @@ struct Stand {
     bench: Bench,
     mirror: Mirror,
     kernel: Kernel,
-    news: Vec<News>,
+    events: Vec<NetlinkEvent>,
 }
 
 const WAN: InterfaceId = InterfaceId(0);
@@ -38,8 +38,9 @@ impl Stand {
                 return None;
             }
         };
-        let twins = "tuntap add lr-wan mode tap\ntuntap add other mode tap\nlink set other up\n";
-        if let Err(error) = space.within(|| command(twins)) {
+        let host_interfaces =
+            "tuntap add lr-wan mode tap\ntuntap add other mode tap\nlink set other up\n";
+        if let Err(error) = space.within(|| command(host_interfaces)) {
             linerate_testkit::skip(&format!("netlink in a name space: {error}"));
             return None;
         }
@@ -52,16 +53,16 @@ impl Stand {
         let (mut mirror, kernel) = space.within(watch).unwrap();
         let mut bench = Bench::new();
         mirror.feed.set_tables([(254, 0), (10, 1)]);
-        let mut news = Vec::new();
-        mirror.set_twins(&mut bench.rib, [("lr-wan".into(), WAN)], [], &mut news);
+        let mut events = Vec::new();
+        mirror.set_host_interfaces(&mut bench.rib, [("lr-wan".into(), WAN)], [], &mut events);
         let mut stand = Self {
             space,
             bench,
             mirror,
             kernel,
-            news,
+            events,
         };
-        stand.until(|stand| stand.news.contains(&News::Synchronised));
+        stand.until(|stand| stand.events.contains(&NetlinkEvent::Synchronised));
         Some(stand)
     }
 
@@ -72,26 +73,26 @@ impl Stand {
     fn until(&mut self, done: impl Fn(&mut Self) -> bool) {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
-            while self.mirror.poll(&mut self.bench.rib, &mut self.news) {}
+            while self.mirror.poll(&mut self.bench.rib, &mut self.events) {}
             self.bench.commit();
             if done(self) {
                 return;
             }
-            assert!(Instant::now() < deadline, "{:?}", self.news);
+            assert!(Instant::now() < deadline, "{:?}", self.events);
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
     fn last_addresses(&self) -> Vec<Cidr> {
-        let all = self.news.iter().rev().find_map(|news| match news {
-            News::Addresses(WAN, all) => Some(all.clone()),
+        let all = self.events.iter().rev().find_map(|event| match event {
+            NetlinkEvent::Addresses(WAN, all) => Some(all.clone()),
             _ => None,
         });
         all.unwrap_or_default()
     }
 
-    fn likeness(&self) -> Likeness {
-        Likeness {
+    fn attributes(&self) -> Attributes {
+        Attributes {
             mac: MacAddr([2, 0, 0, 0, 7, 7]),
             mtu: 1400,
             up: true,
@@ -101,11 +102,11 @@ impl Stand {
 }
 
 #[test]
-fn without_carrier_a_twin_keeps_what_it_has() {
+fn without_carrier_a_host_interface_keeps_what_it_has() {
     let Some(mut stand) = Stand::new() else {
         return;
     };
-    let like = stand.likeness();
+    let like = stand.attributes();
     let index = stand.kernel.mirror("lr-wan", &like).unwrap();
     let link = stand.kernel.link("lr-wan").unwrap().unwrap();
     stand.kernel.set_carrier(&link, false).unwrap();
@@ -115,12 +116,12 @@ fn without_carrier_a_twin_keeps_what_it_has() {
 }
 
 #[test]
-fn a_twin_is_made_alike_and_the_others_are_left_alone() {
+fn a_host_interface_is_made_alike_and_the_others_are_left_alone() {
     let Some(mut stand) = Stand::new() else {
         return;
     };
     let other = stand.kernel.link("other").unwrap().unwrap();
-    let like = stand.likeness();
+    let like = stand.attributes();
     let index = stand.kernel.mirror("lr-wan", &like).unwrap();
     let link = stand.kernel.link("lr-wan").unwrap().unwrap();
     assert_eq!((link.index, link.up, link.mtu), (index, true, 1400));
@@ -130,8 +131,15 @@ fn a_twin_is_made_alike_and_the_others_are_left_alone() {
     assert_eq!(stand.kernel.mirror("lr-wan", &like).unwrap(), index);
     stand.kernel.add_address(&link, like.addresses[0]).unwrap();
     stand.until(|stand| stand.last_addresses() == [cidr("192.0.2.1/24")]);
-    let twin = |news: &News| matches!(news, News::Twin(WAN, link) if link.up && link.mtu == 1400);
-    assert!(stand.news.iter().any(twin), "{:?}", stand.news);
+    let host_interface = |event: &NetlinkEvent| {
+        matches!(event, NetlinkEvent::HostInterface(WAN,
+        link) if link.up && link.mtu == 1400)
+    };
+    assert!(
+        stand.events.iter().any(host_interface),
+        "{:?}",
+        stand.events
+    );
     stand
         .kernel
         .remove_address("lr-wan", like.addresses[0])
@@ -153,11 +161,11 @@ fn a_twin_is_made_alike_and_the_others_are_left_alone() {
 }
 
 #[test]
-fn the_kernels_routes_by_twins_are_followed() {
+fn the_kernels_routes_by_host_interfaces_are_followed() {
     let Some(mut stand) = Stand::new() else {
         return;
     };
-    let like = stand.likeness();
+    let like = stand.attributes();
     stand.kernel.mirror("lr-wan", &like).unwrap();
     stand.ip("address add 10.9.9.1/24 dev other\n\
          route add 198.51.100.0/24 via 192.0.2.2\n\
@@ -169,9 +177,9 @@ fn the_kernels_routes_by_twins_are_followed() {
     stand.until(|stand| stand.bench.action("203.0.113.1").is_some());
     stand.until(|stand| {
         stand
-            .news
+            .events
             .iter()
-            .any(|news| matches!(news, News::Pinned(..)))
+            .any(|event| matches!(event, NetlinkEvent::Pinned(..)))
     });
     assert_eq!(gateway(&stand.bench.hop("198.51.100.1")), ip("192.0.2.2"));
     // `other` is a dummy, which the kernel has made: what leads there is the kernel's.
@@ -181,11 +189,11 @@ fn the_kernels_routes_by_twins_are_followed() {
     assert_eq!(gateway(&stand.bench.hop("203.0.113.1")), ip("192.0.2.3"));
     stand.ip("route delete 203.0.113.0/24 metric 5\n");
     stand.until(|stand| gateway(&stand.bench.hop("203.0.113.1")) == ip("192.0.2.4"));
-    let pinned = News::Pinned(WAN, ip("192.0.2.9"), Some(MacAddr::local(9)));
-    assert!(stand.news.contains(&pinned));
+    let pinned = NetlinkEvent::Pinned(WAN, ip("192.0.2.9"), Some(MacAddr::local(9)));
+    assert!(stand.events.contains(&pinned));
     stand.ip("neighbour delete 192.0.2.9 dev lr-wan\n");
-    let unpinned = News::Pinned(WAN, ip("192.0.2.9"), None);
-    stand.until(|stand| stand.news.contains(&unpinned));
+    let unpinned = NetlinkEvent::Pinned(WAN, ip("192.0.2.9"), None);
+    stand.until(|stand| stand.events.contains(&unpinned));
 }
 
 #[test]
@@ -193,7 +201,7 @@ fn next_hop_objects_of_the_kernel() {
     let Some(mut stand) = Stand::new() else {
         return;
     };
-    let like = stand.likeness();
+    let like = stand.attributes();
     stand.kernel.mirror("lr-wan", &like).unwrap();
     let objects = "nexthop add id 7 via 192.0.2.7 dev lr-wan\n\
                    nexthop add id 8 via 192.0.2.8 dev lr-wan\n\
@@ -212,17 +220,17 @@ fn next_hop_objects_of_the_kernel() {
 }
 
 #[test]
-fn a_twin_is_deleted_and_made_again() {
+fn a_host_interface_is_deleted_and_made_again() {
     let Some(mut stand) = Stand::new() else {
         return;
     };
-    let like = stand.likeness();
+    let like = stand.attributes();
     stand.kernel.mirror("lr-wan", &like).unwrap();
     stand.ip("route add 198.51.100.0/24 via 192.0.2.2\n");
     stand.until(|stand| stand.bench.action("198.51.100.1").is_some());
     stand.ip("link delete lr-wan\n");
-    stand.until(|stand| stand.news.contains(&News::TwinGone(WAN)));
-    stand.news.clear();
+    stand.until(|stand| stand.events.contains(&NetlinkEvent::HostInterfaceGone(WAN)));
+    stand.events.clear();
     stand.ip("tuntap add lr-wan mode tap\n");
     stand.kernel.mirror("lr-wan", &like).unwrap();
     stand.until(|stand| stand.last_addresses() == [cidr("192.0.2.1/24")]);
@@ -233,16 +241,18 @@ fn what_happened_during_a_loss_is_found_out() {
     let Some(mut stand) = Stand::new() else {
         return;
     };
-    let like = stand.likeness();
+    let like = stand.attributes();
     stand.kernel.mirror("lr-wan", &like).unwrap();
     stand.ip("route add 198.51.100.0/24 via 192.0.2.2\nroute add 198.51.101.0/24 via 192.0.2.2\n");
     stand.until(|stand| stand.bench.action("198.51.101.1").is_some());
     // As if these two had been lost: nobody tells of the second.
-    let news = &mut stand.news;
+    let events = &mut stand.events;
     stand
         .mirror
-        .learn(&mut stand.bench.rib, Fact::Overrun, news);
-    stand.mirror.learn(&mut stand.bench.rib, Fact::Begin, news);
+        .learn(&mut stand.bench.rib, Fact::Overrun, events);
+    stand
+        .mirror
+        .learn(&mut stand.bench.rib, Fact::Begin, events);
     let link = stand.kernel.link("lr-wan").unwrap().unwrap();
     let index = link.index;
     for fact in [
@@ -252,7 +262,7 @@ fn what_happened_during_a_loss_is_found_out() {
             table: 254,
             prefix: cidr("198.51.100.0/24").network(),
             metric: 0,
-            to: super::super::feed::Told::Way(super::super::feed::TellWay {
+            to: super::super::feed::Told::NextHop(super::super::feed::ToldNextHop {
                 gateway: Some(ip("192.0.2.2")),
                 index,
                 weight: 1,
@@ -263,14 +273,14 @@ fn what_happened_during_a_loss_is_found_out() {
     ] {
         stand
             .mirror
-            .learn(&mut stand.bench.rib, fact, &mut stand.news);
+            .learn(&mut stand.bench.rib, fact, &mut stand.events);
         stand.bench.commit();
         assert_eq!(stand.bench.action("198.51.101.1"), Some(Action::Resolve));
     }
     stand.mirror.learn(
         &mut stand.bench.rib,
         Fact::End { asked: false },
-        &mut stand.news,
+        &mut stand.events,
     );
     stand.bench.commit();
     assert_eq!(stand.bench.action("198.51.100.1"), Some(Action::Resolve));
@@ -283,7 +293,7 @@ fn lost_events_are_counted_and_everything_is_said_again() {
     let Some(mut stand) = Stand::with_room(1) else {
         return;
     };
-    let like = stand.likeness();
+    let like = stand.attributes();
     stand.kernel.mirror("lr-wan", &like).unwrap();
     // More than what is under way to control takes, which does not ask meanwhile.
     let route = |net: u32| format!("route add 172.16.{net}.0/24 via 192.0.2.2\n");
@@ -291,20 +301,20 @@ fn lost_events_are_counted_and_everything_is_said_again() {
     stand.ip(&routes);
     stand.until(|stand| stand.bench.rib.counts().routes[0] == 250);
     stand.until(|stand| stand.mirror.counts.overruns > 0);
-    assert!(stand.news.contains(&News::Overrun));
+    assert!(stand.events.contains(&NetlinkEvent::Overrun));
     assert_eq!(gateway(&stand.bench.hop("172.16.249.1")), ip("192.0.2.2"));
 }
 
-/// Addresses on `lo`, where FRR's users put them, are the machine's own; those of other interfaces are
-/// nobody's business.
+/// Addresses on `lo`, where FRR's users put them, are the machine's own; those of other interfaces
+/// are nobody's business.
 #[test]
 fn addresses_on_the_loopback_are_the_routers_own() {
     let Some(mut stand) = Stand::new() else {
         return;
     };
     let last = |stand: &Stand| {
-        let told = stand.news.iter().rev().find_map(|news| match news {
-            News::Hosts(hosts) => Some(hosts.clone()),
+        let told = stand.events.iter().rev().find_map(|event| match event {
+            NetlinkEvent::Hosts(hosts) => Some(hosts.clone()),
             _ => None,
         });
         told.unwrap_or_default()
@@ -328,9 +338,9 @@ fn addresses_on_the_loopback_are_the_routers_own() {
     });
     assert!(!last(&stand)[&0].contains(&of("10.9.9.1")));
     // The main table is another VRF's now: all is said again, for that one.
-    stand.news.clear();
+    stand.events.clear();
     stand.mirror.set_tables([(254, 1)]);
-    stand.until(|stand| stand.news.contains(&News::Synchronised));
+    stand.until(|stand| stand.events.contains(&NetlinkEvent::Synchronised));
     assert!(last(&stand)[&1].contains(&of("10.255.0.1")));
     stand.ip("address del 10.255.0.1/32 dev lo\n");
     stand.until(|stand| {
@@ -354,7 +364,7 @@ fn what_frr_tells_itself_is_not_taken_from_the_kernel_too() {
     let Some(mut stand) = Stand::new() else {
         return;
     };
-    let like = stand.likeness();
+    let like = stand.attributes();
     stand.kernel.mirror("lr-wan", &like).unwrap();
     stand.ip("route add 198.51.100.0/24 via 192.0.2.2 proto bgp\n");
     stand.until(|stand| stand.bench.action("198.51.100.1").is_some());

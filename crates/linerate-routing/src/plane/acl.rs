@@ -1,8 +1,8 @@
 //! Access lists of interfaces, as the configuration states them.
 //!
 //! Rules are tried in their order, the first that matches decides. A fragment other than the first
-//! has no ports, and is never judged on ports: a rule that permits by ports does not match it, and one
-//! that denies by ports denies such a fragment of the same addresses and protocol, since it may
+//! has no ports, and is never judged on ports: a rule that permits by ports does not match it, and
+//! one that denies by ports denies such a fragment of the same addresses and protocol, since it may
 //! belong to what the rule means. Whoever wants an exact answer has the interface reassemble.
 
 use std::collections::HashSet;

@@ -36,8 +36,8 @@ pub enum Sent {
     Reset,
     /// Not sent: the rate was reached (RFC 1812 4.3.2.8, RFC 4443 2.4 (f)).
     Limited,
-    /// Not sent: the RFCs forbid an answer to this packet (RFC 1812 4.3.2.7, RFC 4443 2.4 (e), RFC 9293
-    /// 3.10.7.1), or there was no way back or no memory.
+    /// Not sent: the RFCs forbid an answer to this packet (RFC 1812 4.3.2.7, RFC 4443 2.4 (e), RFC
+    /// 9293 3.10.7.1), or there was no way back or no memory.
     Withheld,
 }
 
@@ -110,8 +110,8 @@ impl Counters {
         }
     }
 
-    /// Goes on counting where `old` ends: for the one worker that writes both. `places` are those that
-    /// interfaces had there.
+    /// Goes on counting where `old` ends: for the one worker that writes both. `places` are those
+    /// that interfaces had there.
     pub(super) fn go_on_from(&self, old: &Self, places: &[Option<usize>]) {
         let go_on = |new: &Counter, old: &Counter| new.set(old.read());
         for (new, place) in self.traffic.iter().zip(places) {
@@ -156,8 +156,8 @@ impl Counters {
         }
     }
 
-    /// How many packets a rule of the list of that number has decided on; the one behind the last stands
-    /// for none.
+    /// How many packets a rule of the list of that number has decided on; the one behind the last
+    /// stands for none.
     pub fn hits(&self, list: usize, rule: usize) -> u64 {
         let hits = self.lists.get(list).and_then(|(_, hits)| hits.get(rule));
         hits.map_or(0, Counter::read)
@@ -168,8 +168,8 @@ impl Counters {
         self.icmp[what as usize].add(1);
     }
 
-    /// Messages of the router's own that were sent: those that are no longer anybody else's packet, as an
-    /// answer to ping is.
+    /// Messages of the router's own that were sent: those that are no longer anybody else's packet,
+    /// as an answer to ping is.
     pub fn messages(&self) -> u64 {
         let is_made = |what| !matches!(what, Sent::EchoReply | Sent::Limited | Sent::Withheld);
         let made = Sent::ALL.iter().filter(|(what, _)| is_made(*what));

@@ -99,7 +99,7 @@ impl Stage<Context<'_>> for HandleExceptions {
         let mut exceptions = Burst::new();
         let (mut index, mut left) = (0, 0);
         let exits = &mut context.packets.exits;
-        burst.sift(&mut exceptions, |_| {
+        burst.retain(&mut exceptions, |_| {
             let is_ready = ready >> index & 1 != 0;
             if is_ready {
                 exits[left] = exits[index];
@@ -275,7 +275,7 @@ impl Context<'_> {
             return self.drop_one(index, why, packet, out);
         }
         let interface = self.view.settings.interfaces.get(usize::from(id.0));
-        if interface.is_none_or(|interface| interface.twin.is_none()) {
+        if interface.is_none_or(|interface| interface.host_interface.is_none()) {
             self.icmp_error(id, &packet, IcmpError::NoRoute, out);
             return self.drop_one(index, self.reasons.no_host_interface, packet, out);
         }

@@ -1,7 +1,7 @@
 //! Packets that rules of access lists are to be told of (`log = true`).
 //!
-//! A worker keeps a few of them until control asks, ten times a second, and counts the rest: nothing
-//! that comes by the wire makes it write, wait or allocate.
+//! A worker keeps a few of them until control asks, ten times a second, and counts the rest:
+//! nothing that comes by the wire makes it write, wait or allocate.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -29,9 +29,8 @@ pub enum Action {
     Glean,
     /// For the router itself.
     Local,
-    /// Handed to the kernel by the twin of the interface that it came in by, as it came: the
-    /// kernel forwards
-    /// it by a device of its own, and counts its time to live down.
+    /// Handed to the kernel by the host interface of the interface that it came in by, as it came:
+    /// the kernel forwards it by a device of its own, and counts its time to live down.
     Host,
     /// Dropped with ICMP network or host unreachable: `unreachable` routes.
     Unreachable,

@@ -25,7 +25,7 @@ use super::acl::Answer;
 use super::context::Context;
 use super::counters::{Counters, Sent};
 use super::hops::Action;
-use super::origin::{Way, leads, link_local, route, source4, source6, vrf};
+use super::origin::{OutputRoute, leads, link_local, route, source4, source6, vrf};
 use super::punt::Reason;
 use super::rewrite::SHORTEST;
 use crate::model::InterfaceId;
@@ -139,7 +139,7 @@ impl IcmpError {
 #[derive(Debug)]
 pub(super) struct Reply<'a> {
     pub(super) packet: Packet,
-    pub(super) way: Way<'a>,
+    pub(super) output_route: OutputRoute<'a>,
 }
 
 /// Makes errors, and sees to it that they are not too many.
@@ -227,8 +227,11 @@ impl IcmpErrors {
             error4(offending, error, source, out)
         });
         let packet = packet.ok_or(Sent::Withheld)?;
-        let way = Way::Hop(number, hop);
-        Ok(Reply { packet, way })
+        let output_route = OutputRoute::Hop(number, hop);
+        Ok(Reply {
+            packet,
+            output_route,
+        })
     }
 
     fn reply6<'a>(
@@ -242,11 +245,11 @@ impl IcmpErrors {
     ) -> Result<Reply<'a>, Sent> {
         let ip = Ipv6::new_checked(offending).map_err(|_| Sent::Withheld)?;
         let (to, settings) = (ip.src(), view.settings);
-        let (way, out_by) = match to.is_unicast_link_local() {
-            true => (Way::Link(id), None),
+        let (output_route, out_by) = match to.is_unicast_link_local() {
+            true => (OutputRoute::Link(id), None),
             false => {
                 let (number, hop) = route(view, vrf(settings, id), to.into());
-                (Way::Hop(number, hop), Some(hop))
+                (OutputRoute::Hop(number, hop), Some(hop))
             }
         };
         if out_by.is_some_and(|hop| !leads(hop)) {
@@ -285,7 +288,10 @@ impl IcmpErrors {
             },
         );
         let packet = packet.ok_or(Sent::Withheld)?;
-        Ok(Reply { packet, way })
+        Ok(Reply {
+            packet,
+            output_route,
+        })
     }
 
     /// What TCP has to say to a segment that came in by `id`, in the name of its destination.
@@ -301,14 +307,14 @@ impl IcmpErrors {
             return Err(Sent::Withheld);
         };
         let (to, vrf) = (reset.to(), vrf(view.settings, id));
-        let way = match to {
-            IpAddr::V6(v6) if v6.is_unicast_link_local() => Way::Link(id),
+        let output_route = match to {
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => OutputRoute::Link(id),
             _ => {
                 let (number, hop) = route(view, vrf, to);
-                Way::Hop(number, hop)
+                OutputRoute::Hop(number, hop)
             }
         };
-        let is_lost = matches!(way, Way::Hop(_, hop) if !leads(hop));
+        let is_lost = matches!(output_route, OutputRoute::Hop(_, hop) if !leads(hop));
         // RFC 9293 3.9.2.3: nobody answers for everybody on a network.
         if is_lost || route(view, vrf, reset.from()).1.action == Action::Broadcast {
             return Err(Sent::Withheld);
@@ -327,7 +333,10 @@ impl IcmpErrors {
             Some(len.max(SHORTEST - HEADER_LEN))
         });
         let packet = packet.ok_or(Sent::Withheld)?;
-        Ok(Reply { packet, way })
+        Ok(Reply {
+            packet,
+            output_route,
+        })
     }
 }
 
@@ -405,10 +414,13 @@ impl Context<'_> {
     fn send_own(&mut self, reply: Reply<'_>, out: &mut Egress) {
         // No packet of the burst: nobody traces it.
         const NONE: usize = usize::MAX;
-        let Reply { mut packet, way } = reply;
-        let (number, hop) = match way {
-            Way::Link(id) => return self.punt(NONE, Reason::Glean, id, 0, packet, out),
-            Way::Hop(number, hop) => (number, hop),
+        let Reply {
+            mut packet,
+            output_route,
+        } = reply;
+        let (number, hop) = match output_route {
+            OutputRoute::Link(id) => return self.punt(NONE, Reason::Glean, id, 0, packet, out),
+            OutputRoute::Hop(number, hop) => (number, hop),
         };
         match (hop.action, hop.interface.get()) {
             (Action::Forward, _) => {

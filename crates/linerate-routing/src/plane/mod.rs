@@ -2,9 +2,9 @@
 //!
 //! [`Fast`] is the stage of the workers that poll the user's ports: it forwards, and *punts* what
 //! is not a matter of forwarding through a ring to the one [`Slow`] stage, which resolves
-//! neighbours, feeds the interfaces' twins in the kernel, and answers for the router where it has
-//! no twin. Neither knows where routes come from: both read [`Tables`] and [`settings::Settings`],
-//! which control publishes and exchanges between two bursts.
+//! neighbours, feeds the interfaces' host interfaces in the kernel, and answers for the router
+//! where it has no host interface. Neither knows where routes come from: both read [`Tables`] and
+//! [`settings::Settings`], which control publishes and exchanges between two bursts.
 //!
 //! ```text
 //! port ─► receive ─► vlan ─► parse ─► validate ─► [reassembly ─► policer ─► acl_in ─► reverse_path]
@@ -12,7 +12,7 @@
 //!    ┌────────────────────────────────────────────────────────────────────────────────────┘
 //!    └─► lookup ─► [acl_out] ─► rewrite ──────────────────────► transmit ─► port
 //!                                  └─ not plain ─► exceptions ─────┘
-//!                                                   ├─► punt ─► ring ─► Slow ─► port, or twin
+//!                                                   ├─► punt ─► ring ─► Slow ─► port, or host interface
 //!                                                   ├─► icmp_error
 //!                                                   └─► drop
 //! ```

@@ -1,5 +1,6 @@
-//! The plain model: what becomes of one packet, written down once more as a straight line of questions
-//! over its bytes, without bursts, masks or keys. Random bursts must agree with it byte for byte.
+//! The plain model: what becomes of one packet, written down once more as a straight line of
+//! questions over its bytes, without bursts, masks or keys. Random bursts must agree with it byte
+//! for byte.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -356,7 +357,7 @@ fn random_frame(rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// Without options that the model does not read, tags, and what the twin would get.
+/// Without options that the model does not read, tags, and what the host interface would get.
 fn is_in_scope(frame: &[u8]) -> bool {
     let is_tagged = matches!(
         frame.get(12..14),

@@ -79,7 +79,8 @@ mod tests {
         }
     }
 
-    /// Each router gets the flows that the one before it has for one of two ways, and has two ways itself.
+    /// Each router gets the flows that the one before it has for one of two ways, and has two ways
+    /// itself.
     #[test]
     fn routers_in_a_row_each_spread_what_comes_to_them() {
         let macs = [0x0200_0000_000a, 0x0200_0000_000b, 0x001b_2101_0203];

@@ -10,8 +10,9 @@
 //! | IPv6 routing header of type 0 | refused | RFC 5095 |
 //! | other extension headers, router alert too | forwarded as they are | RFC 8200 4, RFC 6398 4.2 |
 //!
-//! Router Alert asks every router on the way to look. No program that does so is known here: the packet
-//! goes on, as with Linux, where nobody has asked for it, rather than end at the first router.
+//! Router Alert asks every router on the way to look. No program that does so is known here: the
+//! packet goes on, as with Linux, where nobody has asked for it, rather than end at the first
+//! router.
 
 use std::net::Ipv4Addr;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -173,9 +174,9 @@ impl Day {
     }
 }
 
-/// Writes `address`, that of the interface that the packet leaves by, where a record route option has
-/// room for it (RFC 1812 5.2.4.2), and the time into a timestamp option (5.2.4.3), and corrects the
-/// checksum. `is_ours` knows the router's addresses.
+/// Writes `address`, that of the interface that the packet leaves by, where a record route option
+/// has room for it (RFC 1812 5.2.4.2), and the time into a timestamp option (5.2.4.3), and corrects
+/// the checksum. `is_ours` knows the router's addresses.
 pub(super) fn record(
     packet: &mut [u8],
     address: Ipv4Addr,
@@ -205,7 +206,8 @@ pub(super) fn record(
 }
 
 fn record_route(option: &mut [u8], address: Ipv4Addr) {
-    // RFC 791: full if the pointer exceeds the length; 4 bytes are needed from the pointer (from 1).
+    // RFC 791: full if the pointer exceeds the length; 4 bytes are needed from the pointer (from
+    // 1).
     let pointer = usize::from(option[2]);
     if pointer < 4 {
         return;

@@ -1,8 +1,8 @@
 //! Packets of our own: which way they go, and which of our addresses they are from.
 //!
-//! Of an error (RFC 1812 4.3.2.4, RFC 4443 2.2): one of the interface that it leaves by, the one on the
-//! way to the sender if there are several; where that has none, one of the interface that the packet came
-//! in by, and where that has none either, any of the same VRF, of a loopback first.
+//! Of an error (RFC 1812 4.3.2.4, RFC 4443 2.2): one of the interface that it leaves by, the one on
+//! the way to the sender if there are several; where that has none, one of the interface that the
+//! packet came in by, and where that has none either, any of the same VRF, of a loopback first.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -15,7 +15,7 @@ use crate::model::{InterfaceId, Vrf};
 
 /// Where a packet of ours goes.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Way<'a> {
+pub(super) enum OutputRoute<'a> {
     /// By a hop of this number.
     Hop(u32, &'a Hop),
     /// To a neighbour on this interface, whatever the routes say: its address is link-local.
@@ -24,11 +24,11 @@ pub(super) enum Way<'a> {
 
 /// Whether a packet of ours can leave by a hop.
 pub(super) fn leads(hop: &Hop) -> bool {
-    let is_way = matches!(
+    let leads_out = matches!(
         hop.action,
         Action::Forward | Action::Resolve | Action::Glean
     );
-    is_way && hop.interface.get().is_some()
+    leads_out && hop.interface.get().is_some()
 }
 
 /// The VRF of an interface.
@@ -89,8 +89,8 @@ pub(super) fn source4(
         .or_else(|| others(settings, id).find_map(pick))
 }
 
-/// The interfaces of the same VRF as `id`; loopbacks first, whose addresses stand for the router (RFC 1812
-/// 4.3.2.4).
+/// The interfaces of the same VRF as `id`; loopbacks first, whose addresses stand for the router
+/// (RFC 1812 4.3.2.4).
 fn others(settings: &Settings, id: InterfaceId) -> impl Iterator<Item = InterfaceId> {
     let vrf = vrf(settings, id);
     let all = move |is_loopback| {
@@ -136,8 +136,8 @@ fn global(settings: &Settings, id: InterfaceId, to: Ipv6Addr) -> Option<Ipv6Addr
     own.find(|own| own.1).or(first).map(|own| own.0)
 }
 
-/// The link-local address of an interface: one that it was given, or the one that its MAC address makes
-/// where it speaks IPv6 at all (RFC 4862 5.3).
+/// The link-local address of an interface: one that it was given, or the one that its MAC address
+/// makes where it speaks IPv6 at all (RFC 4862 5.3).
 pub(super) fn link_local(settings: &Settings, id: InterfaceId) -> Option<Ipv6Addr> {
     let interface = settings.interfaces.get(usize::from(id.0))?;
     let mut speaks = false;

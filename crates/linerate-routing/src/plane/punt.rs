@@ -23,7 +23,7 @@ pub enum Reason {
     /// The same, and of a routing protocol: apart from the rest, so that no flood of that ends its
     /// sessions.
     Routing,
-    /// Neither IP nor ARP: what else speaks on this link (LLDP, IS-IS) is the twin's.
+    /// Neither IP nor ARP: what else speaks on this link (LLDP, IS-IS) is the host interface's.
     Other,
     /// To be sent to the gateway of the hop, whose MAC address is not known. Its link-layer header
     /// is to be written; all else is done.

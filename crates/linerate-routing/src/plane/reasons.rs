@@ -41,7 +41,8 @@ pub(super) struct Reasons {
     /// RFC 1812 5.3.1, RFC 8200 3.
     pub(super) ttl_exceeded: DropId,
     pub(super) no_route: DropId,
-    /// For the kernel to forward, and the interface that it came in by has no twin to hand it over.
+    /// For the kernel to forward, and the interface that it came in by has no host interface to
+    /// hand it over.
     pub(super) no_host_interface: DropId,
     pub(super) blackhole: DropId,
     pub(super) unreachable: DropId,
@@ -54,7 +55,8 @@ pub(super) struct Reasons {
     pub(super) urpf: DropId,
     /// Beyond the interface's policer.
     pub(super) policed: DropId,
-    /// An access list cannot judge it: a TCP, UDP or ICMP header that is not there (RFC 1858, 3128).
+    /// An access list cannot judge it: a TCP, UDP or ICMP header that is not there (RFC 1858,
+    /// 3128).
     pub(super) tiny_fragment: DropId,
     /// Longer than the next link takes, and not to be cut.
     pub(super) too_big: DropId,

@@ -58,7 +58,7 @@ impl Reassembly {
         let (id, vrf) = (context.packets.interface, context.interface().vrf);
         let mut parts = Burst::new();
         let mut index = 0;
-        burst.sift(&mut parts, |_| {
+        burst.retain(&mut parts, |_| {
             index += 1;
             fragments >> (index - 1) & 1 == 0
         });

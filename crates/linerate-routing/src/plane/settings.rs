@@ -8,8 +8,8 @@ use linerate_wire::MacAddr;
 use super::acl::AccessList;
 use crate::model::{Cidr, InterfaceId, Vrf};
 
-/// One generation of the configuration, as the data plane needs it. Two are equal that share their access
-/// lists.
+/// One generation of the configuration, as the data plane needs it. Two are equal that share their
+/// access lists.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// By [`InterfaceId`].
@@ -62,10 +62,11 @@ pub struct Interface {
     /// Largest IP packet in bytes.
     pub mtu: u16,
     pub addresses: Vec<Cidr>,
-    /// Those of them that the kernel has, on the twin: its detection of duplicates has passed them.
+    /// Those of them that the kernel has, on the host interface: its detection of duplicates has
+    /// passed them.
     pub verified: Vec<IpAddr>,
-    /// Number of the port of its TAP twin in the kernel.
-    pub twin: Option<u16>,
+    /// Number of the port of its TAP host interface in the kernel.
+    pub host_interface: Option<u16>,
     pub urpf: Urpf,
     /// Whether ARP requests and neighbour solicitations for addresses that are routed elsewhere are
     /// answered (RFC 1027, RFC 4861 7.2.8).

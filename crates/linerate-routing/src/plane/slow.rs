@@ -1,9 +1,10 @@
-//! The one worker that has time: neighbours, the kernel's twins, and the router's own answers.
+//! The one worker that has time: neighbours, the kernel's host interfaces, and the router's own
+//! answers.
 //!
 //! What comes by the ring was punted by the fast workers ([`Punt`] says what for), without tags and
-//! valid. What comes by a twin's port is from the kernel, and goes out of the interface as it is.
-//! The stack's neighbour table decides about ARP and Neighbor Discovery; what it has to say to
-//! routing goes to control through `tell`.
+//! valid. What comes by a host interface's port is from the kernel, and goes out of the interface
+//! as it is. The stack's neighbour table decides about ARP and Neighbor Discovery; what it has to
+//! say to routing goes to control through `tell`.
 
 mod answer;
 mod discovery;
@@ -41,10 +42,10 @@ pub type Tell = Box<dyn FnMut(Event) + Send>;
 struct Reasons {
     /// By [`DropReason`].
     neighbour: [DropId; DropReason::ALL.len()],
-    /// For the router itself, which has no twin there and does not answer such a thing.
+    /// For the router itself, which has no host interface there and does not answer such a thing.
     not_served: DropId,
     no_interface: DropId,
-    /// The kernel sent it by the twin of an interface that has no wire.
+    /// The kernel sent it by the host interface of an interface that has no wire.
     loopback: DropId,
     no_buffer: DropId,
     /// A hop that is none any more.
@@ -259,11 +260,11 @@ impl Slow {
             Reason::Arp => self.arp(interface, packet, now_ns, out),
             Reason::Nd => self.nd(interface, packet, now_ns, out),
             Reason::Local | Reason::Routing | Reason::Other => {
-                self.for_twin(interface, packet, now_ns, out);
+                self.for_host_interface(interface, packet, now_ns, out);
             }
             Reason::Host => {
                 self.counters.by_host.add(1);
-                self.for_twin(interface, packet, now_ns, out);
+                self.for_host_interface(interface, packet, now_ns, out);
             }
             Reason::Resolve => self.resolve(interface, hop, packet, now_ns, out),
             Reason::Glean => self.glean(interface, packet, now_ns, out),
@@ -448,9 +449,9 @@ impl Stage for Slow {
             return;
         }
         let interfaces = (0..).map(InterfaceId).zip(&self.settings.interfaces);
-        let twin = |own: &Interface| own.twin == Some(burst.port);
+        let host_interface = |own: &Interface| own.host_interface == Some(burst.port);
         let found = interfaces
-            .filter(|(_, own)| twin(own))
+            .filter(|(_, own)| host_interface(own))
             .map(|(id, _)| id)
             .next();
         match found {

@@ -18,7 +18,7 @@ use linerate_core::packet::{Burst, Packet, Pool, PoolCache, PoolConfig, Pools, S
 use linerate_core::publish::Publisher;
 use linerate_core::ring::{Pop, spsc};
 use linerate_core::run::doorbell::Doorbell;
-use linerate_core::run::{Egress, Stage, Way};
+use linerate_core::run::{Egress, Stage, TxPath};
 use linerate_tables::lpm::{Lpm4Config, Lpm6Config, SharedLpm4, SharedLpm6};
 use linerate_wire::MacAddr;
 
@@ -35,7 +35,7 @@ pub(super) const WAN: InterfaceId = InterfaceId(0);
 pub(super) const LAN: InterfaceId = InterfaceId(1);
 /// The outlet of punts.
 pub(super) const SLOW: u16 = 4;
-/// Outlets, [`SLOW`] and twins among them.
+/// Outlets, [`SLOW`] and host interfaces among them.
 const OUTLETS: u16 = 8;
 
 /// Our addresses of the link, and those of the neighbours.
@@ -80,7 +80,7 @@ pub(super) fn interface(name: &str, port: u16, mac: MacAddr, addresses: &[&str])
         mtu: 1500,
         addresses: addresses.iter().map(cidr).collect(),
         verified: Vec::new(),
-        twin: None,
+        host_interface: None,
         urpf: Urpf::Off,
         proxy: false,
         redirects: true,
@@ -136,7 +136,7 @@ impl Lab {
         for port in 0..OUTLETS {
             let (putter, taker) = spsc::ring(1024);
             let bell = Arc::new(Doorbell::new().expect("a descriptor for a test"));
-            egress.set_outlet(port, Some(Way::Ring(putter, bell)));
+            egress.set_outlet(port, Some(TxPath::Ring(putter, bell)));
             takers.push(taker);
         }
         let vrfs = 2;
@@ -261,8 +261,8 @@ impl Lab {
         self.next_hop - 1
     }
 
-    /// Adds a group of these members, in turn; returns the number of the hop that leads to it, which is
-    /// that of default routes, or not.
+    /// Adds a group of these members, in turn; returns the number of the hop that leads to it,
+    /// which is that of default routes, or not.
     pub(super) fn group(&mut self, members: &[u32], is_default: bool) -> u32 {
         let buckets: [u32; BUCKETS] = std::array::from_fn(|at| members[at % members.len()]);
         let group = self.next_group;

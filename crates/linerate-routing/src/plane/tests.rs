@@ -1,4 +1,5 @@
-//! One test for each clause that forwarding keeps, named by it: `docs/rfc/forwarding.md` lists them.
+//! One test for each clause that forwarding keeps, named by it: `docs/rfc/forwarding.md` lists
+//! them.
 
 #![allow(clippy::unwrap_used)]
 

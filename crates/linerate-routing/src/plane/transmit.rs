@@ -7,7 +7,7 @@ use linerate_core::env::Isa;
 use linerate_core::packet::{Burst, Packet};
 use linerate_core::run::{Egress, Point, Stage};
 use linerate_tables::parse::Mask;
-use linerate_tables::rewrite::Divider;
+use linerate_tables::rewrite::Scatter;
 
 use super::change::Change;
 use super::context::Context;
@@ -47,13 +47,13 @@ impl Output {
 
 /// The stage.
 pub(super) struct Transmit {
-    divider: Divider,
+    scatter: Scatter,
 }
 
 impl Transmit {
     pub(super) fn new(isa: Isa) -> Self {
         Self {
-            divider: Divider::new(isa),
+            scatter: Scatter::new(isa),
         }
     }
 }
@@ -64,8 +64,8 @@ impl Stage<Context<'_>> for Transmit {
         let exits = &context.packets.exits;
         let (installed, reasons) = (context.installed, context.reasons);
         let sent = &mut context.exceptions.sent;
-        self.divider
-            .divide(burst, Mask::MAX, exits, |exit, packets| {
+        self.scatter
+            .by_value(burst, Mask::MAX, exits, |exit, packets| {
                 send(exit as usize, packets, installed, reasons, sent, out);
             });
         if context.output.filled != 0 {
@@ -93,7 +93,7 @@ fn send(
     }
     if interface.tci != 0 {
         let mut lost = Burst::new();
-        packets.sift(&mut lost, |packet| vlan::tag(packet, interface.tci));
+        packets.retain(&mut lost, |packet| vlan::tag(packet, interface.tci));
         out.drop_burst(reasons.no_buffer, &mut lost);
     }
     sent.see_burst(interface.port, packets);

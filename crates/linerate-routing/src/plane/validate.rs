@@ -13,7 +13,7 @@ use linerate_wire::ipv4::Ipv4;
 use linerate_wire::ipv6::Ipv6;
 use linerate_wire::{EtherType, FlowKey6};
 
-use super::address::{self, Kind};
+use super::address::{self, AddressKind};
 use super::context::{Context, Marks, Verdict};
 use super::punt::Reason;
 
@@ -182,18 +182,20 @@ impl Context<'_> {
             return drop(reasons.martian_source);
         }
         match destination {
-            Kind::Martian | Kind::Unspecified => return drop(reasons.martian_destination),
-            Kind::Multicast | Kind::Broadcast => packets.marks.to_group |= bit,
+            AddressKind::Martian | AddressKind::Unspecified => {
+                return drop(reasons.martian_destination);
+            }
+            AddressKind::Multicast | AddressKind::Broadcast => packets.marks.to_group |= bit,
             // Whether it is for us, the routes say (IPv4), or the interface's addresses (IPv6).
-            Kind::LinkLocal => packets.marks.link_local |= bit,
-            Kind::Unicast => {}
+            AddressKind::LinkLocal => packets.marks.link_local |= bit,
+            AddressKind::Unicast => {}
         }
         // RFC 1812 5.3.7: network 0 as a source means that the sender has no address yet, which it
         // may tell its own link (RFC 1122 3.2.1.3); RFC 4291 2.5.2 likewise.
-        if source == Kind::Unspecified && packets.marks.to_group & bit == 0 {
+        if source == AddressKind::Unspecified && packets.marks.to_group & bit == 0 {
             return drop(reasons.martian_source);
         }
-        if source == Kind::LinkLocal {
+        if source == AddressKind::LinkLocal {
             packets.marks.link_local |= bit;
         }
         if is_group {

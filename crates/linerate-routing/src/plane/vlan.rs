@@ -32,7 +32,7 @@ impl Vlan {
         let mut one = std::mem::take(&mut self.rest);
         (burst.now, burst.port) = (one.now, one.port);
         let numbers = &mut self.numbers;
-        one.sift(&mut self.rest, |_| {
+        one.retain(&mut self.rest, |_| {
             let own = numbers[index];
             index += 1;
             if own != number {

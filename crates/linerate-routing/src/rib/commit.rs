@@ -1,8 +1,8 @@
 //! From changes to tables.
 //!
-//! What changed is worked off in slices, and each slice is published: a full table that comes at once
-//! takes no more memory than one slice of changes. Within a slice hops are published before the
-//! tables that lead to them.
+//! What changed is worked off in slices, and each slice is published: a full table that comes at
+//! once takes no more memory than one slice of changes. Within a slice hops are published before
+//! the tables that lead to them.
 
 use linerate_tables::lpm::Prefix as TablePrefix;
 use std::net::IpAddr;
@@ -102,8 +102,11 @@ impl Rib {
     /// A target wants to know of changes on the way to the gateways that it looked up.
     fn watch_gateways(&mut self, id: Id) {
         let target = self.targets.at(id);
-        let looked_up = target.ways().iter().filter(|way| way.interface.is_none());
-        let gateways: Vec<IpAddr> = looked_up.filter_map(|way| way.gateway).collect();
+        let looked_up = target
+            .next_hops()
+            .iter()
+            .filter(|next_hop| next_hop.interface.is_none());
+        let gateways: Vec<IpAddr> = looked_up.filter_map(|next_hop| next_hop.gateway).collect();
         if gateways == target.watched {
             return;
         }
@@ -167,11 +170,11 @@ impl Rib {
     /// The way to all addresses in a prefix may be another now.
     fn tell_watchers<A: Width>(&mut self, vrf: Vrf, prefix: TablePrefix<A>) {
         let family = A::of(self);
-        if family.watches.is_empty() {
+        if family.dependents.is_empty() {
             return;
         }
         let (mut touched, mut hosts) = (Vec::new(), Vec::new());
-        for (address, watch) in family.watches_in(vrf, prefix) {
+        for (address, watch) in family.dependents_in(vrf, prefix) {
             touched.extend_from_slice(&watch.targets);
             // Shorter than the neighbour's network, it changes nothing about it.
             let matters = |network: u8| network <= prefix.len() && prefix.len() < A::BITS;
@@ -197,5 +200,5 @@ fn unwatch<A: Width>(family: &mut Family<A>, vrf: Vrf, gateway: A, id: Id) {
     if let Some(place) = targets.iter().position(|&watcher| watcher == id) {
         targets.swap_remove(place);
     }
-    family.tidy_watch(vrf, gateway);
+    family.tidy_dependents(vrf, gateway);
 }

@@ -1,4 +1,5 @@
-//! One address family: the prefixes of each VRF, the forwarding table, and who watches which address.
+//! One address family: the prefixes of each VRF, the forwarding table, and who watches which
+//! address.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -120,7 +121,7 @@ table!(u128, SharedLpm6, |table| table.table().memory().total());
 
 /// Who wants to know when the best route to an address becomes another.
 #[derive(Default)]
-pub(super) struct Watch {
+pub(super) struct Dependents {
     /// Targets for which it is a gateway.
     pub(super) targets: Vec<Id>,
     /// It is a neighbour with a route of its own, in a connected network of so many bits.
@@ -137,7 +138,7 @@ pub(super) struct Family<A: Width> {
     pub(super) table: A::Table,
     /// Prefixes whose candidates have changed since the table was last made to follow.
     pub(super) dirty: VecDeque<(Vrf, TablePrefix<A>)>,
-    pub(super) watches: BTreeMap<(Vrf, A), Watch>,
+    pub(super) dependents: BTreeMap<(Vrf, A), Dependents>,
     /// Routes of sources from outside.
     pub(super) fed: usize,
     /// Publications of the table, and whether there is something to publish.
@@ -153,7 +154,7 @@ impl<A: Width> Family<A> {
             tries: (0..vrfs).map(|_| Trie::new()).collect(),
             table,
             dirty: VecDeque::new(),
-            watches: BTreeMap::new(),
+            dependents: BTreeMap::new(),
             fed: 0,
             published: 0,
             changed: false,
@@ -245,25 +246,25 @@ impl<A: Width> Family<A> {
     }
 
     /// The watches of all addresses in a prefix.
-    pub(super) fn watches_in(
+    pub(super) fn dependents_in(
         &self,
         vrf: Vrf,
         prefix: TablePrefix<A>,
-    ) -> impl Iterator<Item = (A, &Watch)> {
-        self.watches
+    ) -> impl Iterator<Item = (A, &Dependents)> {
+        self.dependents
             .range((vrf, prefix.first())..=(vrf, prefix.last()))
             .map(|(&(_, address), watch)| (address, watch))
     }
 
-    pub(super) fn watch(&mut self, vrf: Vrf, address: A) -> &mut Watch {
-        self.watches.entry((vrf, address)).or_default()
+    pub(super) fn watch(&mut self, vrf: Vrf, address: A) -> &mut Dependents {
+        self.dependents.entry((vrf, address)).or_default()
     }
 
     /// Drops a watch that nobody has any more.
-    pub(super) fn tidy_watch(&mut self, vrf: Vrf, address: A) {
-        let idle = |watch: &Watch| watch.targets.is_empty() && watch.neighbour.is_none();
-        if self.watches.get(&(vrf, address)).is_some_and(idle) {
-            self.watches.remove(&(vrf, address));
+    pub(super) fn tidy_dependents(&mut self, vrf: Vrf, address: A) {
+        let idle = |watch: &Dependents| watch.targets.is_empty() && watch.neighbour.is_none();
+        if self.dependents.get(&(vrf, address)).is_some_and(idle) {
+            self.dependents.remove(&(vrf, address));
         }
     }
 

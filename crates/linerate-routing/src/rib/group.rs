@@ -1,13 +1,13 @@
 //! Which bucket of a group leads to which member (resilient hashing).
 //!
 //! Each of the [`BUCKETS`] buckets belongs to one member. When members come and go, a bucket is
-//! moved only if it has to be: those of a member that went, and as many as one that came has a right
-//! to. Shares are by weight, whole buckets by largest remainder.
+//! moved only if it has to be: those of a member that went, and as many as one that came has a
+//! right to. Shares are by weight, whole buckets by largest remainder.
 
 use crate::plane::hops::{BUCKETS, Group};
 
-/// How many buckets each weight gets; they are [`BUCKETS`] together. Everyone has one at least, unless
-/// there are more weights than buckets.
+/// How many buckets each weight gets; they are [`BUCKETS`] together. Everyone has one at least,
+/// unless there are more weights than buckets.
 fn quotas(weights: &[u32]) -> Vec<usize> {
     let total: u64 = weights.iter().map(|&weight| u64::from(weight)).sum();
     let exact = |index: usize| u64::from(weights[index]) * BUCKETS as u64;
@@ -121,7 +121,8 @@ mod tests {
             prop_assert_eq!(quotas.iter().sum::<usize>(), BUCKETS);
             for (&(hop, _), quota) in second.iter().zip(quotas) {
                 prop_assert_eq!(count(&buckets, hop), quota);
-                let kept = before.iter().zip(&buckets).filter(|(was, is)| **was == hop && **is == hop);
+                let kept = before.iter().zip(&buckets).filter(|(was,
+                    is)| **was == hop && **is == hop);
                 prop_assert_eq!(kept.count(), quota.min(count(&before, hop)));
             }
         }

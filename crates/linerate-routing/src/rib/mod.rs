@@ -8,10 +8,10 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `route` | what sources say: [`Source`], [`Key`], [`To`], [`Way`] |
+//! | `route` | what sources say: [`Source`], [`Key`], [`To`], [`NextHop`] |
 //! | `slots` | the candidates of each prefix |
 //! | `family` | IPv4 and IPv6: prefixes, forwarding table, watched addresses |
-//! | `targets`, `group` | hops: neighbours, ways, groups of ways with resilient buckets |
+//! | `targets`, `group` | hops: neighbours, next hops, groups of next hops with resilient buckets |
 //! | `resolve` | which route is best, and where a gateway is |
 //! | `own` | what follows from interfaces: own addresses, networks, neighbours |
 //! | `commit` | what changed, into the tables |
@@ -54,8 +54,8 @@ use super::model::{InterfaceId, Prefix, Vrf};
 use super::plane::hops::HopTable;
 
 pub use commit::Progress;
-pub use route::{Key, ObjectId, Source, To, Way};
-pub use show::{Shown, ShownWay, Use};
+pub use route::{Key, NextHop, ObjectId, Source, To};
+pub use show::{Shown, ShownNextHop, Use};
 
 /// How large a table is to be.
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ pub struct Config {
     pub neighbours: usize,
     /// VRFs, from 0.
     pub vrfs: u32,
-    /// Which of its ways a flow takes depends on it: [`HopTable::new`].
+    /// Which of its next hops a flow takes depends on it: [`HopTable::new`].
     pub seed: u64,
     /// The instructions that lookups may use.
     pub isa: Isa,
@@ -85,8 +85,9 @@ impl Default for Config {
 }
 
 impl Config {
-    /// 24 bytes of table for a route are five times what an Internet table takes, and enough for any
-    /// /24s; neighbours are /32s, which take blocks of their own. 2 MiB are there without any route.
+    /// 24 bytes of table for a route are five times what an Internet table takes, and enough for
+    /// any /24s; neighbours are /32s, which take blocks of their own. 2 MiB are there without any
+    /// route.
     fn lpm4(&self) -> Lpm4Config {
         Lpm4Config {
             vrfs: self.vrfs,
@@ -167,8 +168,8 @@ impl Rib {
         Ok(rib)
     }
 
-    /// Makes room for so many VRFs, from 0, in tables of their own: [new readers](Self::readers) see them,
-    /// and lead to the same hops. All changes must have been [committed](Self::commit).
+    /// Makes room for so many VRFs, from 0, in tables of their own: [new readers](Self::readers)
+    /// see them, and lead to the same hops. All changes must have been [committed](Self::commit).
     ///
     /// # Errors
     /// If there is no memory for tables of that size; nothing has changed then.
@@ -211,7 +212,7 @@ impl Rib {
             To::Object(ObjectId(id)) => *id,
             to => self.targets.intern(vrf, Def::of(to)),
         };
-        let is_default = prefix.len() == 0 && matches!(to, To::Object(_) | To::Ways(_));
+        let is_default = prefix.len() == 0 && matches!(to, To::Object(_) | To::NextHops(_));
         let target = match is_default {
             true => self.targets.intern(vrf, Def::Default(target)),
             false => target,

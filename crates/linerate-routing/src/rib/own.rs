@@ -1,5 +1,5 @@
-//! What follows from interfaces: own addresses, connected networks, broadcast addresses, and routes to
-//! neighbours.
+//! What follows from interfaces: own addresses, connected networks, broadcast addresses, and routes
+//! to neighbours.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -23,7 +23,8 @@ pub(super) struct Own {
 }
 
 /// Addresses that are no destinations, in every VRF: RFC 1812 4.2.2.11 and 5.3.7, RFC 4291 2.4 and
-/// 2.5.5. What is for a link-local address is looked at where the interface is known, and never sent on.
+/// 2.5.5. What is for a link-local address is looked at where the interface is known, and never
+/// sent on.
 fn reserved() -> Vec<(Prefix, Def)> {
     let four = |a, b, c, d, len| Prefix::of([a, b, c, d].into(), len);
     let six = |first: u16, sixth: u16, last: u16, len| {
@@ -76,7 +77,8 @@ fn routes_of(id: InterfaceId, cidr: Cidr) -> Vec<(Prefix, Key, Def)> {
             if prefix.len() < 128 {
                 routes.push((network, connected, Def::Connected(id)));
             }
-            // RFC 4291 2.6.1: the subnet-router anycast address; RFC 6164: not of the two ends of a link.
+            // RFC 4291 2.6.1: the subnet-router anycast address; RFC 6164: not of the two ends of a
+            // link.
             if prefix.len() < 127 && prefix.first() != u128::from(address) {
                 routes.push(local(prefix.first().ip()));
             }
@@ -96,8 +98,8 @@ impl Rib {
     }
 
     /// An interface is there, or its port, MAC address, MTU or VRF is another. `None`: it is gone,
-    /// with its addresses and neighbours. It is down until [`interface_state`](Self::interface_state)
-    /// says otherwise.
+    /// with its addresses and neighbours. It is down until
+    /// [`interface_state`](Self::interface_state) says otherwise.
     pub fn set_interface(&mut self, id: InterfaceId, interface: Option<&Interface>) {
         let vrf = interface.map(|interface| interface.vrf);
         let had = self.targets.vrf_of(id);
@@ -131,8 +133,8 @@ impl Rib {
         self.targets.set_state(id, up);
     }
 
-    /// All addresses of an interface: from each follow the router's own address, the network and its
-    /// broadcast address.
+    /// All addresses of an interface: from each follow the router's own address, the network and
+    /// its broadcast address.
     pub fn addresses(&mut self, id: InterfaceId, addresses: &[Cidr]) {
         let vrf = self.targets.vrf_of(id).unwrap_or(0);
         let same = |own: &Own| (own.vrf, &*own.addresses) == (vrf, addresses);
@@ -177,8 +179,8 @@ impl Rib {
         }
     }
 
-    /// All addresses of the router in a VRF that no interface of its own has. What is no destination is
-    /// left out.
+    /// All addresses of the router in a VRF that no interface of its own has. What is no
+    /// destination is left out.
     pub fn set_hosts(&mut self, vrf: Vrf, hosts: &BTreeSet<IpAddr>) {
         // Behind those of interfaces.
         let key = Key::of(Source::Own, u32::MAX);
@@ -200,9 +202,9 @@ impl Rib {
         self.own.get(&id).map_or(&[], |own| &own.addresses)
     }
 
-    /// A neighbour's MAC address is known, is another, or (`None`) is not known any more. Within the
-    /// interface's own networks it gets a route of its own; beyond the limit of neighbours it does not,
-    /// and is resolved packet by packet.
+    /// A neighbour's MAC address is known, is another, or (`None`) is not known any more. Within
+    /// the interface's own networks it gets a route of its own; beyond the limit of neighbours it
+    /// does not, and is resolved packet by packet.
     pub fn neighbour(&mut self, id: InterfaceId, address: IpAddr, mac: Option<MacAddr>) {
         let is_new = self.targets.mac(id, address).is_none();
         if mac.is_some() && is_new && self.targets.neighbours() >= self.limits.neighbours {
@@ -244,7 +246,7 @@ impl Rib {
         let longest = around.map(|network| network.len()).max();
         let family = A::of_mut(self);
         family.watch(vrf, address).neighbour = known.then_some(longest.unwrap_or(0));
-        family.tidy_watch(vrf, address);
+        family.tidy_dependents(vrf, address);
         if known {
             let host = TablePrefix::of(address, A::BITS);
             family.dirty.push_back((vrf, host));

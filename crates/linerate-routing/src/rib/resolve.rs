@@ -6,7 +6,7 @@ use linerate_tables::lpm::Prefix as TablePrefix;
 
 use super::Rib;
 use super::family::{Width, is_reserved};
-use super::route::{Source, Unused, Way};
+use super::route::{NextHop, Source, Unused};
 use super::slots::Candidate;
 use super::targets::{Def, Id, Leg, State};
 use crate::model::Vrf;
@@ -76,10 +76,10 @@ impl Rib {
         found
     }
 
-    /// Where the ways of a target lead.
+    /// Where the next hops of a target lead.
     pub(super) fn legs(&self, id: Id) -> Vec<(Leg, u16)> {
         let target = self.targets.at(id);
-        let leg = |way: &Way| match (way.gateway, way.interface) {
+        let leg = |next_hop: &NextHop| match (next_hop.gateway, next_hop.interface) {
             (Some(gateway), Some(on)) => Leg::Direct(Def::Neighbour(on, gateway)),
             (None, Some(on)) => Leg::Direct(Def::Connected(on)),
             (Some(IpAddr::V4(v4)), None) => self.gateway(id, target.vrf, u32::from(v4)),
@@ -89,12 +89,14 @@ impl Rib {
         if let Def::Default(of) = target.def {
             return vec![(Leg::As(of), 1)];
         }
-        let ways = target.ways().iter();
-        ways.map(|way| (leg(way), way.weight)).collect()
+        let next_hops = target.next_hops().iter();
+        next_hops
+            .map(|next_hop| (leg(next_hop), next_hop.weight))
+            .collect()
     }
 
-    /// Where a gateway of target `of` is: on a connected network, or behind another route. The default
-    /// route leads to no gateway, as in FRR: whatever is not known would be behind it.
+    /// Where a gateway of target `of` is: on a connected network, or behind another route. The
+    /// default route leads to no gateway, as in FRR: whatever is not known would be behind it.
     fn gateway<A: Width>(&self, of: Id, vrf: Vrf, gateway: A) -> Leg {
         let Some(trie) = A::of(self).tries.get(vrf as usize) else {
             return Leg::Nowhere(Unused::NoRoute);
@@ -120,12 +122,12 @@ impl Rib {
                 &Def::Connected(on) => Leg::Direct(Def::Neighbour(on, gateway.ip())),
                 // A gateway behind a device of the kernel's, which knows how to reach it.
                 Def::Host => Leg::Direct(Def::Host),
-                Def::Ways(_) | Def::Object(_) if !target.members.is_empty() => Leg::Through {
+                Def::NextHops(_) | Def::Object(_) if !target.members.is_empty() => Leg::Through {
                     id: best.target,
                     gateway: gateway.ip(),
                     len: prefix.len(),
                 },
-                Def::Ways(_) | Def::Object(_) => Leg::Nowhere(Unused::NoRoute),
+                Def::NextHops(_) | Def::Object(_) => Leg::Nowhere(Unused::NoRoute),
                 _ => Leg::Nowhere(Unused::NoGateway),
             };
         }

@@ -107,16 +107,16 @@ pub enum To {
     Encapsulated,
     /// To the kernel, which forwards it by a device of its own.
     Host,
-    /// By all of these ways, in shares.
-    Ways(Vec<Way>),
+    /// By all of these next hops, in shares.
+    NextHops(Vec<NextHop>),
     /// Where the object of that number leads ([`Rib::object`](super::Rib::object)).
     Object(ObjectId),
 }
 
-/// One way: a gateway, an interface, or both. With both the gateway is on that link whatever the
-/// connected networks are; alone, it is looked up in the table.
+/// One next hop: a gateway, an interface, or both. With both the gateway is on that link whatever
+/// the connected networks are; alone, it is looked up in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Way {
+pub struct NextHop {
     pub gateway: Option<IpAddr>,
     pub interface: Option<InterfaceId>,
     /// Share among several, from 1.

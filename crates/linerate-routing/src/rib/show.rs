@@ -23,9 +23,9 @@ pub struct Shown {
     /// What is done with packets: "via", "connected", "local", "blackhole" and so on.
     pub kind: &'static str,
     /// Where it leads as its source said it; of a next-hop object where that leads.
-    pub ways: Vec<ShownWay>,
-    /// Where packets really go: gateways looked up, ways that cannot be used left out.
-    pub resolved: Vec<ShownWay>,
+    pub next_hops: Vec<ShownNextHop>,
+    /// Where packets really go: gateways looked up, next hops that cannot be used left out.
+    pub resolved: Vec<ShownNextHop>,
 }
 
 /// Whether packets follow a route.
@@ -37,12 +37,12 @@ pub enum Use {
     No(Unused),
 }
 
-/// One way of a route.
+/// One next hop of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ShownWay {
+pub struct ShownNextHop {
     pub gateway: Option<IpAddr>,
     pub interface: Option<InterfaceId>,
-    /// As the source said it; of a resolved way its buckets of 64, or 1 if it is the only one.
+    /// As the source said it; of a resolved next hop its buckets of 64, or 1 if it is the only one.
     pub weight: u16,
     pub mac: Option<MacAddr>,
 }
@@ -94,18 +94,19 @@ impl Rib {
             _ => candidate.target,
         };
         let target = self.targets.at(id);
-        let ways = target.ways().iter();
-        let way = |gateway: Option<IpAddr>, interface: Option<InterfaceId>, weight| ShownWay {
-            gateway,
-            interface,
-            weight,
-            mac: interface
-                .zip(gateway)
-                .and_then(|(on, gateway)| self.targets.mac(on, gateway)),
-        };
+        let next_hops = target.next_hops().iter();
+        let next_hop =
+            |gateway: Option<IpAddr>, interface: Option<InterfaceId>, weight| ShownNextHop {
+                gateway,
+                interface,
+                weight,
+                mac: interface
+                    .zip(gateway)
+                    .and_then(|(on, gateway)| self.targets.mac(on, gateway)),
+            };
         let resolved = |id: Id, weight| match self.targets.at(id).def {
-            Def::Neighbour(on, address) => Some(way(Some(address), Some(on), weight)),
-            Def::Connected(on) => Some(way(None, Some(on), weight)),
+            Def::Neighbour(on, address) => Some(next_hop(Some(address), Some(on), weight)),
+            Def::Connected(on) => Some(next_hop(None, Some(on), weight)),
             _ => None,
         };
         let members = target.members.iter().filter_map(|&(member, _)| {
@@ -121,8 +122,8 @@ impl Rib {
             stale: candidate.stale,
             used,
             kind: kind(&target.def, target.object.as_ref()),
-            ways: ways
-                .map(|w| way(w.gateway, w.interface, w.weight))
+            next_hops: next_hops
+                .map(|w| next_hop(w.gateway, w.interface, w.weight))
                 .chain(resolved(id, 1))
                 .collect(),
             resolved: members.chain(resolved(id, 1)).collect(),
@@ -143,9 +144,9 @@ fn kind(def: &Def, object: Option<&To>) -> &'static str {
         Def::Broadcast(_) => "broadcast",
         Def::Connected(_) => "connected",
         Def::Neighbour(..) => "neighbour",
-        Def::Ways(_) | Def::Default(_) => "via",
+        Def::NextHops(_) | Def::Default(_) => "via",
         Def::Object(_) => match object {
-            Some(To::Ways(_) | To::Object(_)) | None => "via",
+            Some(To::NextHops(_) | To::Object(_)) | None => "via",
             Some(to) => kind(&Def::of(to), None),
         },
     }

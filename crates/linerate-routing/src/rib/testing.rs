@@ -25,7 +25,7 @@ pub(crate) fn interface(id: InterfaceId, vrf: Vrf) -> Interface {
         mtu: 1500,
         addresses: Vec::new(),
         verified: Vec::new(),
-        twin: None,
+        host_interface: None,
         urpf: Urpf::Off,
         proxy: false,
         redirects: false,
@@ -175,8 +175,8 @@ pub(crate) fn prefix(text: &str) -> Prefix {
     cidr(text).network()
 }
 
-pub(crate) fn via(gateway: &str) -> Way {
-    Way {
+pub(crate) fn via(gateway: &str) -> NextHop {
+    NextHop {
         gateway: Some(ip(gateway)),
         interface: None,
         weight: 1,
@@ -184,5 +184,5 @@ pub(crate) fn via(gateway: &str) -> Way {
 }
 
 pub(crate) fn to(gateways: &[&str]) -> To {
-    To::Ways(gateways.iter().map(|gateway| via(gateway)).collect())
+    To::NextHops(gateways.iter().map(|gateway| via(gateway)).collect())
 }

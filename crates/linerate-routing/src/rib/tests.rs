@@ -176,7 +176,7 @@ fn no_gateway_is_behind_the_default_route_or_its_own() {
 fn gateways_of_the_other_family_and_link_local_ones() {
     let mut bench = Bench::new();
     let over = |gateway: &str| {
-        To::Ways(vec![Way {
+        To::NextHops(vec![NextHop {
             interface: Some(LAN),
             ..via(gateway)
         }])
@@ -249,19 +249,19 @@ fn an_interface_goes_down_and_comes_back() {
 }
 
 #[test]
-fn shares_of_several_ways() {
+fn shares_of_several_next_hops() {
     let mut bench = Bench::new();
-    let ways = |weights: &[(&str, u16)]| {
-        let way = |&(gateway, weight): &(&str, u16)| Way {
+    let next_hops = |weights: &[(&str, u16)]| {
+        let next_hop = |&(gateway, weight): &(&str, u16)| NextHop {
             weight,
             ..via(gateway)
         };
-        To::Ways(weights.iter().map(way).collect())
+        To::NextHops(weights.iter().map(next_hop).collect())
     };
-    let two = ways(&[("192.0.2.2", 1), ("10.0.0.2", 3)]);
+    let two = next_hops(&[("192.0.2.2", 1), ("10.0.0.2", 3)]);
     bench.add("198.51.100.0/24", Source::Static, &two);
-    // Behind it: half of a third way's share goes each way again.
-    let three = ways(&[("198.51.100.1", 1), ("192.0.2.3", 1)]);
+    // Behind it: half of a third next hop's share goes to each again.
+    let three = next_hops(&[("198.51.100.1", 1), ("192.0.2.3", 1)]);
     bench.add("203.0.113.0/24", Source::Static, &three);
     bench.commit();
     let shares = bench.shares("198.51.100.1");
@@ -283,8 +283,8 @@ fn shares_of_several_ways() {
     assert_eq!(shares, [(ip("192.0.2.2"), 32), (ip("192.0.2.3"), 32)]);
     assert_eq!(gateway(&bench.hop("198.51.100.1")), ip("192.0.2.2"));
     let shown = bench.route_to(ip("203.0.113.1")).unwrap();
-    assert_eq!((shown.ways.len(), shown.resolved.len()), (2, 2));
-    assert!(shown.resolved.iter().all(|way| way.weight == 32));
+    assert_eq!((shown.next_hops.len(), shown.resolved.len()), (2, 2));
+    assert!(shown.resolved.iter().all(|next_hop| next_hop.weight == 32));
 }
 
 #[test]
@@ -500,11 +500,11 @@ fn nothing_is_left_behind() {
     let before = bench.rib.counts();
     for round in 0..50u8 {
         for net in 0..20u8 {
-            let ways = to(&[
+            let next_hops = to(&[
                 &format!("192.0.2.{}", 2 + net),
                 &format!("10.0.0.{}", 2 + round),
             ]);
-            bench.add(&format!("198.51.{net}.0/24"), Source::Static, &ways);
+            bench.add(&format!("198.51.{net}.0/24"), Source::Static, &next_hops);
         }
         bench.add("203.0.113.0/24", Source::Static, &to(&["198.51.1.1"]));
         bench
@@ -528,7 +528,7 @@ fn nothing_is_left_behind() {
     let after = bench.rib.counts();
     assert!(after.hops <= before.hops + 2, "{before:?} {after:?}");
     assert_eq!((after.routes, after.neighbours), ([0, 0], 0));
-    assert!(bench.rib.v4.watches.is_empty());
+    assert!(bench.rib.v4.dependents.is_empty());
 }
 
 /// Whether packets from an address come by a default route alone, as reverse path filtering asks.
@@ -564,7 +564,7 @@ fn rfc3704_2_4_what_only_a_default_route_leads_to_is_marked() {
     // It is shown as any other.
     let shown = bench.route_to(ip("8.8.8.8")).unwrap();
     assert_eq!(
-        (shown.kind, shown.ways[0].gateway),
+        (shown.kind, shown.next_hops[0].gateway),
         ("via", Some(ip("192.0.2.254")))
     );
     assert_eq!(shown.resolved[0].mac, Some(mac));
@@ -597,7 +597,7 @@ fn rfc3704_2_4_default_routes_of_several_ways_and_of_objects_are_marked() {
     assert_eq!((default.is_default, other.is_default), (true, false));
     assert_eq!(default.group, other.group, "one group is enough");
     assert_eq!(bench.shares("8.8.8.8").len(), 2);
-    // One of the ways goes: both have the other.
+    // One of the next hops goes: both have the other.
     bench.rib.interface_state(LAN, false);
     bench.commit();
     let hop = bench.hop("8.8.8.8");
@@ -698,7 +698,8 @@ fn own_addresses_on_no_interface() {
     assert_eq!(bench.action("192.0.2.1"), Some(Action::Local));
 }
 
-/// The weak host model (RFC 1122 3.3.4.2): an address is the router's, whatever the link of its interface.
+/// The weak host model (RFC 1122 3.3.4.2): an address is the router's, whatever the link of its
+/// interface.
 #[test]
 fn addresses_of_an_interface_that_is_down_are_answered() {
     let mut bench = Bench::new();

@@ -12,12 +12,12 @@ use crate::reassembly::{Config, Outcome, Reassembler};
 
 const L3: usize = 14;
 
-struct Rig {
+struct Fixture {
     pools: Pools,
     cache: PoolCache,
 }
 
-impl Rig {
+impl Fixture {
     fn new(slots: u32) -> Self {
         let pages = PagePolicy::Only(PageKind::Base4K);
         let small = PoolConfig {
@@ -94,7 +94,7 @@ impl Rig {
     }
 }
 
-impl Drop for Rig {
+impl Drop for Fixture {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             for pool in self.pools.iter() {
@@ -142,9 +142,9 @@ fn shape(frame: &[u8]) -> (usize, usize, bool) {
 
 #[test]
 fn rfc_791_3_2_fragments_are_multiples_of_8_and_the_last_has_no_more() {
-    let mut rig = Rig::new(64);
+    let mut fixture = Fixture::new(64);
     let frame = frame4(&[], 0, &payload(100));
-    let frames = rig.cut4(&frame, 20 + 47).unwrap();
+    let frames = fixture.cut4(&frame, 20 + 47).unwrap();
     let shapes: Vec<_> = frames.iter().map(|frame| shape(frame)).collect();
     assert_eq!(shapes, [(0, 40, true), (40, 40, true), (80, 20, false)]);
     for fragment in &frames {
@@ -152,82 +152,90 @@ fn rfc_791_3_2_fragments_are_multiples_of_8_and_the_last_has_no_more() {
         assert_eq!((header.identification(), header.ttl()), (0x1234, 64));
         assert_eq!(fragment[..L3], frame[..L3]);
     }
-    assert_eq!(rig.whole(&frames), frame);
-    let fitting = rig.cut4(&frame, 120).unwrap();
+    assert_eq!(fixture.whole(&frames), frame);
+    let fitting = fixture.cut4(&frame, 120).unwrap();
     assert_eq!(fitting, [frame], "what fits is one");
     let empty = frame4(&[], 0, &[]);
-    assert_eq!(rig.cut4(&empty, 68).unwrap(), [empty], "a header alone too");
+    assert_eq!(
+        fixture.cut4(&empty, 68).unwrap(),
+        [empty],
+        "a header alone too"
+    );
 }
 
 #[test]
 fn rfc_791_3_2_a_fragment_is_cut_as_part_of_its_datagram() {
-    let mut rig = Rig::new(64);
+    let mut fixture = Fixture::new(64);
     let shapes =
         |frames: Vec<Vec<u8>>| -> Vec<_> { frames.iter().map(|frame| shape(frame)).collect() };
     // From byte 800 on, more to come: the last of its fragments says so.
-    let frames = rig
+    let frames = fixture
         .cut4(&frame4(&[], 0x2000 | 100, &payload(64)), 60)
         .unwrap();
     assert_eq!(shapes(frames), [(800, 40, true), (840, 24, true)]);
-    let frames = rig.cut4(&frame4(&[], 100, &payload(63)), 60).unwrap();
+    let frames = fixture.cut4(&frame4(&[], 100, &payload(63)), 60).unwrap();
     assert_eq!(shapes(frames), [(800, 40, true), (840, 23, false)]);
 }
 
 #[test]
 fn rfc_791_3_1_options_with_the_copied_flag_are_in_every_fragment() {
-    let mut rig = Rig::new(64);
+    let mut fixture = Fixture::new(64);
     // No-operation, record route, router alert (copied), timestamp, end.
     let record = [7, 7, 4, 0, 0, 0, 0];
     let alert = [148, 4, 0, 0];
     let options = [&[1][..], &record, &alert, &[68, 4, 5, 0], &[0; 4]].concat();
     let frame = frame4(&options, 0, &payload(100));
-    let frames = rig.cut4(&frame, 80).unwrap();
+    let frames = fixture.cut4(&frame, 80).unwrap();
     let headers: Vec<_> = frames.iter().map(|frame| header(frame)).collect();
     assert_eq!(headers[0].options(), options);
     assert!(headers[1..].iter().all(|header| header.options() == alert));
     // Later ones have more room for payload.
     let shapes: Vec<_> = frames.iter().map(|frame| shape(frame)).collect();
     assert_eq!(shapes, [(0, 40, true), (40, 56, true), (96, 4, false)]);
-    assert_eq!(rig.whole(&frames), frame);
+    assert_eq!(fixture.whole(&frames), frame);
     for broken in [[7, 0, 0, 0], [7, 1, 0, 0], [7, 5, 0, 0], [1, 1, 1, 7]] {
         let frame = frame4(&broken, 0, &payload(100));
-        assert_eq!(rig.cut4(&frame, 80), Err(Uncut::Malformed), "{broken:?}");
+        assert_eq!(
+            fixture.cut4(&frame, 80),
+            Err(Uncut::Malformed),
+            "{broken:?}"
+        );
     }
 }
 
 #[test]
 fn rfc_1812_5_2_6_dont_fragment_is_obeyed() {
-    let mut rig = Rig::new(64);
+    let mut fixture = Fixture::new(64);
     let frame = frame4(&[], 0x4000, &payload(100));
-    assert_eq!(rig.cut4(&frame, 80), Err(Uncut::DontFragment));
+    assert_eq!(fixture.cut4(&frame, 80), Err(Uncut::DontFragment));
 }
 
 #[test]
 fn rfc_791_3_2_an_mtu_of_68_always_does() {
-    let mut rig = Rig::new(64);
+    let mut fixture = Fixture::new(64);
     let frame = frame4(&[1; 40], 0, &payload(100));
-    assert_eq!(rig.cut4(&frame, 68).unwrap().len(), 3);
-    assert_eq!(rig.cut4(&frame, 67), Err(Uncut::Mtu { mtu: 67 }));
+    assert_eq!(fixture.cut4(&frame, 68).unwrap().len(), 3);
+    assert_eq!(fixture.cut4(&frame, 67), Err(Uncut::Mtu { mtu: 67 }));
     let beyond = frame4(&[], 8191, &payload(100));
-    assert_eq!(rig.cut4(&beyond, 68), Err(Uncut::Malformed));
+    assert_eq!(fixture.cut4(&beyond, 68), Err(Uncut::Malformed));
 }
 
 #[test]
 fn a_pool_that_runs_dry_stops_it_and_nothing_is_lost() {
-    let mut rig = Rig::new(10);
+    let mut fixture = Fixture::new(10);
     let frame = frame4(&[], 0, &payload(10_000));
-    let packet = rig.packet(&frame);
+    let packet = fixture.packet(&frame);
     let mut cut = Cut::ipv4(&packet, L3, 576).unwrap();
     let mut frames = Vec::new();
     let mut burst = Burst::new();
     while !cut.is_done() {
-        let is_enough = cut.fill(&mut rig.cache, &mut burst);
+        let is_enough = cut.fill(&mut fixture.cache, &mut burst);
         assert!(is_enough || burst.len() == 10);
         frames.extend(burst.iter().map(|packet| packet.data().to_vec()));
-        rig.cache.free(&mut burst);
+        fixture.cache.free(&mut burst);
     }
-    rig.cache.free_one(packet);
-    assert_eq!(rig.whole(&frames), frame);
+    fixture.cache.free_one(packet);
+    assert_eq!(fixture.whole(&frames), frame);
 }
 
 /// An IPv6 packet with hop-by-hop, destination and routing headers, or none.
@@ -253,10 +261,10 @@ fn frame6(with_extensions: bool, payload: &[u8]) -> Vec<u8> {
 
 #[test]
 fn rfc_8200_4_5_headers_up_to_the_routing_header_are_in_every_fragment() {
-    let mut rig = Rig::new(64);
+    let mut fixture = Fixture::new(64);
     for with_extensions in [false, true] {
         let frame = frame6(with_extensions, &payload(2000));
-        let frames = rig.cut6(&frame, 1280).unwrap();
+        let frames = fixture.cut6(&frame, 1280).unwrap();
         assert_eq!(frames.len(), 2);
         let repeated = if with_extensions { 64 } else { 40 };
         for fragment in &frames {
@@ -272,8 +280,8 @@ fn rfc_8200_4_5_headers_up_to_the_routing_header_are_in_every_fragment() {
             assert_eq!(rest[0], if with_extensions { 60 } else { 17 });
             assert_eq!(rest[4..8], [1, 2, 3, 4]);
         }
-        assert_eq!(rig.whole(&frames), frame);
-        assert_eq!(rig.cut6(&frames[0], 1000), Err(Uncut::DontFragment));
+        assert_eq!(fixture.whole(&frames), frame);
+        assert_eq!(fixture.cut6(&frames[0], 1000), Err(Uncut::DontFragment));
     }
 }
 
@@ -285,41 +293,42 @@ proptest! {
         words in 0..10_usize,
     ) {
         // Fewer fragments than a reassembly lets lie apart; in order, any number will do.
-        let mut rig = Rig::new(256);
+        let mut fixture = Fixture::new(256);
         let frame = frame4(&[1; 40][..words * 4], 0, &payload(len));
         let mut twice = Vec::new();
-        for fragment in rig.cut4(&frame, mtu).unwrap() {
+        for fragment in fixture.cut4(&frame, mtu).unwrap() {
             prop_assert!(fragment.len() <= L3 + mtu);
-            twice.extend(rig.cut4(&fragment, smaller).unwrap());
+            twice.extend(fixture.cut4(&fragment, smaller).unwrap());
         }
         prop_assert!(twice.iter().all(|fragment| fragment.len() <= L3 + smaller));
         prop_assert!(twice.iter().all(|fragment| header(fragment).slice().len() >= 20));
         if twice.len() > 1 {
-            prop_assert_eq!(rig.whole(&twice), frame);
+            prop_assert_eq!(fixture.whole(&twice), frame);
         }
     }
 
     #[test]
     fn ipv6_cut_makes_the_same_packet(len in 8..60_000_usize, mtu in 200..9000_usize, with: bool) {
-        let mut rig = Rig::new(64);
+        let mut fixture = Fixture::new(64);
         let frame = frame6(with, &payload(len));
-        let frames = rig.cut6(&frame, mtu).unwrap();
+        let frames = fixture.cut6(&frame, mtu).unwrap();
         prop_assert!(frames.iter().all(|fragment| fragment.len() <= L3 + mtu));
-        prop_assert_eq!(rig.whole(&frames), frame);
+        prop_assert_eq!(fixture.whole(&frames), frame);
     }
 
     #[test]
-    fn any_bytes_are_taken_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), mtu in 0..200_usize) {
-        let mut rig = Rig::new(64);
-        let _ = rig.cut4(&bytes, mtu);
-        let _ = rig.cut6(&bytes, mtu);
+    fn any_bytes_are_taken_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..200),
+        mtu in 0..200_usize) {
+        let mut fixture = Fixture::new(64);
+        let _ = fixture.cut4(&bytes, mtu);
+        let _ = fixture.cut6(&bytes, mtu);
         for first in [0x45, 0x4f, 0x60] {
             let mut frame = bytes.clone();
             if let Some(byte) = frame.get_mut(L3) {
                 *byte = first;
             }
-            let _ = rig.cut4(&frame, mtu);
-            let _ = rig.cut6(&frame, mtu);
+            let _ = fixture.cut4(&frame, mtu);
+            let _ = fixture.cut6(&frame, mtu);
         }
     }
 }

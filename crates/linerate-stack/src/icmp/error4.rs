@@ -88,8 +88,8 @@ impl Error4 {
     }
 }
 
-/// Whether RFC 1812 4.3.2.7 allows this error about `packet`: if so, [`error4`] writes it where there is
-/// room. Ask before a [`Limiter`](super::Limiter), which counts what it allows.
+/// Whether RFC 1812 4.3.2.7 allows this error about `packet`: if so, [`error4`] writes it where
+/// there is room. Ask before a [`Limiter`](super::Limiter), which counts what it allows.
 pub fn may_answer4(packet: &[u8], error: Error4) -> bool {
     Ipv4::new_checked(packet).is_ok_and(|ip| {
         // RFC 1812 5.2.7.2: what is source-routed is not redirected.

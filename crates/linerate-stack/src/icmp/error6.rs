@@ -91,8 +91,8 @@ impl Error6 {
     }
 }
 
-/// Whether RFC 4443 2.4(e) allows this error about `packet`: if so, [`error6`] writes it where there is
-/// room. Ask before a [`Limiter`](super::Limiter), which counts what it allows.
+/// Whether RFC 4443 2.4(e) allows this error about `packet`: if so, [`error6`] writes it where
+/// there is room. Ask before a [`Limiter`](super::Limiter), which counts what it allows.
 pub fn may_answer6(packet: &[u8], error: Error6) -> bool {
     Ipv6::new_checked(packet).is_ok_and(|ip| {
         let is_group = ip.dst().is_multicast();

@@ -1,8 +1,9 @@
 //! ICMP and ICMPv6 messages that a router sends, and how often (RFC 792, RFC 1812 4.3, RFC 4443).
 //!
-//! [`error4()`] and [`error6()`] write the packet that tells a sender why its own went no further, or
-//! `None` where the RFCs forbid that one is sent ([`may_answer4`] and [`may_answer6`] say so without
-//! writing). Whether it *may* be sent now is the [`Limiter`]'s to say. [`echo4`] and [`echo6`] turn an echo request into its reply, in place.
+//! [`error4()`] and [`error6()`] write the packet that tells a sender why its own went no further,
+//! or `None` where the RFCs forbid that one is sent ([`may_answer4`] and [`may_answer6`] say so
+//! without writing). Whether it *may* be sent now is the [`Limiter`]'s to say. [`echo4`] and
+//! [`echo6`] turn an echo request into its reply, in place.
 //!
 //! Packets begin at their IP header. The frame around them, the route they take and the address
 //! that they are sent from are the caller's. So are the two rules that a packet does not show (RFC

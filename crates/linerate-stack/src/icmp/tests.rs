@@ -503,7 +503,8 @@ fn rfc_4443_4_2_echo_is_answered_in_place() {
 
 proptest! {
     #[test]
-    fn errors_hold_together_whatever_the_packet(mut bytes in prop::collection::vec(any::<u8>(), 0..1600), v4: bool, room in 0usize..1500) {
+    fn errors_hold_together_whatever_the_packet(mut bytes in prop::collection::vec(any::<u8>(),
+        0..1600), v4: bool, room in 0usize..1500) {
         if let Some(first) = bytes.first_mut() {
             *first = if v4 { 0x45 } else { 0x60 };
         }
@@ -519,7 +520,8 @@ proptest! {
             let ip = Ipv4::new_checked(&out[..len]).unwrap();
             prop_assert!(len <= MAX_ERROR4_LEN && ip.verify());
             // There is no error for what was just written.
-            prop_assert_eq!(error4(&out[..len], Error4::HostUnreachable, ROUTER, &mut [0; 576]), None);
+            prop_assert_eq!(error4(&out[..len], Error4::HostUnreachable, ROUTER, &mut [0; 576]),
+                None);
         }
         let router = v6("2001:db8::1");
         let whole = error6(&bytes, Error6::NoRoute, router, &mut [0; MAX_ERROR6_LEN]);
@@ -540,18 +542,22 @@ proptest! {
     #[test]
     fn errors_agree_with_etherparse(payload in prop::collection::vec(any::<u8>(), 0..1400)) {
         let mut out = [0; 1280];
-        let len = error4(&packet4(protocol::UDP, &payload), Error4::HostUnreachable, ROUTER, &mut out).unwrap();
+        let len = error4(&packet4(protocol::UDP, &payload), Error4::HostUnreachable, ROUTER,
+            &mut out).unwrap();
         let oracle = etherparse::SlicedPacket::from_ip(&out[..len]).unwrap();
         let Some(etherparse::TransportSlice::Icmpv4(icmp)) = oracle.transport else {
             panic!("it is ICMP");
         };
-        prop_assert_eq!(icmp.header().icmp_type.calc_checksum(icmp.payload()), icmp.header().checksum);
+        prop_assert_eq!(icmp.header().icmp_type.calc_checksum(icmp.payload()),
+            icmp.header().checksum);
         let mut out = [0; 1280];
-        let len = error6(&packet6(protocol::UDP, &payload), Error6::NoRoute, v6("2001:db8::1"), &mut out).unwrap();
+        let len = error6(&packet6(protocol::UDP, &payload), Error6::NoRoute, v6("2001:db8::1"),
+            &mut out).unwrap();
         let oracle = etherparse::SlicedPacket::from_ip(&out[..len]).unwrap();
         let Some(etherparse::TransportSlice::Icmpv6(icmp)) = oracle.transport else {
             panic!("it is ICMPv6");
         };
-        prop_assert!(icmp.is_checksum_valid(v6("2001:db8::1").octets(), v6("2001:db8::7").octets()));
+        prop_assert!(icmp.is_checksum_valid(v6("2001:db8::1").octets(),
+            v6("2001:db8::7").octets()));
     }
 }

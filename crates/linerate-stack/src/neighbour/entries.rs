@@ -56,9 +56,9 @@ enum Class {
 /// What an entry in use shares with others: its MAC address, and its interface.
 type Crowds = (u16, MacAddr);
 
-/// The lowest goes first of its class. Of those in use these are, by powers of two, those that came when
-/// there were most with the same MAC address, then those that came when there were most on the same
-/// interface; whoever came while there were few stays. Among equals the oldest.
+/// The lowest goes first of its class. Of those in use these are, by powers of two, those that came
+/// when there were most with the same MAC address, then those that came when there were most on the
+/// same interface; whoever came while there were few stays. Among equals the oldest.
 type Rank = (Reverse<u32>, Reverse<u32>, u64);
 
 impl Entry {
@@ -152,8 +152,8 @@ impl Entries {
             // However many addresses are asked for, the other half stays for those that exist.
             For::Packet if unresolved >= (most / 2).max(1) => oldest,
             _ if !is_full => return Ok(None),
-            // A few that wait are not thrown out for one more: what is stale goes first then, and what is
-            // one of too many.
+            // A few that wait are not thrown out for one more: what is stale goes first then, and
+            // what is one of too many.
             For::Packet if unresolved >= (most / 8).max(1) => oldest,
             For::Packet => spare.or(used).or(oldest),
             For::Asker => spare,

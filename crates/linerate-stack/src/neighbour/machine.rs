@@ -12,8 +12,9 @@ use super::entries::For;
 use super::{DropReason, Event, Ignored, Out, Released, State, Table, arp, can_be_neighbour, nd};
 
 impl Table {
-    /// Looks a next hop up. A packet for it, from its Ethernet header on, comes back in `out`: released with the MAC address that
-    /// is returned, at once or later, or dropped. What it costs to find that out is begun here.
+    /// Looks a next hop up. A packet for it, from its Ethernet header on, comes back in `out`:
+    /// released with the MAC address that is returned, at once or later, or dropped. What it costs
+    /// to find that out is begun here.
     pub fn resolve(
         &mut self,
         interface: u16,

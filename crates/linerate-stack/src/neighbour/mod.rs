@@ -36,10 +36,11 @@
 //! | the configuration | yes, static | the only one to change or remove a static entry |
 //!
 //! Entries are bounded ([`Config::max_entries`]), half of them may be unresolved (RFC 6583 6). The
-//! first to go are the oldest unresolved ones, then stale ones that no packet asked for, and at last those
-//! in use of which there are most: with one MAC address, then on one interface. So one host that answers for a
-//! whole network displaces itself. Static entries and next hops of routes stay; if all are such, a packet
-//! for one more is dropped ([`DropReason::TableFull`]). Solicitations and answers are limited in number a second.
+//! first to go are the oldest unresolved ones, then stale ones that no packet asked for, and at
+//! last those in use of which there are most: with one MAC address, then on one interface. So one
+//! host that answers for a whole network displaces itself. Static entries and next hops of routes
+//! stay; if all are such, a packet for one more is dropped ([`DropReason::TableFull`]).
+//! Solicitations and answers are limited in number a second.
 
 use std::net::IpAddr;
 
@@ -174,8 +175,8 @@ pub struct InterfaceConfig {
     /// Whether an IPv4 address is used only after it was probed for, four to seven seconds (RFC
     /// 5227 2.1).
     pub detect4: bool,
-    /// Addresses, of the above, that somebody else has found to be nobody's, such as the kernel that
-    /// has them too: they are used at once.
+    /// Addresses, of the above, that somebody else has found to be nobody's, such as the kernel
+    /// that has them too: they are used at once.
     pub verified: Vec<IpAddr>,
     /// Router advertisements, if any are sent (RFC 4861 6.2).
     pub advertise: Option<Advertise>,

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use linerate_wire::ethernet::{EtherType, Ethernet};
-use linerate_wire::ndp::{self, Accepted, Kind, Message, Refused};
+use linerate_wire::ndp::{self, Accepted, Message, MessageKind, Refused};
 use linerate_wire::{MacAddr, ipv6, protocol, vlan};
 
 use super::entries::For;
@@ -61,14 +61,16 @@ impl Table {
             return Err(Ignored::Conflict);
         }
         match accepted.message.kind() {
-            Kind::NeighbourSolicitation => {
+            MessageKind::NeighbourSolicitation => {
                 self.solicitation(interface, from, &accepted, elsewhere, now_ns, out)
             }
-            Kind::NeighbourAdvertisement => {
+            MessageKind::NeighbourAdvertisement => {
                 self.advertisement(interface, from, &accepted, now_ns, out)
             }
-            Kind::RouterSolicitation => self.router_solicitation(interface, &accepted, now_ns, out),
-            Kind::RouterAdvertisement | Kind::Redirect => Err(Ignored::NotForUs),
+            MessageKind::RouterSolicitation => {
+                self.router_solicitation(interface, &accepted, now_ns, out)
+            }
+            MessageKind::RouterAdvertisement | MessageKind::Redirect => Err(Ignored::NotForUs),
         }
     }
 

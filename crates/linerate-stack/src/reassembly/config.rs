@@ -14,8 +14,8 @@ pub struct Config {
     pub max_per_source: u32,
     /// Bytes of packet memory held, at most, counted in whole slots.
     pub max_bytes: usize,
-    /// How long an IPv4 datagram may take from its first fragment on. RFC 791 3.2 suggests 15 s, RFC
-    /// 1122 3.3.2 60 to 120 s; Linux has 30 s, and so has the default.
+    /// How long an IPv4 datagram may take from its first fragment on. RFC 791 3.2 suggests 15 s,
+    /// RFC 1122 3.3.2 60 to 120 s; Linux has 30 s, and so has the default.
     pub timeout4_ns: u64,
     /// The same for IPv6: 60 s (RFC 8200 4.5).
     pub timeout6_ns: u64,
@@ -41,9 +41,10 @@ impl Default for Config {
 pub enum Outcome {
     /// A fragment, which waits for the others.
     Held,
-    /// A whole datagram: what the last missing fragment completed, or the packet itself where it was no
-    /// fragment. [`Meta::l3_offset`](linerate_core::packet::Meta::l3_offset) says where its header is;
-    /// the rest of a datagram's metadata is the first fragment's, less what was known of a checksum.
+    /// A whole datagram: what the last missing fragment completed, or the packet itself where it
+    /// was no fragment. [`Meta::l3_offset`](linerate_core::packet::Meta::l3_offset) says where its
+    /// header is; the rest of a datagram's metadata is the first fragment's, less what was known of
+    /// a checksum.
     Whole(Packet),
     /// Not taken, for this reason; the packet is the caller's to answer and to free.
     Dropped(Refusal, Packet),

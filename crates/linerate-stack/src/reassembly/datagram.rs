@@ -122,10 +122,10 @@ impl Datagram {
         }
     }
 
-    /// Makes the slot of a first fragment the datagram's, if all that is there is one later fragment that
-    /// fits behind it: so that of two fragments in the wrong order only one is copied. Gives back the packet
-    /// that is no longer needed. Otherwise the fragment that is there moves to its place, and `packet` is
-    /// given back as an error.
+    /// Makes the slot of a first fragment the datagram's, if all that is there is one later
+    /// fragment that fits behind it: so that of two fragments in the wrong order only one is
+    /// copied. Gives back the packet that is no longer needed. Otherwise the fragment that is there
+    /// moves to its place, and `packet` is given back as an error.
     #[inline(never)]
     fn adopt(&mut self, piece: &Piece, mut packet: Packet) -> Result<Packet, Packet> {
         self.is_lone = false;
@@ -163,8 +163,8 @@ impl Datagram {
         Ok(old.expect("a datagram in the table has its slot"))
     }
 
-    /// Takes a fragment in, and gives back the packet that is no longer needed; or the fragment, and what
-    /// is to be done about it.
+    /// Takes a fragment in, and gives back the packet that is no longer needed; or the fragment,
+    /// and what is to be done about it.
     #[inline(always)]
     pub(super) fn take(
         &mut self,
@@ -295,8 +295,8 @@ impl Datagram {
     /// Makes the packet of a complete datagram.
     #[inline]
     pub(super) fn finish(&mut self) -> Result<(), Refusal> {
-        // RFC 3168 5.3: what one router marked must not be lost, nor believed where another fragment
-        // says that it cannot be marked.
+        // RFC 3168 5.3: what one router marked must not be lost, nor believed where another
+        // fragment says that it cannot be marked.
         let is_marked = self.ecn & 1 << 3 != 0;
         let may_be_marked = self.ecn & 1 == 0;
         let (l3, header_len) = (usize::from(self.l3), usize::from(self.header_len));
@@ -359,8 +359,8 @@ impl Datagram {
         self.headers_with(piece) + self.end()
     }
 
-    /// Moves to a fresh packet of at least [`frame_bytes_with`](Self::frame_bytes_with); gives back the
-    /// old one.
+    /// Moves to a fresh packet of at least [`frame_bytes_with`](Self::frame_bytes_with); gives back
+    /// the old one.
     pub(super) fn move_to(&mut self, mut home: Packet, piece: &Piece) -> Packet {
         let base = home.headroom() + self.headers_with(piece);
         home.widen();

@@ -1,22 +1,23 @@
 //! Reassembly of IPv4 (RFC 791) and IPv6 (RFC 8200, RFC 5722) fragments.
 //!
-//! A [`Reassembler`] has one owner, the lcore that the fragments come to (a NIC hashes all fragments
-//! of a datagram by their addresses alone, so they come to one). [`push`](Reassembler::push) takes a
-//! packet and says what became of it; [`expire`](Reassembler::expire) ends what waited too long. Read
-//! `piece` for what a fragment says, `datagram` for how its bytes find their place, `table` for who is
-//! found, who is oldest and who has to go.
+//! A [`Reassembler`] has one owner, the lcore that the fragments come to (a NIC hashes all
+//! fragments of a datagram by their addresses alone, so they come to one).
+//! [`push`](Reassembler::push) takes a packet and says what became of it;
+//! [`expire`](Reassembler::expire) ends what waited too long. Read `piece` for what a fragment
+//! says, `datagram` for how its bytes find their place, `table` for who is found, who is oldest and
+//! who has to go.
 //!
 //! # How it works
 //!
 //! A datagram is made in one slot, as every packet lies in one slot. The fragment that comes first
 //! gives its own, if the datagram's part up to its end fits; each later one is copied to where its
 //! bytes belong and freed at once. So a datagram costs one slot however many fragments it is cut
-//! into, and each byte is copied at most once (a first fragment that comes first is not copied at all).
-//! Where it gets too long for a slot it moves to one of a larger class.
+//! into, and each byte is copied at most once (a first fragment that comes first is not copied at
+//! all). Where it gets too long for a slot it moves to one of a larger class.
 //!
-//! What has come is kept as runs of bytes: RFC 815's holes, seen from the other side. Bytes that are
-//! there already and the same are a duplicate, and dropped, also where they are a part of what came
-//! (RFC 8200 4.5 spares only exact duplicates); anything else that meets a run abandons the
+//! What has come is kept as runs of bytes: RFC 815's holes, seen from the other side. Bytes that
+//! are there already and the same are a duplicate, and dropped, also where they are a part of what
+//! came (RFC 8200 4.5 spares only exact duplicates); anything else that meets a run abandons the
 //! datagram (RFC 5722, RFC 8200 4.5; for IPv4 alike).
 //!
 //! # Bounds
@@ -111,9 +112,9 @@ impl Reassembler {
 
     /// Takes a packet of which the IP header stands at byte `l3`, received in `vrf` at `now_ns`.
     ///
-    /// The caller has checked the IPv4 header's checksum (RFC 1812 5.2.2). Any bytes are taken without
-    /// panic. Larger slots come from the pools that `cache` was made for, and what is not needed
-    /// any more goes to it.
+    /// The caller has checked the IPv4 header's checksum (RFC 1812 5.2.2). Any bytes are taken
+    /// without panic. Larger slots come from the pools that `cache` was made for, and what is not
+    /// needed any more goes to it.
     #[inline]
     pub fn push(
         &mut self,
@@ -152,10 +153,10 @@ impl Reassembler {
         }
     }
 
-    /// Ends datagrams whose time is over, `budget` of them at most, and gives back the first fragments
-    /// of those that have one, as they came, for an ICMP Time Exceeded with code 1 (RFC 792, RFC 8200
-    /// 4.5). Ends no more than `first_fragments` has room for. Returns how many it ended: when that is
-    /// the budget, or the burst is full, there may be more.
+    /// Ends datagrams whose time is over, `budget` of them at most, and gives back the first
+    /// fragments of those that have one, as they came, for an ICMP Time Exceeded with code 1 (RFC
+    /// 792, RFC 8200 4.5). Ends no more than `first_fragments` has room for. Returns how many it
+    /// ended: when that is the budget, or the burst is full, there may be more.
     pub fn expire(
         &mut self,
         now_ns: u64,
@@ -344,8 +345,8 @@ impl Reassembler {
         Ok(())
     }
 
-    /// A fresh packet that takes a frame of `bytes`, within the bounds, for the datagram `own` (or a new
-    /// one).
+    /// A fresh packet that takes a frame of `bytes`, within the bounds, for the datagram `own` (or
+    /// a new one).
     #[cold]
     fn larger(&mut self, bytes: usize, own: u32, cache: &mut PoolCache) -> Option<Packet> {
         let slot_bytes = cache.pool_for(bytes)?.slot_bytes();
@@ -361,8 +362,8 @@ impl Reassembler {
         cache.get_for(bytes)
     }
 
-    /// Evicts until a slot of `bytes` may be held more; false where even the datagram `own` would have
-    /// to go for it.
+    /// Evicts until a slot of `bytes` may be held more; false where even the datagram `own` would
+    /// have to go for it.
     #[inline]
     fn make_room(&mut self, bytes: usize, own: u32, cache: &mut PoolCache) -> bool {
         if bytes > SMALL_BYTES {

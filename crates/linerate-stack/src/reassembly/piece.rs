@@ -18,8 +18,8 @@ pub(super) const FRAGMENT_HEADER: usize = 8;
 /// Which datagram a fragment belongs to.
 ///
 /// IPv4: source, destination, identification, protocol (RFC 791 3.2). IPv6: source, destination and
-/// identification; the fragments' next headers may differ (RFC 8200 4.5). And the VRF. The table reads the
-/// source out of it.
+/// identification; the fragments' next headers may differ (RFC 8200 4.5). And the VRF. The table
+/// reads the source out of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Key(pub(super) [u64; 5]);
 
@@ -64,8 +64,8 @@ pub(super) enum Shape {
 impl Piece {
     /// Reads the frame's headers from byte `l3` on; unless it is `Whole`, this is what they say.
     ///
-    /// In place: a piece that is moved is read in larger words than it was written in, and each such read
-    /// waits until the writes have left the core's store buffer.
+    /// In place: a piece that is moved is read in larger words than it was written in, and each
+    /// such read waits until the writes have left the core's store buffer.
     #[inline(always)]
     pub(super) fn read(&mut self, frame: &[u8], l3: usize, vrf: u32) -> Result<Shape, Refusal> {
         // As far as metadata can say.
@@ -133,8 +133,8 @@ impl Piece {
             return Err(Refusal::TooLong);
         }
         let protocol = header[9];
-        // RFC 1858 3.2.1 and 3.2.2, RFC 3128 3: neither may a first fragment end before the TCP flags,
-        // nor a second one bring them.
+        // RFC 1858 3.2.1 and 3.2.2, RFC 3128 3: neither may a first fragment end before the TCP
+        // flags, nor a second one bring them.
         if protocol == protocol::TCP && ((start == 0 && len < TCP_LEAST) || start == 8) {
             return Err(Refusal::Tiny);
         }
@@ -221,8 +221,8 @@ fn check_length(len: usize, more: bool) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Where the fragment header is, and the byte that announces it: behind the per-fragment headers (RFC
-/// 8200 4.5). An authentication header does not belong there, but must not hide it.
+/// Where the fragment header is, and the byte that announces it: behind the per-fragment headers
+/// (RFC 8200 4.5). An authentication header does not belong there, but must not hide it.
 fn find_fragment_header(packet: &[u8]) -> Result<Option<(usize, usize)>, Refusal> {
     let (mut next_at, mut at) = (6, ipv6::HEADER_LEN);
     for _ in 0..=MAX_EXTENSIONS {
@@ -253,8 +253,8 @@ fn has_header_chain(mut next: u8, mut rest: &[u8]) -> bool {
     false
 }
 
-/// Length in bytes of an extension header of this kind at the start of `rest`, more than there is where
-/// it ends early; `None` where it is another kind of header.
+/// Length in bytes of an extension header of this kind at the start of `rest`, more than there is
+/// where it ends early; `None` where it is another kind of header.
 fn extension_len(kind: u8, rest: &[u8]) -> Option<usize> {
     let words = rest.get(1).map(|&len| usize::from(len));
     let len = match kind {

@@ -11,23 +11,24 @@ use crate::icmp::Error6;
 pub enum Refusal {
     /// The IP header does not fit the bytes present.
     Malformed,
-    /// No payload; or more fragments follow, and it is no multiple of 8 bytes. IPv6 answers the latter
-    /// with a Parameter Problem, code 0, that points to the payload length (RFC 8200 4.5).
+    /// No payload; or more fragments follow, and it is no multiple of 8 bytes. IPv6 answers the
+    /// latter with a Parameter Problem, code 0, that points to the payload length (RFC 8200 4.5).
     Length,
-    /// The datagram would exceed 65,535 bytes. IPv6 answers with a Parameter Problem, code 0, that points
-    /// to the fragment offset (RFC 8200 4.5).
+    /// The datagram would exceed 65,535 bytes. IPv6 answers with a Parameter Problem, code 0, that
+    /// points to the fragment offset (RFC 8200 4.5).
     TooLong,
     /// A TCP header is cut where filters look (RFC 1858 3, RFC 3128 3).
     Tiny,
-    /// An IPv6 first fragment without the whole header chain: answered with a Parameter Problem, code 3
-    /// (RFC 7112 5, RFC 8200 4.5).
+    /// An IPv6 first fragment without the whole header chain: answered with a Parameter Problem,
+    /// code 3 (RFC 7112 5, RFC 8200 4.5).
     HeaderChain,
     /// Its bytes are there already. The datagram goes on (RFC 8200 4.5).
     Duplicate,
-    /// It overlaps another, or they disagree on the datagram's end: all of them are dropped (RFC 5722 4).
+    /// It overlaps another, or they disagree on the datagram's end: all of them are dropped (RFC
+    /// 5722 4).
     Overlap,
-    /// Congestion was experienced by one fragment, and another cannot experience any: all are dropped
-    /// (RFC 3168 5.3).
+    /// Congestion was experienced by one fragment, and another cannot experience any: all are
+    /// dropped (RFC 3168 5.3).
     Ecn,
     /// More gaps than are kept count of: all are dropped.
     Scattered,

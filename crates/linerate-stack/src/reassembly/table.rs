@@ -1,8 +1,10 @@
-//! Which datagrams are in the making: found by their key, listed by age, by source and by large slots.
+//! Which datagrams are in the making: found by their key, listed by age, by source and by large
+//! slots.
 //!
-//! Entries lie in one array; each list is a pair of links in them. Since every datagram of a version has
-//! the same time, the list by age is the list by expiry too: no timer is kept. Buckets of the index and
-//! of sources are found by a hash keyed with a secret, so that nobody can choose keys that meet.
+//! Entries lie in one array; each list is a pair of links in them. Since every datagram of a
+//! version has the same time, the list by age is the list by expiry too: no timer is kept. Buckets
+//! of the index and of sources are found by a hash keyed with a secret, so that nobody can choose
+//! keys that meet.
 
 use linerate_core::MemError;
 use linerate_core::mem::HugeArray;
@@ -106,8 +108,8 @@ pub(super) struct Table {
     free: u32,
     /// The one that was found or inserted last: where the next fragment most likely belongs.
     last: u32,
-    /// Whether `last` is still in no bucket and in no list but that of large slots. Most datagrams are
-    /// whole before another begins, and never enter any.
+    /// Whether `last` is still in no bucket and in no list but that of large slots. Most datagrams
+    /// are whole before another begins, and never enter any.
     is_loose: bool,
     /// How many are in buckets and lists.
     tied: usize,
@@ -155,8 +157,8 @@ impl Table {
         &mut self.datagrams[at as usize]
     }
 
-    /// The datagram that was found or inserted last, if it has that key: fragments of a datagram mostly
-    /// come one after the other.
+    /// The datagram that was found or inserted last, if it has that key: fragments of a datagram
+    /// mostly come one after the other.
     #[inline(always)]
     pub(super) fn find_last(&self, key: &Key) -> Option<u32> {
         (self.last != NONE && self.at(self.last).key == *key).then_some(self.last)
@@ -228,7 +230,8 @@ impl Table {
         self.free == NONE
     }
 
-    /// The place of a datagram's source: the VRF, and the IPv4 address or the first half of the IPv6 one.
+    /// The place of a datagram's source: the VRF, and the IPv4 address or the first half of the
+    /// IPv6 one.
     pub(super) fn source(&self, at: u32) -> u32 {
         let datagram = self.at(at);
         let [first, second, .., last] = datagram.key.0;
@@ -250,8 +253,8 @@ impl Table {
         }
     }
 
-    /// Enters a datagram, loose; there is room, and the last one is [tied](Self::tie). What it is made of is
-    /// still to be said.
+    /// Enters a datagram, loose; there is room, and the last one is [tied](Self::tie). What it is
+    /// made of is still to be said.
     #[inline]
     pub(super) fn insert(&mut self, piece: &Piece, now_ns: u64) -> u32 {
         let at = self.free;

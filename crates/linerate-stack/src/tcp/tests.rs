@@ -188,12 +188,14 @@ fn options_and_extension_headers_are_stepped_over() {
 
 proptest! {
     #[test]
-    fn resets_are_what_etherparse_reads(flags in 0_u8..64, seq: u32, ack: u32, data in 0_usize..100) {
+    fn resets_are_what_etherparse_reads(flags in 0_u8..64, seq: u32, ack: u32,
+        data in 0_usize..100) {
         let flags = flags & !flag::RST;
         let segment = segment(flags, seq, ack, data);
         let out = reset(&packet4(segment.clone()));
         let (read, rest) = TcpHeader::from_slice(&out[20..]).unwrap();
-        prop_assert!(read.rst && rest.is_empty() && (read.source_port, read.destination_port) == (22, 4660));
+        prop_assert!(read.rst && rest.is_empty() && (read.source_port,
+            read.destination_port) == (22, 4660));
         let sum = read.calc_checksum_ipv4_raw(DST.octets(), SRC.octets(), &[]).unwrap();
         prop_assert_eq!(read.checksum, sum);
         let out = reset(&packet6(segment, protocol::TCP, &[]));

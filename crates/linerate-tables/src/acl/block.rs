@@ -1,8 +1,8 @@
 //! Eight rules in columns: what one vector comparison looks at.
 //!
 //! A leaf of a tree is a run of blocks, their lanes in the order in which rules win, so that the
-//! first lane that matches is the answer. Lanes hold addresses, ports and protocol. A rule that asks
-//! for more is marked [`MORE_FIELDS`], and is looked at in full where its lane matches.
+//! first lane that matches is the answer. Lanes hold addresses, ports and protocol. A rule that
+//! asks for more is marked [`MORE_FIELDS`], and is looked at in full where its lane matches.
 
 use super::key::PacketKey;
 use super::rule::{Bits, Match, Prefix, Range};

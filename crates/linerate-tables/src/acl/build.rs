@@ -205,7 +205,8 @@ impl<const W: usize> Build<'_, W> {
         Ok(())
     }
 
-    /// Makes a leaf without rules a node that picks the chosen bits, and gives its children the rules.
+    /// Makes a leaf without rules a node that picks the chosen bits, and gives its children the
+    /// rules.
     fn branch(
         &mut self,
         node: u32,

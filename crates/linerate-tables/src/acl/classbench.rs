@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Source and destination, source and destination ports, protocol and its mask, and, where it is
-//! there, what Taylor and Turner's generator calls flags: the TCP flags in the high byte of 16 bits.
-//! Earlier lines win. IPv6 sets, as ClassBench-ng writes them, look the same. Bits behind a
+//! there, what Taylor and Turner's generator calls flags: the TCP flags in the high byte of 16
+//! bits. Earlier lines win. IPv6 sets, as ClassBench-ng writes them, look the same. Bits behind a
 //! prefix's length do not count, and numbers may be decimal (`0/0` is any protocol), as in the sets
 //! that DPDK ships. Empty lines and those that begin with `#` are skipped.
 

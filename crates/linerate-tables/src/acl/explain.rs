@@ -6,7 +6,8 @@ use super::key::PacketKey;
 use super::rule::{Field, Match, Rule};
 use super::table::Acl;
 
-/// Which rule wins for a packet, and why the rules before it do not. Its `Display` is a line for each.
+/// Which rule wins for a packet, and why the rules before it do not. Its `Display` is a line for
+/// each.
 #[derive(Clone, Debug)]
 pub struct Explanation<const W: usize> {
     /// The packet.

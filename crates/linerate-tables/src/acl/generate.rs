@@ -176,8 +176,8 @@ impl Family {
         }
     }
 
-    /// `count` different rules, the specific ones first (as an operator writes them), priorities and
-    /// values rising from 1. The same for the same seed. O(count).
+    /// `count` different rules, the specific ones first (as an operator writes them), priorities
+    /// and values rising from 1. The same for the same seed. O(count).
     pub fn rules<const W: usize>(self, count: usize, seed: u64) -> Vec<Rule<W>> {
         let mut random = Random::new(seed ^ 0x0c1a_55be_2c40_0000);
         let shape = self.shape();

@@ -174,8 +174,8 @@ fn descend<const W: usize>(
     }
 }
 
-/// The marked slot of the first lane of a run that matches, 0 where none does. It leaves the run where
-/// its next block begins with a rule that does not win over `order`.
+/// The marked slot of the first lane of a run that matches, 0 where none does. It leaves the run
+/// where its next block begins with a rule that does not win over `order`.
 #[inline(always)]
 fn first<const W: usize>(
     blocks: &[Block<W>],

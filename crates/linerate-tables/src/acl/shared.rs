@@ -86,8 +86,8 @@ impl<const W: usize> AclWriter<W> {
     /// Adds a rule with the next publication.
     ///
     /// # Errors
-    /// As [`Acl::insert`], pending changes being taken as made; room is asked for as if each of them
-    /// needed the most that one can need.
+    /// As [`Acl::insert`], pending changes being taken as made; room is asked for as if each of
+    /// them needed the most that one can need.
     pub fn insert(&mut self, rule: &Rule<W>) -> Result<(), TableError> {
         let key = (rule.matching, rule.categories);
         match self.pending.get(&key) {

@@ -122,8 +122,8 @@ impl<const W: usize> Acl<W> {
     /// Whether a rule is sound, and not there yet.
     ///
     /// # Errors
-    /// If its fields are too wide or do not agree, it is in no category, or there is a rule with the
-    /// same match and categories: one of the two could never win.
+    /// If its fields are too wide or do not agree, it is in no category, or there is a rule with
+    /// the same match and categories: one of the two could never win.
     pub fn check(&self, rule: &Rule<W>) -> Result<(), TableError> {
         check(&self.rules, rule)
     }
@@ -198,7 +198,8 @@ impl<const W: usize> Acl<W> {
         Ok(())
     }
 
-    /// Takes out the rule with this match and these categories. As short as [`insert`](Self::insert).
+    /// Takes out the rule with this match and these categories. As short as
+    /// [`insert`](Self::insert).
     ///
     /// # Errors
     /// If there is none, or no memory to move its neighbours; the table is as it was.
@@ -279,8 +280,9 @@ impl<const W: usize> Acl<W> {
         }
     }
 
-    /// For each packet and each of the first `C` categories the value of the rule that wins in it, or
-    /// the default. Several times as long as [`classify`](Self::classify): no rule ends the search.
+    /// For each packet and each of the first `C` categories the value of the rule that wins in it,
+    /// or the default. Several times as long as [`classify`](Self::classify): no rule ends the
+    /// search.
     ///
     /// # Panics
     /// If there are fewer results than packets, or more than 16 categories.

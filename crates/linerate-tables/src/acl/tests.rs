@@ -202,8 +202,8 @@ fn adds_and_removes_keep_it_equal_to_a_list_v4() {
     every_level(|isa| (0..3).for_each(|seed| churn::<1>(isa, 60, 300, seed)));
 }
 
-/// A thousand rules, so that leaves are split, merged and inserted to again: merged leaves were once
-/// not in order.
+/// A thousand rules, so that leaves are split, merged and inserted to again: merged leaves were
+/// once not in order.
 #[test]
 fn many_adds_and_removes_keep_it_equal_to_a_list() {
     churn::<1>(Isa::detect(), 200, 1000, 100);
@@ -479,9 +479,9 @@ fn an_explanation_names_the_fields_that_differ() {
     );
     assert_eq!(
         explanation.to_string(),
-        "packet 192.168.0.1 -> 11.0.0.1 protocol 17 ports 1 -> 53\n  \
-         not priority 10: destination is not 10.0.0.0/8, destination port is not 443, protocol is not 0x6/0xff\n  \
-         priority 20 matches: value 2\n"
+        "packet 192.168.0.1 -> 11.0.0.1 protocol 17 ports 1 -> 53\n  not priority 10: destination \
+         is not 10.0.0.0/8, destination port is not 443, protocol is not 0x6/0xff\n  priority 20 \
+         matches: value 2\n"
     );
     assert!(
         acl.explain(&packet, 1).matched.is_none(),
@@ -670,7 +670,8 @@ fn a_bad_line_is_named_and_nothing_is_loaded() {
         ),
         (
             "@10.0.0.0/8 0.0.0.0/0 0 : 1 1 : 2 0x06/0xFF 0x10/0x10",
-            "flags is \"0x10/0x10\": expected TCP flags and their mask, each shifted by 8, like 0x1000/0x1000",
+            "flags is \"0x10/0x10\": expected TCP flags and their mask, each shifted by 8, like \
+             0x1000/0x1000",
         ),
         (
             "@10.0.0.0/8 0.0.0.0/0 0 : 1 1 : 2 0x06/0xFF 0x1000/0x1000 x=1",

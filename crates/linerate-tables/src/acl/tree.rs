@@ -320,7 +320,8 @@ impl<const W: usize> Trees<W> {
                 all.push(lane);
             }
         }
-        // In order even where no packet could match two of them: rules that come later are placed by it.
+        // In order even where no packet could match two of them: rules that come later are placed
+        // by it.
         all.sort_unstable_by_key(|lane| rules.order(lane.rule()));
         self.give_children(&at);
         self.set_empty(node);

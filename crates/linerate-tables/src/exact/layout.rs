@@ -152,7 +152,8 @@ impl<const K: usize, V: Value> Layout<K, V> {
         bucket[Self::TAGS + slot] = 0;
     }
 
-    /// Tags of all slots in the high bytes, the bytes below them zero; the spilled count is cut off.
+    /// Tags of all slots in the high bytes, the bytes below them zero; the spilled count is cut
+    /// off.
     #[inline(always)]
     pub(crate) fn tags(bucket: &[u8]) -> u64 {
         let end = bucket[..Self::BYTES].last_chunk().expect("a line at least");
@@ -172,7 +173,8 @@ impl<const K: usize, V: Value> Layout<K, V> {
     pub(crate) fn find(bucket: &[u8], key: &[u8; K], tag: u8) -> Option<usize> {
         const ONES: u64 = 0x0101_0101_0101_0101;
         let other = Self::tags(bucket) ^ (u64::from(tag) * ONES);
-        // The highest bit of each byte that is zero (and at times of a byte above one: keys decide).
+        // The highest bit of each byte that is zero (and at times of a byte above one: keys
+        // decide).
         let mut fits = other.wrapping_sub(ONES) & !other & 0x8080_8080_8080_8080;
         while fits != 0 {
             let slot = fits.trailing_zeros() as usize / 8;

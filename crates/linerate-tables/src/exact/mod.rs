@@ -1,7 +1,7 @@
 //! Exact match: what belongs to this key, for keys of 4 to 64 bytes.
 //!
-//! [`Exact`] has one owner and is the fast form. Read `layout` for what a bucket is, `hash` for how a
-//! key finds its two buckets, `spread` for how their number grows, `place` for how an entry finds
+//! [`Exact`] has one owner and is the fast form. Read `layout` for what a bucket is, `hash` for how
+//! a key finds its two buckets, `spread` for how their number grows, `place` for how an entry finds
 //! room. [`SharedExact`] has one writer and many readers.
 //!
 //! # Cost

@@ -1,7 +1,7 @@
 //! Flow tables: what is known of a flow, found from both of its directions, and how it ages.
 //!
-//! A [`FlowTable`] is an [`Exact`](crate::exact::Exact) table from keys to entries, the entries, and
-//! a [`Wheel`](crate::wheel::Wheel) with a timer for each. It has one owner, the lcore that its
+//! A [`FlowTable`] is an [`Exact`](crate::exact::Exact) table from keys to entries, the entries,
+//! and a [`Wheel`](crate::wheel::Wheel) with a timer for each. It has one owner, the lcore that its
 //! packets come to; RSS shards the flows. Read [`FlowConfig`] for its limits, [`FlowTable`] for
 //! what one does with it, `ageing.rs` for how flows end.
 //!

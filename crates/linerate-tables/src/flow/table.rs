@@ -280,10 +280,10 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
     pub(super) fn count_in(&mut self, now: u64, index: u32, flip: bool, bytes: u32) -> Hit {
         let hit = self.hit(index, flip);
         let entry = &mut self.entries[index as usize];
-        let way = hit.direction as usize;
+        let direction = hit.direction as usize;
         entry.last_seen = now.max(entry.last_seen);
-        entry.packets[way] += 1;
-        entry.bytes[way] += u64::from(bytes);
+        entry.packets[direction] += 1;
+        entry.bytes[direction] += u64::from(bytes);
         hit
     }
 

@@ -27,13 +27,13 @@ impl Model {
     fn touch(&mut self, now: u64, key: FlowKey4, bytes: u32) -> Option<Hit> {
         let name = self.name(key);
         let flow = self.flows.get_mut(&name)?;
-        let way = usize::from(flow.key != key);
+        let direction = usize::from(flow.key != key);
         flow.last_seen = flow.last_seen.max(now);
-        flow.packets[way] += 1;
-        flow.bytes[way] += u64::from(bytes);
+        flow.packets[direction] += 1;
+        flow.bytes[direction] += u64::from(bytes);
         Some(Hit {
             flow: flow.id,
-            direction: Direction::of(way == 1),
+            direction: Direction::of(direction == 1),
             state: flow.state,
         })
     }

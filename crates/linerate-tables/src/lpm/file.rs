@@ -14,8 +14,8 @@ pub struct Prefixes {
     pub v6: Vec<Prefix6>,
 }
 
-/// Reads `address/length` from each line, IPv4 and IPv6 mixed; empty lines and those that begin with
-/// `#` are passed over.
+/// Reads `address/length` from each line, IPv4 and IPv6 mixed; empty lines and those that begin
+/// with `#` are passed over.
 ///
 /// ```
 /// let text = "# two of each kind\n10.0.0.0/8\n2001:db8::/32\n";
@@ -28,8 +28,8 @@ pub struct Prefixes {
 /// ```
 ///
 /// # Errors
-/// The number of the first line that is no prefix, has host bits set or repeats an earlier line, and
-/// why; or that reading failed.
+/// The number of the first line that is no prefix, has host bits set or repeats an earlier line,
+/// and why; or that reading failed.
 pub fn read(from: impl BufRead) -> Result<Prefixes, TableError> {
     let mut prefixes = Prefixes::default();
     let (mut seen4, mut seen6) = (HashMap::new(), HashMap::new());

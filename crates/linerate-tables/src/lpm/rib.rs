@@ -1,11 +1,11 @@
 //! The routes as the control plane knows them: exact, nested, and walked in order.
 //!
-//! A path-compressed binary trie in one array. A lookup table is compiled from it, region by region:
-//! [`Rib::longest_within`] gives what a region inherits and [`Rib::walk`] what lies inside it.
-//! Forwarding does not look here.
+//! A path-compressed binary trie in one array. A lookup table is compiled from it, region by
+//! region: [`Rib::longest_within`] gives what a region inherits and [`Rib::walk`] what lies inside
+//! it. Forwarding does not look here.
 //!
-//! A node is 20 bytes for IPv4 and 32 for IPv6; n routes need at most 2n nodes, and 1.4n in an Internet
-//! table. Every operation walks at most one node per bit of the prefix.
+//! A node is 20 bytes for IPv4 and 32 for IPv6; n routes need at most 2n nodes, and 1.4n in an
+//! Internet table. Every operation walks at most one node per bit of the prefix.
 
 use super::{Address, Prefix};
 use crate::TableError;
@@ -18,7 +18,8 @@ const ROOT: u32 = 0;
 #[derive(Clone, Copy, Debug)]
 struct Node<A> {
     address: A,
-    /// Below this node, by the first bit beyond its length; in a free node [0] is the next free one.
+    /// Below this node, by the first bit beyond its length; in a free node [0] is the next free
+    /// one.
     children: [u32; 2],
     next_hop: u32,
     len: u8,
@@ -36,8 +37,8 @@ impl<A: Address> Node<A> {
 pub enum Found<A> {
     /// A route and its next hop.
     Route(Prefix<A>, u32),
-    /// Longer routes than were asked for lie in this prefix, which has the greatest length asked for.
-    /// May come twice in a row for the same prefix.
+    /// Longer routes than were asked for lie in this prefix, which has the greatest length asked
+    /// for. May come twice in a row for the same prefix.
     Longer(Prefix<A>),
 }
 
@@ -222,8 +223,8 @@ impl<A: Address> Rib<A> {
         })
     }
 
-    /// As [`covered`](Self::covered), down to routes of `max_len` bits: of longer ones it only tells
-    /// in which prefixes of `max_len` bits they are.
+    /// As [`covered`](Self::covered), down to routes of `max_len` bits: of longer ones it only
+    /// tells in which prefixes of `max_len` bits they are.
     #[inline]
     pub fn walk(&self, prefix: Prefix<A>, max_len: u8) -> Walk<'_, A> {
         let mut walk = Walk {

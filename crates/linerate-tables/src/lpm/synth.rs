@@ -2,15 +2,16 @@
 //!
 //! What users, tests and benchmarks get where the real table is not at hand. The generator owns the
 //! statistics (`shape`) that it copies: how many prefixes have which length, how many lie inside a
-//! shorter one and of which length that is, where in the address space they are, and how they huddle
-//! together. Read `generate` first: it places lengths from short to long, each prefix either inside
-//! one that stands already or outside all of them, and either afresh or near an earlier one.
+//! shorter one and of which length that is, where in the address space they are, and how they
+//! huddle together. Read `generate` first: it places lengths from short to long, each prefix either
+//! inside one that stands already or outside all of them, and either afresh or near an earlier one.
 //!
 //! # How close it comes
 //!
-//! The model is a full table of January 2024 (901,899 IPv4 and 160,147 IPv6 prefixes). Measured on it
-//! and on as many generated routes (seed 1). `tests` hold every row to it, IPv4 within 12 %, IPv6 within
-//! 25 %, where `LINERATE_DATA` names the folder of the real one. Prefixes of each length: as many.
+//! The model is a full table of January 2024 (901,899 IPv4 and 160,147 IPv6 prefixes). Measured on
+//! it and on as many generated routes (seed 1). `tests` hold every row to it, IPv4 within 12 %,
+//! IPv6 within 25 %, where `LINERATE_DATA` names the folder of the real one. Prefixes of each
+//! length: as many.
 //!
 //! | | IPv4: real | generated | IPv6: real | generated |
 //! |---|---:|---:|---:|---:|
@@ -100,7 +101,8 @@ pub const MAX_ROUTES6: usize = 2_000_000;
 
 /// An IPv4 table like the Internet's, in ascending order of prefix, each with its next hop.
 ///
-/// `spec.routes` beyond [`MAX_ROUTES4`] give as many as that. Takes about a second for a million, and some ten for two, whose /16s are crowded.
+/// `spec.routes` beyond [`MAX_ROUTES4`] give as many as that. Takes about a second for a million,
+/// and some ten for two, whose /16s are crowded.
 ///
 /// ```
 /// use linerate_tables::lpm::synth::{Spec, routes4};
@@ -200,8 +202,8 @@ fn inside(prefix: (u128, u8), len: u8, rng: &mut Rng) -> u128 {
     top | random
 }
 
-/// A prefix that differs from `top` in its last few bits: in 1, and with `more_percent` in one more,
-/// and so on; the first bits of a region stay.
+/// A prefix that differs from `top` in its last few bits: in 1, and with `more_percent` in one
+/// more, and so on; the first bits of a region stay.
 fn neighbour(top: u128, len: u8, more_percent: u64, rng: &mut Rng) -> u128 {
     let mut same = len - 1;
     while same > shape::REGION_BITS && rng.below(100) < more_percent {

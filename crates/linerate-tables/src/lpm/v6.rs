@@ -1,8 +1,9 @@
 //! IPv6 routes and the table that lookups read.
 //!
 //! [`Lpm6`] owns both: the routes ([`Rib`], one per VRF), and a tree made from them that is small
-//! enough for the caches, which is all that a [`Fib6`] is. Read `simd::lpm6` for how an address is looked up, `build.rs` for how the
-//! tree follows the routes, and `docs/adr/0014-lpm6.md` for why it is so.
+//! enough for the caches, which is all that a [`Fib6`] is. Read `simd::lpm6` for how an address is
+//! looked up, `build.rs` for how the tree follows the routes, and `docs/adr/0014-lpm6.md` for why
+//! it is so.
 
 mod build;
 mod nodes;
@@ -26,13 +27,13 @@ use linerate_core::publish::{Apply, Publisher, Reader};
 pub struct Lpm6Config {
     /// VRFs, numbered from 0: each takes 256 KiB of each copy of the table.
     pub vrfs: u32,
-    /// So many VRFs, from 0 on, have a direct array for global addresses (2000::/3): 8 MiB for each in
-    /// each copy of the table, and one step less for each lookup of such an address.
+    /// So many VRFs, from 0 on, have a direct array for global addresses (2000::/3): 8 MiB for each
+    /// in each copy of the table, and one step less for each lookup of such an address.
     pub direct_vrfs: u32,
     /// How many Internet-like routes to have room for at once, all VRFs together: 80 bytes each of
-    /// each copy, of which a [`SharedLpm6`] has three; fewer if that is more than half of the budget.
-    /// An [`Lpm6`] grows beyond, and is copied for that, which takes about a millisecond in ten
-    /// megabytes; a [`SharedLpm6`] does not.
+    /// each copy, of which a [`SharedLpm6`] has three; fewer if that is more than half of the
+    /// budget. An [`Lpm6`] grows beyond, and is copied for that, which takes about a millisecond in
+    /// ten megabytes; a [`SharedLpm6`] does not.
     pub routes: usize,
     /// The most memory in bytes, as [`Lpm6::memory`] counts it. While an array grows, the old one
     /// exists beside it.
@@ -104,8 +105,9 @@ impl Apply<Change> for Fib6 {
 /// A routing table with one owner, who changes it and looks up in it.
 ///
 /// An address costs one step for the first 16 bits (24 by a direct array), and then one for each 8
-/// bits or for a leaf of up to 16 ranges: five in a row at most for routes of up to 48 bits, fourteen in all. A change takes
-/// time in proportion to the routes that its prefix covers, in the mean a few microseconds.
+/// bits or for a leaf of up to 16 ranges: five in a row at most for routes of up to 48 bits,
+/// fourteen in all. A change takes time in proportion to the routes that its prefix covers, in the
+/// mean a few microseconds.
 ///
 /// ```
 /// use linerate_tables::lpm::{Lpm6, Lpm6Config, NO_ROUTE};
@@ -183,8 +185,8 @@ impl Lpm6 {
     /// Adds a route, or gives one another next hop. Returns the next hop that it had.
     ///
     /// # Errors
-    /// If there is no such VRF, if the next hop is [`NO_ROUTE`], or if the budget or the memory that
-    /// there is does not suffice: the table is then as it was.
+    /// If there is no such VRF, if the next hop is [`NO_ROUTE`], or if the budget or the memory
+    /// that there is does not suffice: the table is then as it was.
     pub fn insert(
         &mut self,
         vrf: u32,

@@ -220,7 +220,8 @@ fn check(backends: &[Backend], entries: u32) -> Result<(), String> {
     }
     if serving > entries as usize {
         return Err(format!(
-            "{serving} backends on {entries} entries; take a prime a hundred times as large as their number"
+            "{serving} backends on {entries} entries; take a prime a hundred times as large as \
+             their number"
         ));
     }
     let mut names: Vec<&str> = backends.iter().map(|b| b.name.as_str()).collect();

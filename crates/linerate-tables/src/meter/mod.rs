@@ -371,7 +371,8 @@ impl Bucket {
         let size = bytes.checked_mul(hz).filter(|&size| size < limit);
         let Some(size) = size else {
             return Err(format!(
-                "bursts of {bytes} bytes, at most {} with a clock of {hz} ticks a second: lower them or count in coarser ticks",
+                "bursts of {bytes} bytes, at most {} with a clock of {hz} ticks a second: lower \
+                 them or count in coarser ticks",
                 (limit - 1) / hz
             ));
         };

@@ -11,18 +11,18 @@ struct Model {
     rates: [u128; 2],
     sizes: [u128; 2],
     tokens: [u128; 2],
-    kind: Kind,
+    kind: MeterKind,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum MeterKind {
     Rfc2697,
     Rfc2698,
     Rfc4115,
 }
 
 impl Model {
-    fn new(kind: Kind, rates: [u64; 2], sizes: [u64; 2], hz: u64, now: u64) -> Self {
+    fn new(kind: MeterKind, rates: [u64; 2], sizes: [u64; 2], hz: u64, now: u64) -> Self {
         let hz = u128::from(hz);
         let sizes = sizes.map(|bytes| u128::from(bytes) * hz);
         Self {
@@ -41,7 +41,7 @@ impl Model {
         match self.kind {
             // "If Tc is less than CBS, Tc is incremented by one, else if Te is less than EBS, Te
             // is incremented by one, else neither", CIR times a second.
-            Kind::Rfc2697 => {
+            MeterKind::Rfc2697 => {
                 let mut gained = elapsed * self.rates[0];
                 for bucket in 0..2 {
                     let room = self.sizes[bucket] - self.tokens[bucket];
@@ -50,7 +50,7 @@ impl Model {
                     gained -= taken;
                 }
             }
-            Kind::Rfc2698 | Kind::Rfc4115 => {
+            MeterKind::Rfc2698 | MeterKind::Rfc4115 => {
                 for bucket in 0..2 {
                     let full = self.tokens[bucket] + elapsed * self.rates[bucket];
                     self.tokens[bucket] = full.min(self.sizes[bucket]);
@@ -60,7 +60,7 @@ impl Model {
         let need = u128::from(bytes) * self.hz;
         let [first, second] = self.tokens.map(|tokens| tokens >= need);
         let (mark, takes): (Color, &[usize]) = match self.kind {
-            Kind::Rfc2697 | Kind::Rfc4115 => {
+            MeterKind::Rfc2697 | MeterKind::Rfc4115 => {
                 if color == Green && first {
                     (Green, &[0])
                 } else if (color == Green || color == Yellow) && second {
@@ -70,7 +70,7 @@ impl Model {
                 }
             }
             // Bucket 0 is the committed one, bucket 1 the peak.
-            Kind::Rfc2698 => {
+            MeterKind::Rfc2698 => {
                 if color == Red || !second {
                     (Red, &[])
                 } else if color == Yellow || !first {
@@ -151,13 +151,13 @@ fn all_kinds(seeds: std::ops::Range<u64>) {
         let model = |kind, rates| Model::new(kind, rates, sizes, hz, start);
 
         let meter = srtcm(slow, sizes[0], sizes[1], hz).unwrap();
-        let words = model(Kind::Rfc2697, [slow, 0]);
+        let words = model(MeterKind::Rfc2697, [slow, 0]);
         against(&mut random, meter, words, slow, hz, start);
         let meter = trtcm([slow, sizes[0]], [fast, sizes[1]], hz).unwrap();
-        let words = model(Kind::Rfc2698, [slow, fast]);
+        let words = model(MeterKind::Rfc2698, [slow, fast]);
         against(&mut random, meter, words, fast, hz, start);
         let meter = rfc4115([fast, sizes[0]], [slow, sizes[1]], hz).unwrap();
-        let words = model(Kind::Rfc4115, [fast, slow]);
+        let words = model(MeterKind::Rfc4115, [fast, slow]);
         against(&mut random, meter, words, fast, hz, start);
     }
 }

@@ -186,9 +186,9 @@ impl Default for Parsed {
 #[derive(Clone, Copy)]
 pub(crate) enum Check {
     Nothing,
-    /// The header of IPv4, and lives; nothing of what is behind the network header. Also which frames
-    /// are to a station, whose address is the lowest 48 bits as they lie in memory; no frame is to one
-    /// of more bits.
+    /// The header of IPv4, and lives; nothing of what is behind the network header. Also which
+    /// frames are to a station, whose address is the lowest 48 bits as they lie in memory; no frame
+    /// is to one of more bits.
     Network(simd::checksum::Sum, u64),
     /// IPv4, TCP and UDP, and lives.
     All(simd::checksum::Sum),
@@ -248,9 +248,9 @@ impl Parser {
     }
 
     /// What a router asks, which looks at the network header and no further: as
-    /// [`parse`](Self::parse), and checks the checksums of IPv4 headers (RFC 1812 5.2.2 (2)) and the
-    /// lives of all packets. A packet with sound lengths but a broken header behind is no less a
-    /// packet: it is not malformed, has a key without ports, and no [`l4_offset`].
+    /// [`parse`](Self::parse), and checks the checksums of IPv4 headers (RFC 1812 5.2.2 (2)) and
+    /// the lives of all packets. A packet with sound lengths but a broken header behind is no less
+    /// a packet: it is not malformed, has a key without ports, and no [`l4_offset`].
     ///
     /// [`l4_offset`]: linerate_core::packet::Meta::l4_offset
     #[inline]
@@ -258,8 +258,8 @@ impl Parser {
         self.run(burst, parsed, Check::Network(self.sum, u64::MAX));
     }
 
-    /// As [`parse_network`](Self::parse_network), and finds the packets that were sent to `station`:
-    /// [`Classes::ours`].
+    /// As [`parse_network`](Self::parse_network), and finds the packets that were sent to
+    /// `station`: [`Classes::ours`].
     #[inline]
     pub fn parse_for(&self, burst: &mut Burst, parsed: &mut Parsed, station: MacAddr) {
         let MacAddr([a, b, c, d, e, f]) = station;

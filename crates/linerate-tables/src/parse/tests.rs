@@ -620,7 +620,8 @@ proptest! {
             (meta.csum_start, meta.csum_offset) = (start, offset);
             let outside = Checksums::new(level).complete_partial(&mut burst);
             let mut expected = frame.clone();
-            let fits = gso || linerate_wire::offload::complete_partial(&mut expected, start, offset.into());
+            let fits = gso || linerate_wire::offload::complete_partial(&mut expected, start,
+                offset.into());
             prop_assert_eq!(outside, Mask::from(!fits));
             let packet = &burst.as_packets()[0];
             prop_assert_eq!(packet.data(), &expected[..]);

@@ -1,9 +1,9 @@
 //! What a router writes into the packets that it forwards, and how it sorts them by where they go.
 //!
-//! [`forward`] takes a life off each packet, brings the IPv4 checksum up to date with that (RFC 1624),
-//! and gives the frame its next addresses ([`Macs`]). [`Divider`] takes a burst apart by any number
-//! that its packets were given: a port, a next hop. [`crate::parse`] says beforehand which packets are
-//! fit for it.
+//! [`forward`] takes a life off each packet, brings the IPv4 checksum up to date with that (RFC
+//! 1624), and gives the frame its next addresses ([`Macs`]). [`Scatter`] takes a burst apart by any
+//! number that its packets were given: a port, a next hop. [`crate::parse`] says beforehand which
+//! packets are fit for it.
 //!
 //! No kernel: a packet takes three stores to lines of its own, which no wider register makes fewer.
 
@@ -50,9 +50,9 @@ impl Macs {
     }
 }
 
-/// Makes packets ready for their next hop: those at the positions of `v4` and of `v6`, which are what
-/// [`Parser::parse_network`](crate::parse::Parser::parse_network) found to be IPv4 and IPv6, sound and
-/// not expired. `macs` says the addresses of the frame at a position.
+/// Makes packets ready for their next hop: those at the positions of `v4` and of `v6`, which are
+/// what [`Parser::parse_network`](crate::parse::Parser::parse_network) found to be IPv4 and IPv6,
+/// sound and not expired. `macs` says the addresses of the frame at a position.
 ///
 /// One less to live (RFC 1812 5.3.1, RFC 8200 3), the checksum of an IPv4 header updated for that
 /// (RFC 1624, equation 3), and both addresses of the frame. Other packets are not touched.
@@ -109,11 +109,12 @@ fn write_life<const MIXED: bool>(packet: &mut Packet, is_v6: bool) {
     }
 }
 
-/// The four bytes of an IPv4 header from the time to live on (TTL, protocol and checksum), read as little
-/// endian, with one less to live; there is one left.
+/// The four bytes of an IPv4 header from the time to live on (TTL, protocol and checksum), read as
+/// little endian, with one less to live; there is one left.
 ///
 /// RFC 1624 equation 3, HC' = ~(~HC + ~m + m'), where m' is m less 0x100: ~HC + 0xfeff in ones'
-/// complement. In the order of memory that adds 1 to HC, or 2 where HC is one of the last two numbers.
+/// complement. In the order of memory that adds 1 to HC, or 2 where HC is one of the last two
+/// numbers.
 #[inline(always)]
 pub fn one_less4(word: u32) -> u32 {
     let wraps = u32::from(word >= 0xfffe_0000);
@@ -126,14 +127,14 @@ pub fn one_less4(word: u32) -> u32 {
 /// ```
 /// use linerate_core::env::Isa;
 /// use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig};
-/// use linerate_tables::rewrite::Divider;
+/// use linerate_tables::rewrite::Scatter;
 /// let pool = Pool::new(&PoolConfig::new("rx", 256))?;
 /// let mut cache = PoolCache::new(&[pool.clone()]);
 /// let mut burst = Burst::new();
 /// cache.fill(&pool, &mut burst, 4);
 /// let (mut ports, mut seen) = ([0; Burst::CAPACITY], Vec::new());
 /// ports[..4].copy_from_slice(&[7, 3, 7, 9]);
-/// Divider::new(Isa::detect()).divide(&mut burst, 0b0111, &ports, |port, packets| {
+/// Scatter::new(Isa::detect()).by_value(&mut burst, 0b0111, &ports, |port, packets| {
 ///     seen.push((port, packets.len()));
 ///     cache.free(packets);
 /// });
@@ -142,11 +143,11 @@ pub fn one_less4(word: u32) -> u32 {
 /// # Ok::<(), linerate_core::MemError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Divider {
+pub struct Scatter {
     equal: simd::rewrite::Equal,
 }
 
-impl Divider {
+impl Scatter {
     /// With the best kernel of this level.
     pub fn new(isa: Isa) -> Self {
         Self {
@@ -160,11 +161,11 @@ impl Divider {
         (self.equal)(values, value)
     }
 
-    /// Hands the packets at the positions of `mask` to `exit`, those with equal values together, each
-    /// group in order, the groups by their first packets; `exit` takes them all. The other packets
-    /// stay in the burst. Most bursts go one way: then `exit` gets the burst itself.
+    /// Hands the packets at the positions of `mask` to `exit`, those with equal values together,
+    /// each group in order, the groups by their first packets; `exit` takes them all. The other
+    /// packets stay in the burst. Most bursts go one way: then `exit` gets the burst itself.
     #[inline(always)]
-    pub fn divide(
+    pub fn by_value(
         &self,
         burst: &mut Burst,
         mask: Mask,

@@ -1,4 +1,5 @@
-//! Held against the wire crate's own decrement, over every checksum and life, and against plain loops.
+//! Held against the wire crate's own decrement, over every checksum and life, and against plain
+//! loops.
 
 use super::*;
 use crate::parse::{Parsed, Parser};
@@ -122,7 +123,8 @@ fn what_was_not_parsed_or_is_too_short_is_no_panic() {
 proptest! {
     #[test]
     fn bursts_become_what_the_wire_crate_makes_of_each(
-        shapes in prop::collection::vec((any::<bool>(), any::<bool>(), any::<u8>(), any::<u64>()), 0..=64),
+        shapes in prop::collection::vec((any::<bool>(), any::<bool>(), any::<u8>(), any::<u64>()),
+            0..=64),
         only_v4: bool,
         skipped: u64,
     ) {
@@ -137,7 +139,8 @@ proptest! {
             Parser::new(level).parse_network(&mut burst, &mut parsed);
             prop_assert_eq!(parsed.checks.ip_bad, 0);
             let fit = !parsed.checks.expired & !skipped;
-            let macs: Vec<_> = (0..64).map(|at| Macs::new(MacAddr([at; 6]), MacAddr::local(at))).collect();
+            let macs: Vec<_> = (0..64).map(|at| Macs::new(MacAddr([at; 6]),
+                MacAddr::local(at))).collect();
             forward(&mut burst, parsed.class.v4 & fit, parsed.class.v6 & fit, |at| &macs[at]);
             for (at, (packet, frame)) in burst.iter().zip(&frames).enumerate() {
                 let touched = fit >> at & 1 != 0;
@@ -152,22 +155,24 @@ proptest! {
     }
 
     #[test]
-    fn a_burst_is_divided_as_a_loop_would(values: [u8; 64], kinds in 1..6_u8, len in 0..=64_usize, mask: u64) {
+    fn a_burst_is_scattered_as_by_a_loop(values: [u8; 64], kinds in 1..6_u8, len in 0..=64_usize,
+        mask: u64) {
         let mut bench = Bench::new();
         let frames: Vec<_> = (0..len as u8).map(|at| vec![at; 20]).collect();
         // Sometimes all packets.
         let mask = if values[0] & 1 == 0 { mask } else { u64::MAX };
         let numbers = values.map(|value| u32::from(value % kinds));
         for level in Isa::detect().levels() {
-            let divider = Divider::new(level);
+            let scatter = Scatter::new(level);
             for value in 0..u32::from(kinds) {
-                let plain = (0..64).fold(0, |mask, at| mask | u64::from(numbers[at] == value) << at);
-                prop_assert_eq!(divider.equal(&numbers, value), plain);
+                let plain = (0..64).fold(0, |mask,
+                    at| mask | u64::from(numbers[at] == value) << at);
+                prop_assert_eq!(scatter.equal(&numbers, value), plain);
             }
             let mut burst = bench.burst(&frames);
             (burst.now, burst.port) = (7, 3);
             let mut groups: Vec<(u32, Vec<u8>)> = Vec::new();
-            divider.divide(&mut burst, mask, &numbers, |value, packets| {
+            scatter.by_value(&mut burst, mask, &numbers, |value, packets| {
                 assert_eq!((packets.now, packets.port), (7, 3));
                 groups.push((value, packets.iter().map(|packet| packet.data()[0]).collect()));
                 bench.cache.free(packets);

@@ -1,7 +1,8 @@
 //! Hashes that are affine over GF(2): `hash(x) = M x + c`, where `+` is XOR.
 //!
-//! Toeplitz with any key is one (`c = 0`), and so is every CRC over messages of one length (`c` is the CRC of
-//! zeros). What an [`Inverse`](super::Inverse) needs of a hash is in here and nothing else.
+//! Toeplitz with any key is one (`c = 0`), and so is every CRC over messages of one length (`c` is
+//! the CRC of zeros). What an [`Inverse`](super::Inverse) needs of a hash is in here and nothing
+//! else.
 
 use super::seeded::Seeded;
 use crate::TableError;
@@ -22,7 +23,8 @@ pub struct AffineHash {
 }
 
 impl AffineHash {
-    /// The hash whose input bit `i` (most significant bit of the first byte first) adds `column(i)`.
+    /// The hash whose input bit `i` (most significant bit of the first byte first) adds
+    /// `column(i)`.
     ///
     /// # Errors
     /// [`TableError::RssInputBytes`] unless the length is 1 to 252 bytes.
@@ -51,8 +53,8 @@ impl AffineHash {
         })
     }
 
-    /// Learns any function of exactly `input_bytes` bytes by asking it for zeros and for each single bit,
-    /// then compares on 256 random inputs.
+    /// Learns any function of exactly `input_bytes` bytes by asking it for zeros and for each
+    /// single bit, then compares on 256 random inputs.
     ///
     /// ```
     /// use linerate_tables::rss::AffineHash;
@@ -65,8 +67,8 @@ impl AffineHash {
     /// ```
     ///
     /// # Errors
-    /// [`TableError::RssInputBytes`] as above; [`TableError::RssNotAffine`] with an input on which the function
-    /// and its affine copy differ.
+    /// [`TableError::RssInputBytes`] as above; [`TableError::RssNotAffine`] with an input on which
+    /// the function and its affine copy differ.
     pub fn probe(input_bytes: usize, hash: impl Fn(&[u8]) -> u32) -> Result<Self, TableError> {
         let mut input = vec![0; input_bytes.min(LONGEST_BYTES)];
         let constant = hash(&input);
@@ -96,8 +98,9 @@ impl AffineHash {
         Ok(affine)
     }
 
-    /// CRC32C (Castagnoli, RFC 3720 appendix B.4) of inputs of exactly `input_bytes`, from the register
-    /// `seed` on and without a final inversion: what the SSE4.2 instruction and `rte_hash_crc` give.
+    /// CRC32C (Castagnoli, RFC 3720 appendix B.4) of inputs of exactly `input_bytes`, from the
+    /// register `seed` on and without a final inversion: what the SSE4.2 instruction and
+    /// `rte_hash_crc` give.
     ///
     /// # Errors
     /// [`TableError::RssInputBytes`] unless the length is 1 to 252 bytes.

@@ -1,20 +1,23 @@
 //! The inverse: which ports land on a queue.
 //!
-//! The hash of a tuple is the hash of its fixed part plus (XOR) one column for each bit of the free port
-//! that is set. Of the hash only the `r` low bits matter that index the RETA of `2^r` entries, so a free
-//! port `p` of `n` bits reaches entry `u + A p`, where `u` is the fixed part's hash, cut to `r` bits, and `A`
-//! an `r x n` matrix over GF(2) that depends on the key alone. Gaussian elimination, once per key, gives
+//! The hash of a tuple is the hash of its fixed part plus (XOR) one column for each bit of the free
+//! port that is set. Of the hash only the `r` low bits matter that index the RETA of `2^r` entries,
+//! so a free port `p` of `n` bits reaches entry `u + A p`, where `u` is the fixed part's hash, cut
+//! to `r` bits, and `A` an `r x n` matrix over GF(2) that depends on the key alone. Gaussian
+//! elimination, once per key, gives
 //!
-//! - the rank `k` of `A`, and for each of the `2^k` sums that columns can have one port with that sum;
+//! - the rank `k` of `A`, and for each of the `2^k` sums that columns can have one port with that
+//!   sum;
 //! - the kernel: the `2^(n-k)` ports that change nothing.
 //!
-//! The ports that reach entry `s` are then `solve(s + u) + kernel`: none where `s + u` is no sum of columns,
-//! otherwise exactly `2^(n-k)`. Those of a queue are the union over its entries. Nothing is searched.
+//! The ports that reach entry `s` are then `solve(s + u) + kernel`: none where `s + u` is no sum of
+//! columns, otherwise exactly `2^(n-k)`. Those of a queue are the union over its entries. Nothing
+//! is searched.
 //!
-//! Elimination takes the port's bits from the lowest up: a column that is new becomes a pivot, one that is a
-//! sum of earlier ones gives a vector of the kernel, whose highest bit it is. So the kernel is ascending when
-//! it is counted through in binary, solutions have zeros at the kernel's highest bits, and each entry's ports
-//! are ascending too: a range of ports is a range of indices.
+//! Elimination takes the port's bits from the lowest up: a column that is new becomes a pivot, one
+//! that is a sum of earlier ones gives a vector of the kernel, whose highest bit it is. So the
+//! kernel is ascending when it is counted through in binary, solutions have zeros at the kernel's
+//! highest bits, and each entry's ports are ascending too: a range of ports is a range of indices.
 
 use super::ports::Ports;
 use super::{AffineHash, Reta};
@@ -46,7 +49,8 @@ impl PortField {
         }
     }
 
-    /// The same without the bits in `mask`: `keeping(1)` keeps the parity, as RTP wants (RFC 4787 4.2.2).
+    /// The same without the bits in `mask`: `keeping(1)` keeps the parity, as RTP wants (RFC 4787
+    /// 4.2.2).
     pub const fn keeping(self, mask: u16) -> Self {
         Self {
             mask: self.mask & !mask,
@@ -60,9 +64,9 @@ const NO_SOLUTION: u32 = u32::MAX;
 
 /// Finds the ports that a hash and a RETA send to a queue.
 ///
-/// Made once per key and RETA, in `O(2^16)`; asked once per tuple, for one hash. Memory: 4 bytes for each
-/// RETA entry, 2 for each vector of the kernel (`2^16 / RETA` entries when the key has full rank), and the
-/// hash's tables.
+/// Made once per key and RETA, in `O(2^16)`; asked once per tuple, for one hash. Memory: 4 bytes
+/// for each RETA entry, 2 for each vector of the kernel (`2^16 / RETA` entries when the key has
+/// full rank), and the hash's tables.
 ///
 /// A full NAT picks the port towards the server so that replies come to the queue that the client's
 /// packets come to: `port_D2 = hash_inverse(HASH, IP_D2, IP_S, port_S)`.
@@ -136,24 +140,26 @@ impl Inverse {
         })
     }
 
-    /// The ports that send `tuple` to `queue`. The tuple's own free bits do not matter; the bits of the port
-    /// that are not free do. Costs one hash.
+    /// The ports that send `tuple` to `queue`. The tuple's own free bits do not matter; the bits of
+    /// the port that are not free do. Costs one hash.
     ///
     /// # Errors
     /// [`TableError::RssNoQueue`] where no RETA entry leads to the queue;
-    /// [`TableError::RssUnreachable`] where there are such entries, but the key is so poor that no port
-    /// leads to one of them; [`TableError::RssTuple`] for a tuple that ends before the port does.
+    /// [`TableError::RssUnreachable`] where there are such entries, but the key is so poor that no
+    /// port leads to one of them; [`TableError::RssTuple`] for a tuple that ends before the port
+    /// does.
     pub fn ports(&self, tuple: &[u8], queue: u16) -> Result<Ports<'_>, TableError> {
         let (fixed, kept) = self.fixed(tuple)?;
         self.reachable(Ports::new(self, fixed, kept, self.slots_of(queue)?), queue)
     }
 
-    /// Even ports `p` such that `p` and `p + 1` both send `tuple` to `queue`: for RTP and RTCP side by side. The
-    /// field must keep bit 0.
+    /// Even ports `p` such that `p` and `p + 1` both send `tuple` to `queue`: for RTP and RTCP side
+    /// by side. The field must keep bit 0.
     ///
     /// # Errors
-    /// As [`ports`](Self::ports), [`TableError::RssPairs`] where bit 0 is free, and [`TableError::RssNoPair`] where
-    /// a port and the next never share the queue, as when queues alternate and bit 0 flips the entry's lowest bit.
+    /// As [`ports`](Self::ports), [`TableError::RssPairs`] where bit 0 is free, and
+    /// [`TableError::RssNoPair`] where a port and the next never share the queue, as when queues
+    /// alternate and bit 0 flips the entry's lowest bit.
     pub fn pairs(&self, tuple: &[u8], queue: u16) -> Result<Ports<'_>, TableError> {
         if self.field.mask & 1 == 1 {
             return Err(TableError::RssPairs);
@@ -220,7 +226,8 @@ impl Inverse {
         self.reta.queue(self.hash.hash(tuple))
     }
 
-    /// How many bits of a RETA entry's number the free bits of the port decide. Full rank is the RETA's bits.
+    /// How many bits of a RETA entry's number the free bits of the port decide. Full rank is the
+    /// RETA's bits.
     pub fn rank(&self) -> u32 {
         (self.field.mask.count_ones()) - self.kernel.len().trailing_zeros()
     }

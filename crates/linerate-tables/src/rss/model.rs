@@ -71,8 +71,8 @@ impl Model {
     /// The NIC with this key, or its default one.
     ///
     /// # Errors
-    /// [`TableError::RssKeyUnknown`] where there is no default key; [`TableError::RssKeyOf`] for a key of a length
-    /// that the NIC does not take.
+    /// [`TableError::RssKeyUnknown`] where there is no default key; [`TableError::RssKeyOf`] for a
+    /// key of a length that the NIC does not take.
     pub fn new(
         profile: &'static Profile,
         key: Option<&[u8]>,
@@ -125,8 +125,8 @@ impl Model {
         !fragment && self.profile.ports_of(flow.protocol()) == PortHash::Hashed
     }
 
-    /// The hash of a flow's packets, `fragment` if they are fragments; `None` where it depends on more
-    /// than the 4-tuple.
+    /// The hash of a flow's packets, `fragment` if they are fragments; `None` where it depends on
+    /// more than the 4-tuple.
     pub fn hash(&self, flow: &Flow, fragment: bool) -> Option<u32> {
         let hashed = self.hashed(flow, fragment)?;
         let mut tuple = [0; 36];
@@ -141,12 +141,13 @@ impl Model {
         Some(self.reta.queue(self.hash(flow, fragment)?))
     }
 
-    /// The inverse for one of the ports of flows like this one, destination or source; `keep` are bits of the port
-    /// that stay.
+    /// The inverse for one of the ports of flows like this one, destination or source; `keep` are
+    /// bits of the port that stay.
     ///
     /// # Errors
-    /// [`TableError::RssPortsNotHashed`] where the NIC does not hash the ports of this protocol, so that no choice
-    /// of port changes the queue; [`TableError::RssNotAffine`] under a symmetry that is not linear.
+    /// [`TableError::RssPortsNotHashed`] where the NIC does not hash the ports of this protocol, so
+    /// that no choice of port changes the queue; [`TableError::RssNotAffine`] under a symmetry that
+    /// is not linear.
     pub fn inverse(&self, like: &Flow, dst_port: bool, keep: u16) -> Result<Inverse, TableError> {
         if !self.counts_ports(like, false) {
             return Err(TableError::RssPortsNotHashed {

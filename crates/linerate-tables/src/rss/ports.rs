@@ -8,9 +8,9 @@ const TRIES: u64 = 32;
 
 /// The ports that send one tuple to one queue, from [`Inverse::ports`].
 ///
-/// Ordered by RETA entry, and ascending within each. Counting and picking the n-th take time by RETA entries
-/// of the queue, not by ports, as long as nothing is excluded; listing costs a fraction of a nanosecond
-/// per port.
+/// Ordered by RETA entry, and ascending within each. Counting and picking the n-th take time by
+/// RETA entries of the queue, not by ports, as long as nothing is excluded; listing costs a
+/// fraction of a nanosecond per port.
 #[derive(Clone, Debug)]
 pub struct Ports<'a> {
     inverse: &'a Inverse,

@@ -1,13 +1,14 @@
 //! How real NIC families hash: key, table, start value, and which packets count ports.
 //!
-//! Facts are from the drivers named with each profile (DPDK v26.07 paths below `drivers/net/`, Linux paths
-//! below `drivers/net/ethernet/`). What could not be found there is left out. Three things hold for all:
-//! the tuple is hashed as Microsoft orders it (source, destination, source port, destination port), the
-//! *low* bits of the hash index the table, and fragments are hashed by addresses only, first fragments
-//! included. Packets that are not IP are not hashed; they come to queue 0 unless steered.
+//! Facts are from the drivers named with each profile (DPDK v26.07 paths below `drivers/net/`,
+//! Linux paths below `drivers/net/ethernet/`). What could not be found there is left out. Three
+//! things hold for all: the tuple is hashed as Microsoft orders it (source, destination, source
+//! port, destination port), the *low* bits of the hash index the table, and fragments are hashed by
+//! addresses only, first fragments included. Packets that are not IP are not hashed; they come to
+//! queue 0 unless steered.
 //!
-//! A Linux driver draws its key at boot (`netdev_rss_key_fill`): `ethtool -x IFACE` shows it, with the table. The
-//! default keys below are those of DPDK's drivers.
+//! A Linux driver draws its key at boot (`netdev_rss_key_fill`): `ethtool -x IFACE` shows it, with
+//! the table. The default keys below are those of DPDK's drivers.
 
 use super::MICROSOFT_KEY;
 use crate::TableError;
@@ -103,14 +104,16 @@ pub const PROFILES: &[Profile] = &[
         // The driver turns port hashing of UDP on only when asked, since fragments would part from
         // their datagrams.
         udp: AddressesOnly,
-        source: "DPDK intel/e1000/igb_rxtx.c rss_intel_key, igb_ethdev.c; Linux intel/igb/igb_main.c igb_setup_mrqc",
+        source: "DPDK intel/e1000/igb_rxtx.c rss_intel_key, igb_ethdev.c; Linux \
+            intel/igb/igb_main.c igb_setup_mrqc",
         ..PLAIN
     },
     Profile {
         name: "ixgbe",
         devices: "Intel 82598, 82599, X540",
         udp: AddressesOnly,
-        source: "DPDK intel/ixgbe/ixgbe_rxtx.c rss_intel_key, ixgbe_ethdev.c ixgbe_reta_size_get; Intel's adapter guide, \"Support for UDP RSS\"",
+        source: "DPDK intel/ixgbe/ixgbe_rxtx.c rss_intel_key, ixgbe_ethdev.c ixgbe_reta_size_get; \
+            Intel's adapter guide, \"Support for UDP RSS\"",
         ..PLAIN
     },
     Profile {
@@ -131,7 +134,8 @@ pub const PROFILES: &[Profile] = &[
         other_reta_entries: &[128, 64],
         // The verification tag is hashed along.
         sctp: Unpredictable,
-        source: "DPDK intel/i40e/i40e_hash.c i40e_rss_key_default, i40e_ethdev.c i40e_get_default_input_set; Linux intel/i40e/i40e_txrx.h I40E_DEFAULT_RSS_HENA",
+        source: "DPDK intel/i40e/i40e_hash.c i40e_rss_key_default, i40e_ethdev.c \
+            i40e_get_default_input_set; Linux intel/i40e/i40e_txrx.h I40E_DEFAULT_RSS_HENA",
         ..PLAIN
     },
     Profile {
@@ -142,40 +146,48 @@ pub const PROFILES: &[Profile] = &[
         reta_entries: 2048,
         other_reta_entries: &[512, 128, 64],
         sctp: Hashed,
-        source: "DPDK intel/ice/base/ice_adminq_cmd.h ice_lut_size, ice_flow.h ICE_HASH_SCTP_IPV4; Linux intel/ice/ice_lib.c default_rss_cfgs",
+        source: "DPDK intel/ice/base/ice_adminq_cmd.h ice_lut_size, ice_flow.h ICE_HASH_SCTP_IPV4; \
+            Linux intel/ice/ice_lib.c default_rss_cfgs",
         ..PLAIN
     },
     Profile {
         name: "mlx5",
-        devices: "NVIDIA ConnectX-4 and later, BlueField; Linux takes 256 entries or more, DPDK as many as queues",
+        devices: "NVIDIA ConnectX-4 and later, BlueField; Linux takes 256 entries or more, DPDK as \
+            many as queues",
         default_key: Some(&MLX5_KEY),
         reta_entries: 256,
         other_reta_entries: &[1, 2, 4, 8, 16, 32, 64, 128, 512, 1024, 2048],
-        source: "DPDK mlx5/mlx5_rxq.c mlx5_rss_hash_default_key, mlx5_ethdev.c; Linux mellanox/mlx5/core/en/rss.c rss_default_config, rqt.h MLX5E_INDIR_MIN_RQT_SIZE",
+        source: "DPDK mlx5/mlx5_rxq.c mlx5_rss_hash_default_key, mlx5_ethdev.c; Linux \
+            mellanox/mlx5/core/en/rss.c rss_default_config, rqt.h MLX5E_INDIR_MIN_RQT_SIZE",
         ..PLAIN
     },
     Profile {
         name: "virtio",
         devices: "virtio-net with VIRTIO_NET_F_RSS",
         default_key: None,
-        source: "virtio 1.2, 5.1.6.4.3; DPDK virtio/virtio_cvq.h VIRTIO_NET_RSS_RETA_SIZE, virtio_ethdev.c; Linux drivers/net/virtio_net.c virtnet_init_default_rss",
+        source: "virtio 1.2, 5.1.6.4.3; DPDK virtio/virtio_cvq.h VIRTIO_NET_RSS_RETA_SIZE, \
+            virtio_ethdev.c; Linux drivers/net/virtio_net.c virtnet_init_default_rss",
         ..PLAIN
     },
     Profile {
         name: "ena",
-        devices: "Amazon ENA; the key as the device is given it (DPDK from 21.11 on reverses the user's)",
+        devices: "Amazon ENA; the key as the device is given it (DPDK from 21.11 on reverses the \
+            user's)",
         default_key: None,
         reversed_key: true,
         start: u32::MAX,
-        source: "github.com/amzn/amzn-drivers/issues/169; DPDK ena/ena_rss.c ENA_HF_RSS_*, ena_reorder_rss_hash_key",
+        source: "github.com/amzn/amzn-drivers/issues/169; DPDK ena/ena_rss.c ENA_HF_RSS_*, \
+            ena_reorder_rss_hash_key",
         ..PLAIN
     },
     Profile {
         name: "bnxt",
-        devices: "Broadcom NetXtreme-C and -E of the fourth generation; later ones have a multiple of 64 entries",
+        devices: "Broadcom NetXtreme-C and -E of the fourth generation; later ones have a multiple \
+            of 64 entries",
         default_key: None,
         other_reta_entries: &[64, 256, 512],
-        source: "DPDK bnxt/hsi_struct_def_dpdk.h HW_HASH_INDEX_SIZE, bnxt_ethdev.c bnxt_rss_hash_tbl_size; Linux broadcom/bnxt/bnxt.c bnxt_set_dflt_rss_hash_type",
+        source: "DPDK bnxt/hsi_struct_def_dpdk.h HW_HASH_INDEX_SIZE, bnxt_ethdev.c \
+            bnxt_rss_hash_tbl_size; Linux broadcom/bnxt/bnxt.c bnxt_set_dflt_rss_hash_type",
         ..PLAIN
     },
     Profile {
@@ -186,7 +198,9 @@ pub const PROFILES: &[Profile] = &[
         reta_entries: 64,
         other_reta_entries: &[128, 256],
         sctp: Hashed,
-        source: "DPDK drivers/common/cnxk/roc_nix_rss.c roc_nix_rss_key_default_fill, roc_nix.h ROC_NIX_RSS_KEY_LEN; cnxk/cnxk_ethdev_devargs.c parse_reta_size, cnxk_ethdev.c cnxk_rss_ethdev_to_nix",
+        source: "DPDK drivers/common/cnxk/roc_nix_rss.c roc_nix_rss_key_default_fill, roc_nix.h \
+            ROC_NIX_RSS_KEY_LEN; cnxk/cnxk_ethdev_devargs.c parse_reta_size, cnxk_ethdev.c \
+            cnxk_rss_ethdev_to_nix",
         ..PLAIN
     },
 ];

@@ -33,8 +33,8 @@ impl Reta {
         Self::from_slots((0..size).map(|slot| (slot % usize::from(queues)) as u16))
     }
 
-    /// Queues in proportion to their weights, each as evenly spread over the table as it can be, and each
-    /// within one entry of its due.
+    /// Queues in proportion to their weights, each as evenly spread over the table as it can be,
+    /// and each within one entry of its due.
     ///
     /// ```
     /// use linerate_tables::rss::Reta;

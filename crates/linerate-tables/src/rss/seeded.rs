@@ -1,5 +1,5 @@
-//! Numbers that look random and are the same every time (SplitMix64, Steele et al. 2014): for probing a
-//! hash, never for anything that an opponent should not guess.
+//! Numbers that look random and are the same every time (SplitMix64, Steele et al. 2014): for
+//! probing a hash, never for anything that an opponent should not guess.
 
 #[derive(Clone, Debug)]
 pub(super) struct Seeded(pub(super) u64);

@@ -5,18 +5,20 @@ use crate::TableError;
 
 /// How source and destination are made to look the same from both sides.
 ///
-/// Only [`None`](Self::None) and [`Xor`](Self::Xor) are linear; the others cannot be inverted by algebra.
-/// A symmetric *key* ([`SYMMETRIC_KEY`](super::SYMMETRIC_KEY)) needs none of them.
+/// Only [`None`](Self::None) and [`Xor`](Self::Xor) are linear; the others cannot be inverted by
+/// algebra. A symmetric *key* ([`SYMMETRIC_KEY`](super::SYMMETRIC_KEY)) needs none of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Symmetry {
     /// Source and destination as they are.
     #[default]
     None,
-    /// Both become their XOR: `symmetric-xor` of ethtool (RXH_XFRM_SYM_XOR), what E810 does with HSYMM set.
+    /// Both become their XOR: `symmetric-xor` of ethtool (RXH_XFRM_SYM_XOR), what E810 does with
+    /// HSYMM set.
     Xor,
     /// The first becomes their OR, the second their XOR: `symmetric-or-xor` of ethtool.
     OrXor,
-    /// The lower address comes first, and, independently, the lower port: `SYMMETRIC_TOEPLITZ_SORT` of DPDK.
+    /// The lower address comes first, and, independently, the lower port: `SYMMETRIC_TOEPLITZ_SORT`
+    /// of DPDK.
     Sorted,
 }
 
@@ -46,7 +48,8 @@ impl Symmetry {
         }
     }
 
-    /// The hash of tuples of `tuple_bytes` that are rewritten first, for an [`Inverse`](super::Inverse).
+    /// The hash of tuples of `tuple_bytes` that are rewritten first, for an
+    /// [`Inverse`](super::Inverse).
     ///
     /// # Errors
     /// [`TableError::RssNotAffine`] for [`OrXor`](Self::OrXor) and [`Sorted`](Self::Sorted).

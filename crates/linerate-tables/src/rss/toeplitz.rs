@@ -18,8 +18,8 @@ pub const MICROSOFT_KEY: [u8; 40] = [
     0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
 ];
 
-/// A key of period 16, so that a flow and its reverse hash alike (Woo and Park, "Scalable TCP session
-/// monitoring with symmetric receive-side scaling", 2012). The hash then is 16 bits, twice.
+/// A key of period 16, so that a flow and its reverse hash alike (Woo and Park, "Scalable TCP
+/// session monitoring with symmetric receive-side scaling", 2012). The hash then is 16 bits, twice.
 pub const SYMMETRIC_KEY: [u8; 40] = {
     let mut key = [0x6d; 40];
     let mut i = 1;
@@ -42,9 +42,9 @@ pub enum Fields {
 /// The Toeplitz hash by one key, with a kernel for this CPU.
 ///
 /// Tuples are bytes in network order: source address, destination address, source port, destination
-/// port; the first bit hashed is the most significant one of the first byte. Memory: about 1 KiB per
-/// byte of key. A hash takes one table look-up per byte; a burst takes a fifth of that or less where
-/// the CPU has carry-less products or bit matrices.
+/// port; the first bit hashed is the most significant one of the first byte. Memory: about 1 KiB
+/// per byte of key. A hash takes one table look-up per byte; a burst takes a fifth of that or less
+/// where the CPU has carry-less products or bit matrices.
 ///
 /// ```
 /// use linerate_tables::rss::{Fields, MICROSOFT_KEY, Toeplitz};
@@ -94,7 +94,8 @@ impl Toeplitz {
         })
     }
 
-    /// The same on a lower instruction set, for tests and benchmarks; one that the CPU lacks is lowered.
+    /// The same on a lower instruction set, for tests and benchmarks; one that the CPU lacks is
+    /// lowered.
     pub fn on(mut self, isa: Isa) -> Self {
         self.kernel = Kernel::pick(isa);
         self
@@ -115,7 +116,8 @@ impl Toeplitz {
         &self.parts.affine
     }
 
-    /// The hash of one tuple of any length up to the key's less four bytes; what is longer does not count.
+    /// The hash of one tuple of any length up to the key's less four bytes; what is longer does not
+    /// count.
     #[inline]
     pub fn hash(&self, tuple: &[u8]) -> u32 {
         self.parts.affine.hash(tuple)

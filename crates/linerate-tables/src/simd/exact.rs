@@ -87,7 +87,8 @@ mod x86_64 {
         }
     }
 
-    /// The first taken slot of those whose keys are equal (two bits of `equal` each, both set), or 3.
+    /// The first taken slot of those whose keys are equal (two bits of `equal` each, both set),
+    /// or 3.
     #[inline(always)]
     fn taken<const K: usize, V: Value>(bucket: &[u8], equal: u32) -> usize {
         // The key of a free slot is what was there before: the highest bit of its tag is not set.

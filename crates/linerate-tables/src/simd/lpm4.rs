@@ -1,10 +1,10 @@
 //! The IPv4 lookup table and its kernels. The layout is explained in [`crate::lpm::v4`].
 //!
 //! A lookup reads a directory entry, the chunk that it names (mostly one cache line), and the next
-//! hop. The loads are checked where entries are *written*: [`Fib`] keeps its arrays to itself, so that
-//! no entry can name a chunk that reaches beyond the words. Kernels differ in the instructions that the
-//! compiler may use; all load element by element. (AVX-512 gathers took 1.7 times as long where they
-//! were measured, and stall all lanes on one TLB miss: see ADR 10.)
+//! hop. The loads are checked where entries are *written*: [`Fib`] keeps its arrays to itself, so
+//! that no entry can name a chunk that reaches beyond the words. Kernels differ in the instructions
+//! that the compiler may use; all load element by element. (AVX-512 gathers took 1.7 times as long
+//! where they were measured, and stall all lanes on one TLB miss: see ADR 10.)
 
 use linerate_core::MemError;
 use linerate_core::arch::prefetch_read;
@@ -43,9 +43,10 @@ pub(crate) struct Fib {
     /// For each VRF an entry for each /18; behind them, four for each split /24. An entry is the
     /// index of a chunk in `words`, at most `words.len() - CHUNK_WORDS`.
     directory: HugeArray<u32>,
-    /// Chunks. A narrow one is a bitmap, in which bit i - 1 is set if slot i leads elsewhere than slot
-    /// i - 1, and the numbers of its next hops, four to a word. A wide one is [`WIDE_HEAD`], such a
-    /// bitmap, and leaves of one word. Chunk 2h, for each h below `HOPS`, leads to next hop h alone.
+    /// Chunks. A narrow one is a bitmap, in which bit i - 1 is set if slot i leads elsewhere than
+    /// slot i - 1, and the numbers of its next hops, four to a word. A wide one is [`WIDE_HEAD`],
+    /// such a bitmap, and leaves of one word. Chunk 2h, for each h below `HOPS`, leads to next hop
+    /// h alone.
     words: HugeArray<u64>,
     /// `LEAVES` next hops by number.
     hops: HugeArray<u32>,
@@ -262,8 +263,9 @@ impl Fib {
     fn entry(&self, base: usize, address: u32) -> u32 {
         let at = base + (address >> (32 - DIRECTORY_BITS)) as usize;
         debug_assert!(at < self.directory.len());
-        // SAFETY: `base` is v << 18 for a VRF v that exists (checked by the callers' callers, all in this
-        // file), what is added is below 1 << 18, and the directory has that many entries for each VRF.
+        // SAFETY: `base` is v << 18 for a VRF v that exists (checked by the callers' callers, all
+        // in this file), what is added is below 1 << 18, and the directory has that many entries
+        // for each VRF.
         unsafe { *self.directory.get_unchecked(at) }
     }
 
@@ -286,8 +288,8 @@ impl Fib {
     fn narrow(&self, entry: u32, slot: u32) -> u32 {
         let at = entry as usize;
         debug_assert!(at + CHUNK_WORDS <= self.words.len());
-        // SAFETY: `set_entries` lets in no entry within `CHUNK_WORDS` of the end, and all that begin in
-        // the directory are before; `entry` has been read from there.
+        // SAFETY: `set_entries` lets in no entry within `CHUNK_WORDS` of the end, and all that
+        // begin in the directory are before; `entry` has been read from there.
         let bitmap = unsafe { *self.words.get_unchecked(at) };
         let rank = rank(bitmap, slot);
         // SAFETY: `at` is inside the words, as above.
@@ -374,7 +376,8 @@ mod x86 {
     }
 
     pub(super) fn call_v3(fib: &Fib, base: usize, addresses: &[u32], hops: &mut [u32]) {
-        // SAFETY: `pick` names this function only where the CPU has AVX2's level, which includes them.
+        // SAFETY: `pick` names this function only where the CPU has AVX2's level, which includes
+        // them.
         unsafe { v3(fib, base, addresses, hops) }
     }
 }

@@ -3,13 +3,13 @@
 //! [`Tree`] owns the arrays; `lpm::v6` decides what stands in them. An address goes down so:
 //!
 //! - the *root*, by the first 16 bits;
-//! - within a *span* of 32 bits (16..48, 48..80, 80..112, 112..128): *tables*, each by 8 bits, until
-//!   an entry is no table; a *leaf* holds up to 16 ranges of the span's value, of which one is found
-//!   by a comparison with all of them at once;
+//! - within a *span* of 32 bits (16..48, 48..80, 80..112, 112..128): *tables*, each by 8 bits,
+//!   until an entry is no table; a *leaf* holds up to 16 ranges of the span's value, of which one
+//!   is found by a comparison with all of them at once;
 //! - the entry so found is a next hop, or leads to the next span, where it goes on.
 //!
-//! Beside the root there may be a *direct array* for the global addresses of a VRF (2000::/3): of each
-//! of their 2^21 /24s the entry that root and first table lead to, so that both are one load.
+//! Beside the root there may be a *direct array* for the global addresses of a VRF (2000::/3): of
+//! each of their 2^21 /24s the entry that root and first table lead to, so that both are one load.
 //!
 //! In an Internet table nearly everything ends in the first span. The AVX-512 kernel takes 16
 //! addresses through it in step, by gathers, and hands the few that go on to scalar code.
@@ -49,7 +49,7 @@ pub(crate) struct Entry(pub(crate) u32);
 
 /// An [`Entry`] resolved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum EntryKind {
     Hop(u32),
     Table(u32),
     Leaf(u32),
@@ -82,13 +82,13 @@ impl Entry {
     }
 
     #[inline(always)]
-    pub(crate) fn kind(self) -> Kind {
+    pub(crate) fn kind(self) -> EntryKind {
         let index = self.0 & INDEX;
         match self.0 >> 28 {
-            TABLE => Kind::Table(index),
-            LEAF => Kind::Leaf(index),
-            FAR => Kind::Far(index),
-            _ => Kind::Hop(self.0),
+            TABLE => EntryKind::Table(index),
+            LEAF => EntryKind::Leaf(index),
+            FAR => EntryKind::Far(index),
+            _ => EntryKind::Hop(self.0),
         }
     }
 
@@ -129,7 +129,8 @@ pub(crate) fn span_of(address: u128, from: u8) -> u32 {
     ((address << from) >> 96) as u32
 }
 
-/// All that lookups read: one root per VRF, and what all share. Index 0 of the others is never used.
+/// All that lookups read: one root per VRF, and what all share. Index 0 of the others is never
+/// used.
 #[derive(Debug)]
 pub(crate) struct Tree {
     pub(crate) roots: HugeArray<Entry>,
@@ -309,13 +310,13 @@ impl Tree {
     fn resolve(&self, mut entry: Entry, address: u128, mut at: u8) -> u32 {
         loop {
             match entry.kind() {
-                Kind::Hop(hop) => return hop,
-                Kind::Far(index) => return self.far[index as usize],
-                Kind::Table(index) => {
+                EntryKind::Hop(hop) => return hop,
+                EntryKind::Far(index) => return self.far[index as usize],
+                EntryKind::Table(index) => {
                     entry = self.tables[index as usize][(address >> (120 - at)) as usize & 255];
                     at += TABLE_BITS;
                 }
-                Kind::Leaf(index) => {
+                EntryKind::Leaf(index) => {
                     let span = span_from(at);
                     entry = self.leaves[index as usize].find(span_of(address, span));
                     at = span + SPAN_BITS;
@@ -324,7 +325,7 @@ impl Tree {
             // Beyond the last bit there are only hops.
             if at >= 128 {
                 return match entry.kind() {
-                    Kind::Far(index) => self.far[index as usize],
+                    EntryKind::Far(index) => self.far[index as usize],
                     _ => entry.0,
                 };
             }

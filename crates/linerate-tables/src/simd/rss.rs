@@ -6,15 +6,17 @@
 //! A hash is a sum (XOR) over the tuple's bits of 32-bit windows of the key. Three ways to add up:
 //!
 //! - *Tables* (baseline): for each byte of the tuple, the sum for each of its 256 values.
-//! - *Carry-less products* (AVX2): with 32 bits of the tuple as a polynomial, first bit highest, and 64 bits
-//!   of the key mirrored, the coefficients 31 to 62 of the product are the hash, mirrored.
-//! - *Bit matrices* (GFNI): byte `i` of the tuple adds to byte `j` of the hash by an 8 x 8 matrix that
-//!   depends on `i + j` only. A vector holds four neighbouring bytes of 16 tuples, and one instruction
-//!   multiplies all of them by matrix `k`: the byte at `k - j` lands in byte `j`, where it belongs. The
-//!   windows slide by a byte with each matrix; nothing is ever summed across a vector.
+//! - *Carry-less products* (AVX2): with 32 bits of the tuple as a polynomial, first bit highest,
+//!   and 64 bits of the key mirrored, the coefficients 31 to 62 of the product are the hash,
+//!   mirrored.
+//! - *Bit matrices* (GFNI): byte `i` of the tuple adds to byte `j` of the hash by an 8 x 8 matrix
+//!   that depends on `i + j` only. A vector holds four neighbouring bytes of 16 tuples, and one
+//!   instruction multiplies all of them by matrix `k`: the byte at `k - j` lands in byte `j`, where
+//!   it belongs. The windows slide by a byte with each matrix; nothing is ever summed across a
+//!   vector.
 //!
-//! Nanoseconds for a tuple of 12 and of 36 bytes, in bursts of 32 on an EPYC of 2022 (Zen 4): tables 2.9 and 8.8,
-//! carry-less products 1.8 and 5.0, bit matrices 0.5 and 1.7, of which
+//! Nanoseconds for a tuple of 12 and of 36 bytes, in bursts of 32 on an EPYC of 2022 (Zen 4):
+//! tables 2.9 and 8.8, carry-less products 1.8 and 5.0, bit matrices 0.5 and 1.7, of which
 //! `rte_thash_gfni_bulk` takes two to three times as many.
 
 use crate::rss::AffineHash;
@@ -24,7 +26,8 @@ use linerate_core::env::Isa;
 #[cfg(target_arch = "x86_64")]
 const BLOCK: usize = 16;
 
-/// Places where a window of four bytes overlaps the longest tuple; no key is shorter than this and one byte.
+/// Places where a window of four bytes overlaps the longest tuple; no key is shorter than this and
+/// one byte.
 #[cfg(target_arch = "x86_64")]
 const PLACES: usize = 39;
 
@@ -294,7 +297,8 @@ mod x86 {
                 );
             }
         } else {
-            // Sixteen rows are STRIDE / 4 vectors; each vector that a word occurs in gives its part.
+            // Sixteen rows are STRIDE / 4 vectors; each vector that a word occurs in gives its
+            // part.
             for (w, word) in words.iter_mut().enumerate() {
                 let step = _mm512_set1_epi32(STRIDE as i32 / 4);
                 let row = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);

@@ -60,7 +60,8 @@ pub fn runs(tests: &str, first: First) {
     )
     .unwrap();
     let script = format!(
-        "export PATH='{}' HOME=/ TMPDIR=/dev/shm LINERATE_GUEST=1 LINERATE_BINARY='{}'\nip link set dev lo up\n\
+        "export PATH='{}' HOME=/ TMPDIR=/dev/shm LINERATE_GUEST=1 LINERATE_BINARY='{}'\nip link \
+         set dev lo up\n\
          exec '{}' {tests} --include-ignored --show-output --test-threads 1\n",
         std::env::var("PATH").unwrap(),
         binary(),

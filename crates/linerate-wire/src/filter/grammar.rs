@@ -299,9 +299,8 @@ impl Compiler<'_> {
         }
     }
 
-    /// The number or name of an IP protocol, behind `proto`. tcpdump wants a backslash before
-    /// names that it
-    /// knows as words.
+    /// The number or name of an IP protocol, behind `proto`. tcpdump wants a backslash before names
+    /// that it knows as words.
     fn protocol(&mut self, v4: bool, v6: bool) -> Result<Test, FilterError> {
         let word = self.words.next();
         let name = word.text.strip_prefix('\\').unwrap_or(word.text);

@@ -2,7 +2,7 @@
 
 use core::net::Ipv6Addr;
 
-use super::{Kind, PrefixInfo, Router, field, flag, option};
+use super::{MessageKind, PrefixInfo, Router, field, flag, option};
 use crate::{MacAddr, bytes::put16, checksum, ipv6, protocol};
 
 /// A message to be written.
@@ -64,7 +64,7 @@ impl Message<'_> {
         let mut w = Writer { out, at: 0 };
         match *self {
             Message::RouterSolicitation { source_mac } => {
-                w.put(&[Kind::RouterSolicitation as u8, 0, 0, 0, 0, 0, 0, 0])?;
+                w.put(&[MessageKind::RouterSolicitation as u8, 0, 0, 0, 0, 0, 0, 0])?;
                 w.put_mac(option::SOURCE, source_mac)?;
             }
             Message::RouterAdvertisement {
@@ -73,7 +73,13 @@ impl Message<'_> {
                 mtu,
                 prefixes,
             } => {
-                w.put(&[Kind::RouterAdvertisement as u8, 0, 0, 0, router.hop_limit])?;
+                w.put(&[
+                    MessageKind::RouterAdvertisement as u8,
+                    0,
+                    0,
+                    0,
+                    router.hop_limit,
+                ])?;
                 w.put(&[bit(router.managed, flag::MANAGED) | bit(router.other, flag::OTHER)])?;
                 w.put(&router.lifetime_s.to_be_bytes())?;
                 w.put(&router.reachable_ms.to_be_bytes())?;
@@ -94,7 +100,16 @@ impl Message<'_> {
                 }
             }
             Message::NeighbourSolicitation { target, source_mac } => {
-                w.put(&[Kind::NeighbourSolicitation as u8, 0, 0, 0, 0, 0, 0, 0])?;
+                w.put(&[
+                    MessageKind::NeighbourSolicitation as u8,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                ])?;
                 w.put(&target.octets())?;
                 w.put_mac(option::SOURCE, source_mac)?;
             }
@@ -108,7 +123,16 @@ impl Message<'_> {
                 let flags = bit(router, flag::ROUTER)
                     | bit(solicited, flag::SOLICITED)
                     | bit(override_known, flag::OVERRIDE);
-                w.put(&[Kind::NeighbourAdvertisement as u8, 0, 0, 0, flags, 0, 0, 0])?;
+                w.put(&[
+                    MessageKind::NeighbourAdvertisement as u8,
+                    0,
+                    0,
+                    0,
+                    flags,
+                    0,
+                    0,
+                    0,
+                ])?;
                 w.put(&target.octets())?;
                 w.put_mac(option::TARGET, target_mac)?;
             }
@@ -118,7 +142,7 @@ impl Message<'_> {
                 target_mac,
                 packet,
             } => {
-                w.put(&[Kind::Redirect as u8, 0, 0, 0, 0, 0, 0, 0])?;
+                w.put(&[MessageKind::Redirect as u8, 0, 0, 0, 0, 0, 0, 0])?;
                 w.put(&target.octets())?;
                 w.put(&destination.octets())?;
                 w.put_mac(option::TARGET, target_mac)?;

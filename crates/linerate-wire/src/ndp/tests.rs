@@ -73,7 +73,7 @@ fn rfc_4861_4_3_solicitation_is_written_and_read() {
     let accepted = accept(&bytes).unwrap();
     assert_eq!((accepted.src, accepted.dst), (US, solicited_node(HOST)));
     let message = accepted.message;
-    assert_eq!(message.kind(), Kind::NeighbourSolicitation);
+    assert_eq!(message.kind(), MessageKind::NeighbourSolicitation);
     assert_eq!(
         (message.target(), message.source_mac()),
         (Some(HOST), Some(MAC))
@@ -297,8 +297,10 @@ fn unknown_options_are_skipped() {
 
 proptest! {
     #[test]
-    fn never_panics(kind in 133u8..=137, tail in prop::collection::vec(any::<u8>(), 0..200), src: [u8; 16]) {
-        let mut bytes = ipv6::header(58, 255, src.into(), ALL_NODES, tail.len() as u16 + 4).to_vec();
+    fn never_panics(kind in 133u8..=137, tail in prop::collection::vec(any::<u8>(), 0..200),
+        src: [u8; 16]) {
+        let mut bytes = ipv6::header(58, 255, src.into(), ALL_NODES,
+            tail.len() as u16 + 4).to_vec();
         bytes.extend([kind, 0, 0, 0]);
         bytes.extend(&tail);
         let bytes = changed(&bytes, |_| ());

@@ -17,7 +17,7 @@ const MAX_LEN: usize = 0xffff;
 
 /// What a frame is to who joins segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sight {
+pub enum FrameClass {
     /// A segment with payload, which may be joined with others.
     Segment(TcpFrame),
     /// TCP that goes alone (SYN, RST, URG, no payload, IP options and the like): what follows it in
@@ -38,7 +38,7 @@ pub struct TcpFrame {
     payload: usize,
 }
 
-impl Sight {
+impl FrameClass {
     /// Looks at a frame, VLAN tagged or not.
     #[inline]
     pub fn of(frame: &[u8]) -> Self {
@@ -155,9 +155,9 @@ impl TcpFrame {
 /// right, or left unfinished: see [`TcpFrame::verify_tcp`].
 ///
 /// ```
-/// # use linerate_wire::offload::{Joint, Sight};
+/// # use linerate_wire::offload::{Joint, FrameClass};
 /// # fn join(one: &[u8], next: &[u8]) -> Option<Vec<u8>> {
-/// let (Sight::Segment(a), Sight::Segment(b)) = (Sight::of(one), Sight::of(next)) else { return
+/// let (FrameClass::Segment(a), FrameClass::Segment(b)) = (FrameClass::of(one), FrameClass::of(next)) else { return
 /// None }; let mut joint = Joint::begin(one, a); if !joint.push(next, b) { return None; } let
 /// headers = joint.finish(); Some([headers, &one[a.payload()..], &next[b.payload()..]].concat())
 /// # }
@@ -176,7 +176,7 @@ pub struct Joint {
 }
 
 impl Joint {
-    /// Begins with a frame that [`Sight::of`] calls a segment.
+    /// Begins with a frame that [`FrameClass::of`] calls a segment.
     pub fn begin(frame: &[u8], layout: TcpFrame) -> Self {
         let mut headers = [0; MAX_HEADERS];
         headers[..layout.payload].copy_from_slice(&frame[..layout.payload]);
@@ -201,7 +201,7 @@ impl Joint {
             && self.headers[self.layout.addresses()] == frame[layout.addresses()]
     }
 
-    /// Whether a frame that [`Sight::of`] calls a segment goes on where this ends.
+    /// Whether a frame that [`FrameClass::of`] calls a segment goes on where this ends.
     pub fn continues(&self, frame: &[u8], layout: TcpFrame) -> bool {
         let len = frame.len() - layout.payload;
         let ip_len = self.layout.payload - self.layout.l3 + self.len + len;

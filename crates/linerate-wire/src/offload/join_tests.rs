@@ -94,8 +94,8 @@ fn finish(frame: &mut [u8]) {
 fn join(frames: &[Vec<u8>]) -> Vec<(Vec<u8>, u16, usize)> {
     let mut joints: Vec<(Joint, Vec<u8>)> = Vec::new();
     for frame in frames {
-        let Sight::Segment(layout) = Sight::of(frame) else {
-            panic!("{:?}", Sight::of(frame));
+        let FrameClass::Segment(layout) = FrameClass::of(frame) else {
+            panic!("{:?}", FrameClass::of(frame));
         };
         assert!(layout.verify_header(frame) && layout.verify_tcp(frame));
         let payload = &frame[layout.payload()..];
@@ -231,7 +231,7 @@ fn no_more_than_a_packets_length_can_say() {
 #[test]
 fn what_is_no_plain_segment_is_seen() {
     let frame = USUAL.frame();
-    let alone = |frame: &[u8]| matches!(Sight::of(frame), Sight::Alone(_));
+    let alone = |frame: &[u8]| matches!(FrameClass::of(frame), FrameClass::Alone(_));
     let changed = |at: usize, value: u8| {
         let mut frame = frame.clone();
         frame[at] = value;
@@ -250,20 +250,28 @@ fn what_is_no_plain_segment_is_seen() {
     assert!(vlan::insert(&mut twice, EtherType::VLAN, 6));
     assert!(alone(&twice));
     assert_eq!(
-        Sight::of(&changed(20, 0x20)),
-        Sight::Unknown,
+        FrameClass::of(&changed(20, 0x20)),
+        FrameClass::Unknown,
         "a first fragment"
     );
-    assert_eq!(Sight::of(&changed(21, 1)), Sight::Unknown, "a later one");
-    assert_eq!(Sight::of(&changed(14, 0x44)), Sight::Unknown, "malformed");
+    assert_eq!(
+        FrameClass::of(&changed(21, 1)),
+        FrameClass::Unknown,
+        "a later one"
+    );
+    assert_eq!(
+        FrameClass::of(&changed(14, 0x44)),
+        FrameClass::Unknown,
+        "malformed"
+    );
     for protocol in [1, 17, 50] {
         let mut other = changed(23, protocol);
         put16(&mut other[34..], 4, 1032); // UDP's length
-        assert_eq!(Sight::of(&other), Sight::Other);
+        assert_eq!(FrameClass::of(&other), FrameClass::Other);
     }
-    assert_eq!(Sight::of(&changed(13, 6)), Sight::Other, "ARP");
+    assert_eq!(FrameClass::of(&changed(13, 6)), FrameClass::Other, "ARP");
     // The connection is known by addresses and ports, whatever the options are.
-    let Sight::Segment(layout) = Sight::of(&frame) else {
+    let FrameClass::Segment(layout) = FrameClass::of(&frame) else {
         panic!()
     };
     let joint = Joint::begin(&frame, layout);
@@ -276,7 +284,8 @@ fn what_is_no_plain_segment_is_seen() {
         (37, false),
     ] {
         let frame = changed(at, frame[at] ^ 2);
-        let (Sight::Segment(layout) | Sight::Alone(layout)) = Sight::of(&frame) else {
+        let (FrameClass::Segment(layout) | FrameClass::Alone(layout)) = FrameClass::of(&frame)
+        else {
             panic!()
         };
         assert_eq!(joint.is_of(&frame, layout), is_of, "{at}");
@@ -287,14 +296,14 @@ fn what_is_no_plain_segment_is_seen() {
 fn wrong_checksums_are_seen() {
     for v6 in [false, true] {
         let mut frame = Segment { v6, ..USUAL }.frame();
-        let Sight::Segment(layout) = Sight::of(&frame) else {
+        let FrameClass::Segment(layout) = FrameClass::of(&frame) else {
             panic!()
         };
         *frame.last_mut().unwrap() ^= 1;
         assert!(layout.verify_header(&frame) && !layout.verify_tcp(&frame));
     }
     let mut frame = USUAL.frame();
-    let Sight::Segment(layout) = Sight::of(&frame) else {
+    let FrameClass::Segment(layout) = FrameClass::of(&frame) else {
         panic!()
     };
     frame[24] ^= 1;
@@ -337,12 +346,12 @@ proptest! {
         let frame = Segment { v6, ..USUAL }.frame();
         let mut other = Segment { v6, ..USUAL }.after(1).frame();
         changes.into_iter().for_each(|(at, value)| other[at] = value);
-        let Sight::Segment(layout) = Sight::of(&frame) else { panic!() };
+        let FrameClass::Segment(layout) = FrameClass::of(&frame) else { panic!() };
         let mut joint = Joint::begin(&frame, layout);
-        if let Sight::Segment(at) | Sight::Alone(at) = Sight::of(&other) {
+        if let FrameClass::Segment(at) | FrameClass::Alone(at) = FrameClass::of(&other) {
             let _ = joint.is_of(&other, at);
         }
-        if let Sight::Segment(at) = Sight::of(&other) {
+        if let FrameClass::Segment(at) = FrameClass::of(&other) {
             joint.push(&other, at);
             let _ = (at.verify_header(&other), at.verify_tcp(&other));
             Joint::begin(&other, at).finish();

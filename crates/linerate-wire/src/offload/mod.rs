@@ -13,7 +13,7 @@ mod segment;
 #[cfg(test)]
 mod tests;
 
-pub use join::{Joint, Sight, TcpFrame};
+pub use join::{FrameClass, Joint, TcpFrame};
 pub use segment::Segments;
 
 use crate::{bytes::put16, checksum, parse, protocol};

@@ -47,7 +47,8 @@ impl<'a> Segments<'a> {
     /// layer-4 payload. Bytes beyond the IP packet are left out.
     ///
     /// A frame that is malformed, a fragment, source-routed (IPv6), or neither TCP nor UDP is
-    /// refused, and so is a `gso_size` of 0. One without payload, or with no more than `gso_size`, is a single segment.
+    /// refused, and so is a `gso_size` of 0. One without payload, or with no more than `gso_size`,
+    /// is a single segment.
     pub fn new(frame: &'a [u8], gso_size: u16) -> Result<Self, Malformed> {
         let Headers {
             ethertype,

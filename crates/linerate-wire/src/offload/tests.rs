@@ -254,7 +254,8 @@ fn a_finished_checksum_that_looks_partial_survives() {
 
 proptest! {
     #[test]
-    fn partial_frames_are_found_and_finished(v6: bool, tcp: bool, tags in 0usize..3, payload: Vec<u8>) {
+    fn partial_frames_are_found_and_finished(v6: bool, tcp: bool, tags in 0usize..3,
+        payload: Vec<u8>) {
         let finished = frame(v6, tcp, tags, &payload);
         let mut bytes = finished.clone();
         let field = make_partial(&mut bytes);

@@ -73,12 +73,12 @@ impl Builder {
         }
     }
 
-    /// The ways of a route with several: gateway, interface, share from 1.
+    /// The next hops of a route with several: gateway, interface, share from 1.
     #[must_use]
-    pub fn multipath(self, ways: &[(Option<IpAddr>, u32, u16)]) -> Self {
+    pub fn multipath(self, next_hops: &[(Option<IpAddr>, u32, u16)]) -> Self {
         use super::attribute::route;
         let mut list = Vec::new();
-        for &(gateway, interface, weight) in ways {
+        for &(gateway, interface, weight) in next_hops {
             let start = list.len();
             list.extend_from_slice(&[0, 0, 0, (weight.clamp(1, 256) - 1) as u8]);
             list.extend_from_slice(&interface.to_ne_bytes());

@@ -1,10 +1,10 @@
 //! Messages of Linux's routing netlink: routes, next hops, neighbours, addresses, links.
 //!
 //! The kernel sends them on its sockets, and FRR's zebra in the stream that [`fpm`](crate::fpm)
-//! cuts into messages. [`Messages`] walks a buffer of messages, [`Message::read`] decodes one. What a
-//! message says about lengths is checked here and nowhere else; what follows from its content (which
-//! table, which interface) is the reader's business. Integers are in the host's order. [`build`]
-//! makes messages.
+//! cuts into messages. [`Messages`] walks a buffer of messages, [`Message::read`] decodes one. What
+//! a message says about lengths is checked here and nowhere else; what follows from its content
+//! (which table, which interface) is the reader's business. Integers are in the host's order.
+//! [`build`] makes messages.
 //!
 //! After `linux/netlink.h`, `linux/rtnetlink.h`, `linux/nexthop.h`, `linux/if_addr.h` and
 //! `linux/neighbour.h`.

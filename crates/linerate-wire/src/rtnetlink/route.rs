@@ -5,7 +5,8 @@ use core::net::IpAddr;
 use super::attributes::{Attributes, Value, check_prefix, unspecified};
 use super::{Flaw, Message, align, attribute, kind, u16_at, u32_at};
 
-/// Of a next hop's flags (`RTNH_F_...`): its interface is down; its gateway needs no connected network.
+/// Of a next hop's flags (`RTNH_F_...`): its interface is down; its gateway needs no connected
+/// network.
 const DEAD: u8 = 1;
 pub(super) const ONLINK: u8 = 4;
 /// `RTM_F_CLONED`: what the kernel remembers of one destination, not a route.
@@ -174,12 +175,13 @@ impl<'a> Route<'a> {
     }
 }
 
-/// The ways of a route.
+/// The next hops of a route.
 #[derive(Clone, Debug)]
 pub struct Vias<'a> {
     one: Option<Via>,
     many: &'a [u8],
-    /// zebra says of a route with several ways what tunnel they all take (VXLAN) in the route itself.
+    /// zebra says of a route with several ways what tunnel they all take (VXLAN) in the route
+    /// itself.
     encapsulated: bool,
 }
 

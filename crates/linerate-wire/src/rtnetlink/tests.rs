@@ -43,15 +43,15 @@ fn a_route_from_its_bytes() {
     assert_eq!(route.destination, IpAddr::from([10, 1, 0, 0]));
     assert_eq!((route.len, route.table, route.metric), (16, 254, 20));
     assert_eq!((route.protocol, route.kind), (186, RouteKind::Unicast));
-    let ways: Vec<Via> = route.vias().collect();
-    assert_eq!(ways.len(), 1);
-    assert_eq!(ways[0].gateway, Some(IpAddr::from([192, 0, 2, 1])));
-    assert_eq!((ways[0].interface, ways[0].weight), (3, 1));
+    let next_hops: Vec<Via> = route.vias().collect();
+    assert_eq!(next_hops.len(), 1);
+    assert_eq!(next_hops[0].gateway, Some(IpAddr::from([192, 0, 2, 1])));
+    assert_eq!((next_hops[0].interface, next_hops[0].weight), (3, 1));
 }
 
 #[test]
 fn several_ways_with_weights() {
-    let ways = [
+    let next_hops = [
         (Some(IpAddr::from([192, 0, 2, 1])), 3, 1),
         (None, 4, 10),
         (Some("2001:db8::1".parse().unwrap()), 5, 256),
@@ -59,7 +59,7 @@ fn several_ways_with_weights() {
     let bytes = Builder::new(kind::NEW_ROUTE, REQUEST)
         .fixed(&rtm(0, 0, 1))
         .u32(attribute::route::TABLE, 1000)
-        .multipath(&ways)
+        .multipath(&next_hops)
         .finish(0);
     let Ok(Body::NewRoute(route)) = read(&bytes) else {
         panic!("no route");
@@ -69,7 +69,7 @@ fn several_ways_with_weights() {
     let got = route
         .vias()
         .map(|via| (via.gateway, via.interface, via.weight));
-    assert_eq!(got.collect::<Vec<_>>(), ways);
+    assert_eq!(got.collect::<Vec<_>>(), next_hops);
 }
 
 #[test]
@@ -96,13 +96,13 @@ fn what_takes_labels_or_a_tunnel_says_so() {
             .fixed(&rtm(16, 254, 1))
             .address(attribute::route::DST, [10, 1, 0, 0].into())
     };
-    let ways = [(Some(IpAddr::from([192, 0, 2, 1])), 3, 1), (None, 4, 1)];
+    let next_hops = [(Some(IpAddr::from([192, 0, 2, 1])), 3, 1), (None, 4, 1)];
     let label = [0, 0, 17, 1];
     // With NLA_F_NESTED, and without.
     for encap in [attribute::route::ENCAP | 0x8000, attribute::route::ENCAP] {
-        for (route, ways) in [
+        for (route, next_hops) in [
             (route().u32(attribute::route::OIF, 3), 1),
-            (route().multipath(&ways), 2),
+            (route().multipath(&next_hops), 2),
         ] {
             let bytes = route
                 .bytes(attribute::route::ENCAP_TYPE, &[1, 0])
@@ -111,7 +111,10 @@ fn what_takes_labels_or_a_tunnel_says_so() {
             let Ok(Body::NewRoute(route)) = read(&bytes) else {
                 panic!("no route");
             };
-            assert_eq!(route.vias().filter(|via| via.encapsulated).count(), ways);
+            assert_eq!(
+                route.vias().filter(|via| via.encapsulated).count(),
+                next_hops
+            );
         }
     }
 }

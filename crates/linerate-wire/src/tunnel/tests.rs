@@ -42,12 +42,12 @@ fn innermost_packet() -> Packet {
 
 /// The packet in one more tunnel, and which. `how` chooses; where it cannot hold what is inside,
 /// it is GRE.
-fn wrap(how: u8, v6: bool, id: u32, inside: Packet) -> (Kind, Option<u32>, Packet) {
+fn wrap(how: u8, v6: bool, id: u32, inside: Packet) -> (TunnelKind, Option<u32>, Packet) {
     let (vni, is_ip) = (id >> 8, inside.0 != EtherType::MPLS);
     let (kind, id, packet) = match how {
         0 => {
             let payload = [&vxlan::header(vni)[..], &ethernet(inside)].concat();
-            (Kind::Vxlan, Some(vni), udp(v6, vxlan::PORT, &payload))
+            (TunnelKind::Vxlan, Some(vni), udp(v6, vxlan::PORT, &payload))
         }
         1 => {
             // A tag inside, and an option of four bytes.
@@ -57,15 +57,23 @@ fn wrap(how: u8, v6: bool, id: u32, inside: Packet) -> (Kind, Option<u32>, Packe
             header[0] = 2;
             header.extend([1, 2, 3, 1, 0, 0, 0, 0]);
             let payload = [header, frame].concat();
-            (Kind::Geneve, Some(vni), udp(v6, geneve::PORT, &payload))
+            (
+                TunnelKind::Geneve,
+                Some(vni),
+                udp(v6, geneve::PORT, &payload),
+            )
         }
         2 => {
             let payload = [&geneve::header(vni, inside.0)[..], &inside.1].concat();
-            (Kind::Geneve, Some(vni), udp(v6, geneve::PORT, &payload))
+            (
+                TunnelKind::Geneve,
+                Some(vni),
+                udp(v6, geneve::PORT, &payload),
+            )
         }
         3 if is_ip => {
             let payload = [&gtpu::header(id, inside.1.len() as u16)[..], &inside.1].concat();
-            (Kind::Gtpu, Some(id), udp(v6, gtpu::PORT, &payload))
+            (TunnelKind::Gtpu, Some(id), udp(v6, gtpu::PORT, &payload))
         }
         4 if is_ip => {
             let labels = [
@@ -73,23 +81,23 @@ fn wrap(how: u8, v6: bool, id: u32, inside: Packet) -> (Kind, Option<u32>, Packe
                 Entry::new(vni >> 4, 0, true, 9).0,
             ];
             let packet = [labels.as_flattened(), &inside.1].concat();
-            (Kind::Mpls, Some(vni >> 4), (EtherType::MPLS, packet))
+            (TunnelKind::Mpls, Some(vni >> 4), (EtherType::MPLS, packet))
         }
         5 if is_ip => {
             let protocol = match inside.0 {
                 EtherType::IPV4 => protocol::IPV4,
                 _ => protocol::IPV6,
             };
-            (Kind::Ip, None, ip(v6, protocol, &inside.1))
+            (TunnelKind::Ip, None, ip(v6, protocol, &inside.1))
         }
         6 => {
             let header = gre::header_with_key(EtherType::TRANSPARENT_ETHERNET, id);
             let payload = [&header[..], &ethernet(inside)].concat();
-            (Kind::Gre, Some(id), ip(v6, protocol::GRE, &payload))
+            (TunnelKind::Gre, Some(id), ip(v6, protocol::GRE, &payload))
         }
         _ => {
             let payload = [&gre::header(inside.0)[..], &inside.1].concat();
-            (Kind::Gre, None, ip(v6, protocol::GRE, &payload))
+            (TunnelKind::Gre, None, ip(v6, protocol::GRE, &payload))
         }
     };
     (kind, id, packet)
@@ -121,7 +129,7 @@ fn vxlan_is_walked_to_the_inner_ports() {
     frame.extend([0; 3]); // padding
     let found = parse_tunnelled(&frame).unwrap();
     let tunnel = *found.tunnels().next().unwrap();
-    assert_eq!((tunnel.kind, tunnel.id), (Kind::Vxlan, Some(77)));
+    assert_eq!((tunnel.kind, tunnel.id), (TunnelKind::Vxlan, Some(77)));
     assert_eq!((tunnel.header, tunnel.l2), (42, Some(50)));
     let inner = tunnel.inner.unwrap();
     assert_eq!((inner.l3, inner.l4, inner.end), (64, Some(84), 104));
@@ -191,24 +199,24 @@ fn tunnels_that_do_not_tell_have_no_inner_headers() {
     let pseudo_wire = [&label[..], &[0; 30]].concat();
     assert_eq!(
         only((EtherType::MPLS_UPSTREAM, pseudo_wire)),
-        (Kind::Mpls, Some(100), None)
+        (TunnelKind::Mpls, Some(100), None)
     );
     let mut echo = gtpu::header(0, 0);
     echo[1] = gtpu::message::ECHO_REQUEST;
     assert_eq!(
         only(udp(true, gtpu::PORT, &echo)),
-        (Kind::Gtpu, Some(0), None)
+        (TunnelKind::Gtpu, Some(0), None)
     );
     let mut control = geneve::header(3, EtherType::IPV4);
     control[1] = 0x80;
     assert_eq!(
         only(udp(false, geneve::PORT, &control)),
-        (Kind::Geneve, Some(3), None)
+        (TunnelKind::Geneve, Some(3), None)
     );
     // One that tells, though of no IP.
     let (kind, id, inner) = only(ip(false, protocol::GRE, &[0, 0, 0x88, 0xbe, 1, 2, 3]));
     let inner = inner.unwrap();
-    assert_eq!((kind, id), (Kind::Gre, None));
+    assert_eq!((kind, id), (TunnelKind::Gre, None));
     assert_eq!((inner.ethertype, inner.l4), (EtherType(0x88be), None));
 }
 
@@ -226,7 +234,8 @@ fn the_wrong_frame_has_no_tunnel() {
 
 proptest! {
     #[test]
-    fn nested_tunnels_are_walked_as_deep_as_promised(layers in prop::collection::vec((0u8..8, any::<bool>(), any::<u32>()), 0..6)) {
+    fn nested_tunnels_are_walked_as_deep_as_promised(layers in prop::collection::vec((0u8..8,
+        any::<bool>(), any::<u32>()), 0..6)) {
         let (mut packet, mut expected) = (innermost_packet(), vec![]);
         for (how, v6, id) in layers {
             let (kind, id, wrapped) = wrap(how, v6, id, packet);
@@ -248,7 +257,8 @@ proptest! {
     }
 
     #[test]
-    fn never_panics(layers in prop::collection::vec((0u8..8, any::<bool>(), any::<u32>()), 1..5), changes: [(usize, u8); 3], cut: usize) {
+    fn never_panics(layers in prop::collection::vec((0u8..8, any::<bool>(), any::<u32>()), 1..5),
+        changes: [(usize, u8); 3], cut: usize) {
         let mut packet = innermost_packet();
         for (how, v6, id) in layers {
             packet = wrap(how, v6, id, packet).2;

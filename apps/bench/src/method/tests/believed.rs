@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::super::model::Model;
-use super::super::settings::{Kind, Settings};
+use super::super::settings::{Measurement, Settings};
 use super::super::verdict::{Limit, judge};
 use super::super::{Load, Silent, Subjects, run};
 use super::{base, measure, measure_from, quick};
@@ -13,7 +13,7 @@ use linerate_appliance::error::Error;
 
 #[test]
 fn a_search_that_ran_out_of_time_is_incomplete() {
-    for kind in [Kind::Ndr, Kind::Throughput] {
+    for kind in [Measurement::Ndr, Measurement::Throughput] {
         let settings = Settings {
             size_limit: Some(Duration::from_millis(600)),
             ..quick()
@@ -44,7 +44,7 @@ fn a_soak_that_was_interrupted_is_incomplete() {
         fails: Some((7, || Error::Interrupted)),
         ..Model::default()
     };
-    let report = measure(Kind::Soak, &mut model, &settings);
+    let report = measure(Measurement::Soak, &mut model, &settings);
     assert_eq!(report.soak.as_ref().map(|soak| soak.points.len()), Some(7));
     assert_eq!(
         report.verdict.word,
@@ -58,7 +58,7 @@ fn a_soak_that_was_interrupted_is_incomplete() {
 
 #[test]
 fn a_repeat_that_is_cut_short_is_no_result_beside_the_others() {
-    for kind in [Kind::Ndr, Kind::Throughput] {
+    for kind in [Measurement::Ndr, Measurement::Throughput] {
         let mut whole = Model::default();
         let once = Settings {
             repeats: 1,
@@ -72,7 +72,7 @@ fn a_repeat_that_is_cut_short_is_no_result_beside_the_others() {
             .iter()
             .map(|load| load.duration.as_secs_f64())
             .sum();
-        let goals = if kind == Kind::Ndr {
+        let goals = if kind == Measurement::Ndr {
             once.goals.len()
         } else {
             1
@@ -119,7 +119,7 @@ fn a_baseline_whose_search_was_cut_short_is_not_held_against_the_device() {
     };
     let report = base(&settings, 2e7);
     let report = run(
-        Kind::Throughput,
+        Measurement::Throughput,
         &mut subjects,
         &settings,
         report,
@@ -153,7 +153,7 @@ fn the_generator_s_limit_is_told_of_a_device_that_it_was_not_tested_on() {
     };
     let report = measure_from(
         stand_in(&settings, 6e7),
-        Kind::Throughput,
+        Measurement::Throughput,
         &mut model,
         &settings,
     );
@@ -168,7 +168,7 @@ fn the_generator_s_limit_is_told_of_a_device_that_it_was_not_tested_on() {
     };
     let report = measure_from(
         stand_in(&settings, 6e7),
-        Kind::Throughput,
+        Measurement::Throughput,
         &mut model,
         &settings,
     );
@@ -183,7 +183,7 @@ fn the_generator_s_limit_is_told_of_a_device_that_it_was_not_tested_on() {
     for stand_in_pps in [1e6, 6e7] {
         let mut model = Model::default();
         let report = stand_in(&settings, stand_in_pps);
-        let report = measure_from(report, Kind::Throughput, &mut model, &settings);
+        let report = measure_from(report, Measurement::Throughput, &mut model, &settings);
         assert_eq!(
             report.verdict.word,
             VerdictWord::Valid,
@@ -202,7 +202,7 @@ fn the_generator_s_limit_is_told_of_a_device_that_it_was_not_tested_on() {
     };
     let report = measure_from(
         stand_in(&bounded, 6e7),
-        Kind::Throughput,
+        Measurement::Throughput,
         &mut model,
         &bounded,
     );
@@ -218,11 +218,11 @@ fn the_generator_s_limit_is_told_of_a_device_that_it_was_not_tested_on() {
 fn frames_that_the_receiver_missed_are_not_the_device_s_loss() {
     let settings = quick();
     for kind in [
-        Kind::Throughput,
-        Kind::Ndr,
-        Kind::Loss,
-        Kind::BackToBack,
-        Kind::Soak,
+        Measurement::Throughput,
+        Measurement::Ndr,
+        Measurement::Loss,
+        Measurement::BackToBack,
+        Measurement::Soak,
     ] {
         // The device takes 8 Mpps.
         let mut model = Model {
@@ -290,7 +290,7 @@ fn disturbed_bursts_points_and_recoveries_are_told() {
             recovery_trial: Duration::from_millis(444),
             ..settings.clone()
         };
-        let report = measure(Kind::Rfc2544, &mut model, &settings);
+        let report = measure(Measurement::Rfc2544, &mut model, &settings);
         let verdict = &report.verdict;
         assert_eq!(
             verdict.word,
@@ -302,7 +302,7 @@ fn disturbed_bursts_points_and_recoveries_are_told() {
         assert_eq!(report.throughput[0].end, SearchEnd::Bounds);
     }
     // Undisturbed, all of it is believed, and recovery is the mean of its repeats.
-    let report = measure(Kind::Rfc2544, &mut Model::default(), &settings);
+    let report = measure(Measurement::Rfc2544, &mut Model::default(), &settings);
     assert_eq!(
         report.verdict.word,
         VerdictWord::Valid,
@@ -322,7 +322,7 @@ fn loss_that_the_generator_made_is_no_loss_of_the_device_in_a_whole_run_either()
         ..Model::default()
     };
     // 8 Mpps of 14.9 go through; the generator offers 9.
-    let report = measure(Kind::Rfc2544, &mut model, &quick());
+    let report = measure(Measurement::Rfc2544, &mut model, &quick());
     let verdict = &report.verdict;
     assert_eq!(verdict.word, VerdictWord::GeneratorLimited, "{verdict:?}");
     let said = verdict.reasons.join(" ");

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::super::model::Model;
-use super::super::settings::{Kind, Settings};
+use super::super::settings::{Measurement, Settings};
 use super::super::{Subjects, run};
-use super::{Watch, base, measure, quick, whole_pps};
+use super::{Steps, base, measure, quick, whole_pps};
 use crate::report::VerdictWord;
 use linerate_appliance::error::Error;
 
@@ -17,7 +17,7 @@ fn stolen_time_is_tried_again_and_said_when_it_stays() {
         seed: 3,
         ..Model::default()
     };
-    let report = measure(Kind::Throughput, &mut now_and_then.clone(), &quick());
+    let report = measure(Measurement::Throughput, &mut now_and_then.clone(), &quick());
     let row = &report.throughput[0];
     let share = row.pps / whole_pps(&now_and_then, 64, 1.0);
     assert!((0.98..=1.0).contains(&share), "{share}");
@@ -38,7 +38,7 @@ fn stolen_time_is_tried_again_and_said_when_it_stays() {
         stolen_chance: 1.0,
         ..now_and_then
     };
-    let report = measure(Kind::Throughput, &mut always.clone(), &quick());
+    let report = measure(Measurement::Throughput, &mut always.clone(), &quick());
     assert_eq!(
         report.verdict.word,
         VerdictWord::SharedMachine,
@@ -61,7 +61,7 @@ fn stolen_time_is_tried_again_and_said_when_it_stays() {
 #[test]
 fn trials_that_stay_disturbed_draw_no_bound() {
     // Half of all attempts are disturbed and there is but one: what is certain is still true.
-    for kind in [Kind::Throughput, Kind::Ndr] {
+    for kind in [Measurement::Throughput, Measurement::Ndr] {
         for seed in 0..10 {
             let mut model = Model {
                 stolen_chance: 0.5,
@@ -93,7 +93,11 @@ fn trials_that_stay_disturbed_draw_no_bound() {
 
 #[test]
 fn a_size_that_has_had_its_time_ends_with_what_it_knows_and_says_so() {
-    for kind in [Kind::Throughput, Kind::Rfc2544, Kind::Ndr] {
+    for kind in [
+        Measurement::Throughput,
+        Measurement::Rfc2544,
+        Measurement::Ndr,
+    ] {
         let mut model = Model {
             stolen_chance: 0.4,
             stolen_s: 0.01,
@@ -108,7 +112,7 @@ fn a_size_that_has_had_its_time_ends_with_what_it_knows_and_says_so() {
             size_limit: Some(Duration::from_secs(8)),
             ..quick()
         };
-        let mut watch = Watch::default();
+        let mut watch = Steps::default();
         let mut subjects = Subjects {
             device: &mut model,
             baselines: Vec::new(),
@@ -135,7 +139,7 @@ fn results_that_differ_are_noisy() {
             repeats: 8,
             ..quick()
         };
-        let report = measure(Kind::Throughput, &mut model, &settings);
+        let report = measure(Measurement::Throughput, &mut model, &settings);
         assert_eq!(
             report.verdict.word, wanted,
             "{jitter}: {:?}",
@@ -147,15 +151,15 @@ fn results_that_differ_are_noisy() {
 #[test]
 fn an_end_at_any_trial_leaves_what_was_measured() {
     let settings = quick();
-    let whole = measure(Kind::Rfc2544, &mut Model::default(), &settings);
+    let whole = measure(Measurement::Rfc2544, &mut Model::default(), &settings);
     let mut model = Model::default();
-    measure(Kind::Rfc2544, &mut model, &settings);
+    measure(Measurement::Rfc2544, &mut model, &settings);
     for after in 0..model.trials {
         let mut model = Model {
             fails: Some((after, || Error::Interrupted)),
             ..Model::default()
         };
-        let report = measure(Kind::Rfc2544, &mut model, &settings);
+        let report = measure(Measurement::Rfc2544, &mut model, &settings);
         assert!(report.interrupted && report.failure.is_none());
         assert!(report.throughput.len() <= 1 && report.loss.len() <= whole.loss.len());
         if let Some(row) = report.throughput.first() {
@@ -179,7 +183,7 @@ fn an_end_at_any_trial_leaves_what_was_measured() {
         fails: Some((40, gone)),
         ..Model::default()
     };
-    let report = measure(Kind::Rfc2544, &mut model, &settings);
+    let report = measure(Measurement::Rfc2544, &mut model, &settings);
     assert_eq!(report.verdict.word, VerdictWord::Failed);
     assert!(
         report.verdict.reasons[0].contains("veth1) vanished"),
@@ -200,7 +204,7 @@ fn a_soak_shows_every_loss_and_does_not_run_disturbed_slices_again() {
         soak_pps: Some(5e6),
         ..quick()
     };
-    let report = measure(Kind::Soak, &mut model, &settings);
+    let report = measure(Measurement::Soak, &mut model, &settings);
     let soak = report.soak.unwrap();
     assert_eq!((soak.points.len(), model.trials), (30, 30));
     assert_eq!(

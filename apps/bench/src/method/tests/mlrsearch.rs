@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::model::Model;
-use super::super::settings::{Goal, Kind, Settings};
+use super::super::settings::{Goal, Measurement, Settings};
 use super::{measure, quick};
 use crate::report::VerdictWord;
 
@@ -21,7 +21,7 @@ fn ndr_and_pdr_come_from_one_search() {
         latency_trial: Duration::from_secs(1),
         ..Settings::full()
     };
-    let report = measure(Kind::Ndr, &mut model, &settings);
+    let report = measure(Measurement::Ndr, &mut model, &settings);
     let (ndr, pdr) = (&report.throughput[0], &report.throughput[1]);
     assert_eq!((ndr.goal.as_str(), pdr.goal.as_str()), ("NDR", "PDR"));
     let service = model.service_pps(64);
@@ -65,9 +65,9 @@ fn the_rfc2544_goal_of_mlrsearch_agrees_with_the_binary_search() {
         latency_shares: Vec::new(),
         ..Settings::full()
     };
-    let report = measure(Kind::Ndr, &mut model.clone(), &settings);
+    let report = measure(Measurement::Ndr, &mut model.clone(), &settings);
     let goal = &report.throughput[1];
-    let row = &measure(Kind::Throughput, &mut model, &settings).throughput[0];
+    let row = &measure(Measurement::Throughput, &mut model, &settings).throughput[0];
     assert!(
         (goal.pps / row.pps - 1.0).abs() <= 0.01,
         "{} {}",
@@ -92,7 +92,7 @@ fn mlrsearch_has_an_irregular_result_at_the_line_rate_and_none_without_a_device(
         ..Model::default()
     };
     let settings = quick();
-    let report = measure(Kind::Ndr, &mut model, &settings);
+    let report = measure(Measurement::Ndr, &mut model, &settings);
     let row = &report.throughput[0];
     assert!(row.upper_pps.is_none() && !row.regular);
     assert_eq!(row.pps, 14_880_952.0);
@@ -107,7 +107,7 @@ fn mlrsearch_has_an_irregular_result_at_the_line_rate_and_none_without_a_device(
         buffer: 0.0,
         ..Model::default()
     };
-    let report = measure(Kind::Ndr, &mut dead, &settings);
+    let report = measure(Measurement::Ndr, &mut dead, &settings);
     assert_eq!(report.throughput[0].pps, 0.0);
     assert_eq!(report.verdict.word, VerdictWord::Failed);
 }
@@ -123,7 +123,7 @@ fn mlrsearch_ends_whatever_the_noise() {
             seed,
             ..Model::default()
         };
-        let report = measure(Kind::Ndr, &mut model, &quick());
+        let report = measure(Measurement::Ndr, &mut model, &quick());
         let trials = report.throughput[0].trials.len();
         assert!(trials < 400, "seed {seed}: {trials}");
     }

@@ -7,7 +7,7 @@ mod parts;
 mod throughput;
 
 use super::model::Model;
-use super::settings::{Kind, Settings};
+use super::settings::{Measurement, Settings};
 use super::{Progress, Silent, Step, Subjects, run};
 use crate::report::{Device, Report, SelfTest};
 
@@ -29,13 +29,18 @@ fn base(settings: &Settings, generator_pps: f64) -> Report {
     }
 }
 
-fn measure(kind: Kind, model: &mut Model, settings: &Settings) -> Report {
+fn measure(kind: Measurement, model: &mut Model, settings: &Settings) -> Report {
     let report = base(settings, model.generator_pps);
     measure_from(report, kind, model, settings)
 }
 
 /// The same from what is known before.
-fn measure_from(known: Report, kind: Kind, model: &mut Model, settings: &Settings) -> Report {
+fn measure_from(
+    known: Report,
+    kind: Measurement,
+    model: &mut Model,
+    settings: &Settings,
+) -> Report {
     let mut subjects = Subjects {
         device: model,
         baselines: Vec::new(),
@@ -59,11 +64,11 @@ fn whole_pps(model: &Model, frame_bytes: usize, seconds: f64) -> f64 {
 
 /// Keeps the steps that a run announces.
 #[derive(Default)]
-struct Watch {
+struct Steps {
     steps: Vec<Step>,
 }
 
-impl Progress for Watch {
+impl Progress for Steps {
     fn begins(&mut self, step: &Step) {
         self.steps.push(step.clone());
     }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::super::model::Model;
-use super::super::settings::{Goal, Kind, Settings};
+use super::super::settings::{Goal, Measurement, Settings};
 use super::super::{Estimate, Subjects, run};
-use super::{Watch, base, measure, quick, whole_pps};
+use super::{Steps, base, measure, quick, whole_pps};
 use linerate_appliance::error::Error;
 
 #[test]
@@ -15,7 +15,7 @@ fn the_loss_curve_goes_down_until_two_rates_lose_nothing() {
         loss_trial: Duration::from_secs(60),
         ..quick()
     };
-    let report = measure(Kind::Loss, &mut model, &settings);
+    let report = measure(Measurement::Loss, &mut model, &settings);
     let offered: Vec<f64> = report
         .loss
         .iter()
@@ -41,7 +41,7 @@ fn bursts_tell_the_models_buffer() {
         trial: Duration::from_secs(60),
         ..quick()
     };
-    let report = measure(Kind::BackToBack, &mut model, &settings);
+    let report = measure(Measurement::BackToBack, &mut model, &settings);
     let found = &report.back_to_back[0];
     let line = 14_880_952.0;
     let wanted = model.buffer / (1.0 - model.service_pps(64) / line);
@@ -59,7 +59,7 @@ fn bursts_tell_the_models_buffer() {
         sizes: vec![1518],
         ..settings
     };
-    let report = measure(Kind::BackToBack, &mut model, &settings);
+    let report = measure(Measurement::BackToBack, &mut model, &settings);
     assert!(report.back_to_back.is_empty() && report.throughput.len() == 1);
 }
 
@@ -70,7 +70,7 @@ fn latency_is_measured_at_the_throughput_and_repeats_are_merged() {
         latency_repeats: 20,
         ..quick()
     };
-    let report = measure(Kind::Latency, &mut model, &settings);
+    let report = measure(Measurement::Latency, &mut model, &settings);
     let loads: Vec<&str> = report.latency.iter().map(|row| row.load.as_str()).collect();
     assert_eq!(
         loads,
@@ -105,9 +105,9 @@ fn an_rfc2544_run_has_every_part_for_every_size_and_beside_it_the_baseline() {
         device: &mut model,
         baselines: vec![("Linux bridge".into(), &mut bridge)],
     };
-    let mut watch = Watch::default();
+    let mut watch = Steps::default();
     let report = run(
-        Kind::Rfc2544,
+        Measurement::Rfc2544,
         &mut subjects,
         &settings,
         base(&settings, 2e7),
@@ -135,7 +135,7 @@ fn an_rfc2544_run_has_every_part_for_every_size_and_beside_it_the_baseline() {
     assert!(fractions.last().unwrap() > &0.9, "{:?}", fractions.last());
     assert!(watch.steps.iter().all(|step| !step.phase.is_empty()));
     let took: f64 = watch.steps.iter().map(|step| step.seconds).sum();
-    let planned = Estimate::of(Kind::Rfc2544, &settings, 1).seconds;
+    let planned = Estimate::of(Measurement::Rfc2544, &settings, 1).seconds;
     assert!(
         (0.5..2.0).contains(&(took / planned)),
         "{took} s, {planned} s planned"
@@ -145,7 +145,7 @@ fn an_rfc2544_run_has_every_part_for_every_size_and_beside_it_the_baseline() {
 
 #[test]
 fn quick_runs_are_planned_below_three_minutes() {
-    for kind in Kind::ALL {
+    for kind in Measurement::ALL {
         let planned = Estimate::of(kind, &Settings::quick(), 0);
         assert!(
             (5.0..170.0).contains(&planned.seconds),
@@ -154,7 +154,7 @@ fn quick_runs_are_planned_below_three_minutes() {
         Settings::quick().check().unwrap();
         assert_eq!(kind.name().parse(), Ok(kind));
     }
-    let full = Estimate::of(Kind::Rfc2544, &Settings::full(), 0);
+    let full = Estimate::of(Measurement::Rfc2544, &Settings::full(), 0);
     assert!(full.seconds > 7.0 * 20.0 * 120.0);
     assert!(full.seconds < 14.0 * 3600.0, "{} h", full.seconds / 3600.0);
 }
@@ -166,7 +166,7 @@ fn waits_are_asked_for_with_each_trial() {
         sizes: vec![64],
         ..Settings::full()
     };
-    measure(Kind::Throughput, &mut model, &settings);
+    measure(Measurement::Throughput, &mut model, &settings);
     let waits = settings.waits;
     assert!(model.asked.iter().all(|load| load.waits == waits));
     assert_eq!(waits.total(), Duration::from_secs(9));

@@ -1,7 +1,7 @@
 //! Throughput by binary search (RFC 2544 26.1), and what it may be called.
 
 use super::super::model::Model;
-use super::super::settings::{Kind, Settings};
+use super::super::settings::{Measurement, Settings};
 use super::{base, measure, measure_from, quick, whole_pps};
 use crate::report::{Report, VerdictWord};
 
@@ -13,7 +13,7 @@ fn throughput_is_what_the_model_serves_within_the_width() {
             ..Model::default()
         };
         let settings = quick();
-        let report = measure(Kind::Throughput, &mut model, &settings);
+        let report = measure(Measurement::Throughput, &mut model, &settings);
         let row = &report.throughput[0];
         let wanted = whole_pps(&model, 64, 1.0);
         let share = row.pps / wanted;
@@ -45,7 +45,7 @@ fn the_line_rate_comes_first_and_ends_the_search_where_it_passes() {
         repeats: 1,
         ..quick()
     };
-    let report = measure(Kind::Throughput, &mut model, &settings);
+    let report = measure(Measurement::Throughput, &mut model, &settings);
     let row = &report.throughput[0];
     assert_eq!(row.pps.round(), 14_880_952.0);
     assert_eq!((row.upper_pps, row.trials.len()), (None, 2));
@@ -66,7 +66,7 @@ fn only_full_length_trials_without_loss_are_called_rfc2544() {
         sizes: vec![64, 1518],
         ..Settings::full()
     };
-    let report = measure(Kind::Throughput, &mut model, &settings);
+    let report = measure(Measurement::Throughput, &mut model, &settings);
     assert_eq!(report.compliance.label, "RFC2544");
     assert!(
         report
@@ -74,7 +74,8 @@ fn only_full_length_trials_without_loss_are_called_rfc2544() {
             .iter()
             .all(|row| row.quoted.seconds == 60.0)
     );
-    // The short trials let more through, thanks to the buffer; the quoted rate is that of the long ones.
+    // The short trials let more through, thanks to the buffer; the quoted rate is that of the long
+    // ones.
     let wanted = whole_pps(&model, 64, 60.0);
     assert!(report.throughput[0].pps <= wanted);
     let said = |what: &str| {
@@ -95,12 +96,12 @@ fn only_full_length_trials_without_loss_are_called_rfc2544() {
         max_pps: Some(1e5),
         ..settings
     };
-    let bounded = measure(Kind::Throughput, &mut model, &settings);
+    let bounded = measure(Measurement::Throughput, &mut model, &settings);
     let departures = bounded.compliance.departures.join(" ");
     assert!(departures.contains("No more than 0.1 Mpps"), "{departures}");
     assert!(!said("No more than"));
 
-    let quick = measure(Kind::Throughput, &mut model, &quick());
+    let quick = measure(Measurement::Throughput, &mut model, &quick());
     let said = |what: &str| {
         quick
             .compliance
@@ -121,7 +122,7 @@ fn loss_that_only_long_trials_show_lowers_the_result() {
         repeats: 1,
         ..quick()
     };
-    let report = measure(Kind::Throughput, &mut model, &settings);
+    let report = measure(Measurement::Throughput, &mut model, &settings);
     let row = &report.throughput[0];
     // In 0.25 s the buffer hides 8 Mpps of overload; in 1 s only 2.
     let share = row.pps / whole_pps(&model, 64, 1.0);
@@ -135,7 +136,7 @@ fn a_device_that_collapses_under_overload_is_found_from_below() {
         collapse: 0.05,
         ..Model::default()
     };
-    let report = measure(Kind::Throughput, &mut model, &quick());
+    let report = measure(Measurement::Throughput, &mut model, &quick());
     let share = report.throughput[0].pps / model.service_pps(64);
     assert!((0.98..=1.01).contains(&share), "{share}");
 }
@@ -147,7 +148,7 @@ fn a_device_that_passes_nothing_fails_and_one_that_always_loses_has_no_throughpu
         buffer: 0.0,
         ..Model::default()
     };
-    let report = measure(Kind::Rfc2544, &mut dead.clone(), &quick());
+    let report = measure(Measurement::Rfc2544, &mut dead.clone(), &quick());
     assert_eq!(report.verdict.word, VerdictWord::Failed);
     assert!(
         report.verdict.reasons[0].contains("nothing came through"),
@@ -161,7 +162,7 @@ fn a_device_that_passes_nothing_fails_and_one_that_always_loses_has_no_throughpu
         marked: false,
         ..Model::default()
     };
-    let report = measure(Kind::Throughput, &mut lossy, &quick());
+    let report = measure(Measurement::Throughput, &mut lossy, &quick());
     assert_eq!(report.throughput[0].pps, 0.0);
     assert!(
         report.verdict.reasons[0].contains("lost at every rate"),
@@ -179,7 +180,7 @@ fn the_generators_limit_is_not_called_the_devices() {
         ..Model::default()
     };
     let settings = quick();
-    let report = measure(Kind::Throughput, &mut model, &settings);
+    let report = measure(Measurement::Throughput, &mut model, &settings);
     assert_eq!(
         report.verdict.word,
         VerdictWord::GeneratorLimited,
@@ -194,7 +195,12 @@ fn the_generators_limit_is_not_called_the_devices() {
         silent: true,
         ..Model::default()
     };
-    let report = measure_from(Report::default(), Kind::Throughput, &mut model, &settings);
+    let report = measure_from(
+        Report::default(),
+        Measurement::Throughput,
+        &mut model,
+        &settings,
+    );
     assert_eq!(
         report.verdict.word,
         VerdictWord::GeneratorLimited,
@@ -207,7 +213,12 @@ fn the_generators_limit_is_not_called_the_devices() {
         generator_pps: 3e6,
         ..Model::default()
     };
-    let report = measure_from(Report::default(), Kind::Throughput, &mut model, &settings);
+    let report = measure_from(
+        Report::default(),
+        Measurement::Throughput,
+        &mut model,
+        &settings,
+    );
     assert!(
         report.verdict.reasons[0].contains("could not send"),
         "{:?}",
@@ -226,7 +237,7 @@ fn what_the_device_refuses_is_not_the_generators_fault() {
         };
         let settings = quick();
         let known = base(&settings, generator_pps);
-        measure_from(known, Kind::Rfc2544, &mut model, &settings)
+        measure_from(known, Measurement::Rfc2544, &mut model, &settings)
     };
     let report = refused(2e7);
     assert_eq!(
@@ -250,7 +261,7 @@ fn without_a_wire_the_generators_most_is_all() {
         generator_pps: 1.2e7,
         ..Model::default()
     };
-    let report = measure(Kind::Rfc2544, &mut model, &quick());
+    let report = measure(Measurement::Rfc2544, &mut model, &quick());
     let row = &report.throughput[0];
     assert_eq!(row.line_pps, None);
     assert!((row.pps / model.service_pps(64) - 1.0).abs() < 0.02);

@@ -97,10 +97,11 @@ pub(super) fn throughput(body: &mut String, report: &Report) {
         body,
         "Throughput by frame size",
         if wire {
-            "Frames a second over all directions (RFC 2544 26.1). The dashed line is what the wire takes."
+            "Frames a second over all directions (RFC 2544 26.1). The dashed line is what the wire \
+             takes."
         } else {
-            "Frames a second over all directions. There is no wire, so there is no line rate; dashed is \
-             what the generator does by itself."
+            "Frames a second over all directions. There is no wire, so there is no line rate; \
+             dashed is what the generator does by itself."
         },
     );
     let limit = |row: &&Throughput| match wire {
@@ -208,7 +209,8 @@ fn ports(body: &mut String, report: &Report, sizes: &[usize], lines: &[Line]) {
     };
     let _ = write!(
         body,
-        "<div class=\"pair\"><div><h3>Per port</h3>{}</div><div><h3>All ports ({})</h3>{}</div></div>",
+        "<div class=\"pair\"><div><h3>Per port</h3>{}</div><div><h3>All ports ({})</h3>{}</div>\
+         </div>",
         chart(ports),
         ports as u64,
         chart(1.0)
@@ -277,8 +279,8 @@ pub(super) fn spread(body: &mut String, report: &Report) {
         body,
         "From run to run",
         &format!(
-            "Each search's result, relative to the median of its size. The device's largest standard \
-             deviation is {worst:.2} %."
+            "Each search's result, relative to the median of its size. The device's largest \
+             standard deviation is {worst:.2} %."
         ),
     );
     let names: Vec<(&str, usize)> = rows
@@ -310,9 +312,9 @@ pub(super) fn latency(body: &mut String, report: &Report) {
     section(
         body,
         "Latency",
-        "Each frame from the moment at which it was to be sent, however late it went, to its receipt: a queue \
-         in front of the device counts. Nothing is subtracted; the generator's own share is in its \
-         self-test below.",
+        "Each frame from the moment at which it was to be sent, however late it went, to its \
+         receipt: a queue in front of the device counts. Nothing is subtracted; the generator's \
+         own share is in its self-test below.",
     );
     let size = first.frame_bytes;
     let loads: Vec<(String, &LatencyRow)> = timed
@@ -327,7 +329,8 @@ pub(super) fn latency(body: &mut String, report: &Report) {
         .collect();
     let _ = write!(
         body,
-        "<div class=\"pair\"><div><h3>{size} B by load</h3>{}</div><div><h3>By size, at {}</h3>{}</div></div>",
+        "<div class=\"pair\"><div><h3>{size} B by load</h3>{}</div><div><h3>By size, at \
+         {}</h3>{}</div></div>",
         percentiles(&loads),
         escape(best),
         percentiles(&by_size)
@@ -437,8 +440,8 @@ pub(super) fn loss(body: &mut String, report: &Report) {
     section(
         body,
         "Loss against load",
-        "Downward from all that there is until two successive rates lose nothing (RFC 2544 26.3). What \
-         the generator did not send in time counts as lost.",
+        "Downward from all that there is until two successive rates lose nothing (RFC 2544 26.3). \
+         What the generator did not send in time counts as lost.",
     );
     let by_size = report.loss.chunk_by(|a, b| a.frame_bytes == b.frame_bytes);
     let by_size: Vec<_> = by_size

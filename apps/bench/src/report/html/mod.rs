@@ -1,5 +1,5 @@
-//! The report as one page: the verdict on top, then charts with their tables, then everything that is
-//! needed to judge them.
+//! The report as one page: the verdict on top, then charts with their tables, then everything that
+//! is needed to judge them.
 
 mod charts;
 mod tables;
@@ -126,7 +126,8 @@ fn verdict(body: &mut String, report: &Report) {
     };
     let _ = write!(
         body,
-        "<div class=\"verdict {class}\"><p><b>{}</b> <span class=\"chip\">{}</span>{}</p><p>{meaning}</p>",
+        "<div class=\"verdict {class}\"><p><b>{}</b> <span class=\"chip\">{}</span>{}</p>\
+         <p>{meaning}</p>",
         report.verdict.word.name(),
         escape(&report.compliance.label),
         match report.interrupted {
@@ -254,7 +255,8 @@ fn conditions(body: &mut String, report: &Report) {
             };
             let _ = write!(
                 body,
-                "<tr><td><span class=\"{class}\"><span class=\"tone\">{mark}</span></span> {}</td><td class=\"wide\">{}</td></tr>",
+                "<tr><td><span class=\"{class}\"><span class=\"tone\">{mark}</span></span> {}</td>\
+                 <td class=\"wide\">{}</td></tr>",
                 escape(&check.what),
                 escape(&check.seen)
             );
@@ -270,7 +272,8 @@ fn conditions(body: &mut String, report: &Report) {
         run.push((
             escape(&format!("goal {}", goal.name)),
             format!(
-                "final trial {} s, duration sum {} s, loss ratio {} %, exceed ratio {} %, width {} %",
+                "final trial {} s, duration sum {} s, loss ratio {} %, exceed ratio {} %, width \
+                 {} %",
                 plain(goal.trial_seconds),
                 plain(goal.sum_seconds),
                 plain(goal.loss_ratio * 100.0),

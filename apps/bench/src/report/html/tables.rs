@@ -192,8 +192,8 @@ pub(super) fn bursts(body: &mut String, report: &Report) {
         section(
             body,
             "Back-to-back frames",
-            "The longest burst at the least gap that comes through whole, and the buffer it tells of (RFC \
-             9004). Sizes that go through at the full rate have none.",
+            "The longest burst at the least gap that comes through whole, and the buffer it tells \
+             of (RFC 9004). Sizes that go through at the full rate have none.",
         );
         let headings = [
             "frame",

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{plural, text};
 use crate::control::connection::Asker;
-use crate::control::desk::Desk;
+use crate::control::owner::Control;
 use crate::control::protocol::Problem;
 use crate::control::runfile::{PortEntry, RunFile, RunStanza, Script, is_toml};
 use crate::control::table::{Done, Given};
@@ -13,9 +13,9 @@ use linerate_appliance::error::Error;
 /// Files that load files: how deep they may go.
 const DEEPEST: u32 = 8;
 
-pub(in super::super) fn save(desk: &mut Desk, given: &Given) -> Done {
+pub(in super::super) fn save(control: &mut Control, given: &Given) -> Done {
     let path = Path::new(given.get(0));
-    let file = desk.as_file()?;
+    let file = control.as_file()?;
     let said = if is_toml(path) {
         file.toml()?
     } else {
@@ -37,7 +37,9 @@ pub(in super::super) fn load(asker: &mut Asker, given: &Given) -> Done {
             let name = path.display().to_string();
             let commands = file.run.commands.clone();
             let streams = file.stream.len();
-            asker.desk.call(move |desk| desk.take_file(*file, name))??;
+            asker
+                .control
+                .call(move |control| control.take_file(*file, name))??;
             run_lines(asker, path, (1..).zip(commands))?;
             Ok(text(format!(
                 "{}: {}",
@@ -88,7 +90,7 @@ pub(in super::super) fn run_lines(
     result.map(|()| count)
 }
 
-impl Desk {
+impl Control {
     /// Ports and streams as a run file.
     pub(in super::super) fn as_file(&mut self) -> Result<RunFile, Problem> {
         let port = self.session()?.ports_asked().map(PortEntry::of).collect();

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{number, text};
 use crate::control::connection::to_value;
-use crate::control::desk::Desk;
+use crate::control::owner::Control;
 use crate::control::protocol::{Reply, ScreenAction};
 use crate::control::table::{Done, Given, PAGES, THEMES, named_in, rows};
 use crate::{LcoreView, PortView, Snapshot};
@@ -14,14 +14,14 @@ use crate::{LcoreView, PortView, Snapshot};
 /// Lines of the log that are shown where no number is given.
 const LOG_LINES: usize = 20;
 
-pub(in super::super) fn map(desk: &mut Desk, _: &Given) -> Done {
-    let said = desk.session()?.explain_map();
+pub(in super::super) fn map(control: &mut Control, _: &Given) -> Done {
+    let said = control.session()?.explain_map();
     Ok(shown(said, Value::Null))
 }
 
-pub(in super::super) fn explain(desk: &mut Desk, given: &Given) -> Done {
-    let ports = desk.ports_of(given.get(0))?;
-    let snapshot = desk.snapshot()?;
+pub(in super::super) fn explain(control: &mut Control, given: &Given) -> Done {
+    let ports = control.ports_of(given.get(0))?;
+    let snapshot = control.snapshot()?;
     let said: Vec<String> = snapshot
         .ports
         .iter()
@@ -128,18 +128,18 @@ fn limits(port: &PortView, lcores: &[LcoreView]) -> Vec<String> {
     limits
 }
 
-pub(in super::super) fn log(desk: &mut Desk, given: &Given) -> Done {
+pub(in super::super) fn log(control: &mut Control, given: &Given) -> Done {
     let count = given
         .optional(0)
         .map_or(Ok(LOG_LINES), |text| number("the number of lines", text))?;
-    let log = desk.snapshot()?.log;
+    let log = control.snapshot()?.log;
     let newest = &log[log.len().saturating_sub(count)..];
     let line = |line: &crate::LogLine| format!("{:>9.3}  {}", line.at_ms as f64 / 1e3, line.text);
     let lines: Vec<String> = newest.iter().map(line).collect();
     Ok(shown(lines.join("\n"), to_value(newest)))
 }
 
-pub(in super::super) fn page(_: &mut Desk, given: &Given) -> Done {
+pub(in super::super) fn page(_: &mut Control, given: &Given) -> Done {
     let page = named_in("page", PAGES, given.get(0))?;
     Ok(Reply {
         screen: Some(ScreenAction::Page(page.into())),
@@ -147,7 +147,7 @@ pub(in super::super) fn page(_: &mut Desk, given: &Given) -> Done {
     })
 }
 
-pub(in super::super) fn theme(_: &mut Desk, given: &Given) -> Done {
+pub(in super::super) fn theme(_: &mut Control, given: &Given) -> Done {
     let theme = named_in("theme", THEMES, given.get(0))?;
     Ok(Reply {
         screen: Some(ScreenAction::Theme(theme.into())),
@@ -155,7 +155,7 @@ pub(in super::super) fn theme(_: &mut Desk, given: &Given) -> Done {
     })
 }
 
-pub(in super::super) fn help(_: &mut Desk, given: &Given) -> Done {
+pub(in super::super) fn help(_: &mut Control, given: &Given) -> Done {
     let rows = rows(given.get(0))?;
     let mut said = String::new();
     if let [row] = rows.as_slice() {
@@ -182,8 +182,8 @@ pub(in super::super) fn help(_: &mut Desk, given: &Given) -> Done {
     Ok(shown(said, Value::Null))
 }
 
-pub(in super::super) fn quit(desk: &mut Desk, _: &Given) -> Done {
-    desk.quitting = true;
+pub(in super::super) fn quit(control: &mut Control, _: &Given) -> Done {
+    control.quitting = true;
     Ok(Reply {
         screen: Some(ScreenAction::Quit),
         ..text("the session ends")
@@ -199,13 +199,13 @@ pub(super) fn shown(said: String, data: Value) -> Reply {
     }
 }
 
-pub(in super::super) fn dump(desk: &mut Desk, given: &Given) -> Done {
+pub(in super::super) fn dump(control: &mut Control, given: &Given) -> Done {
     let frames = given
         .optional(1)
         .map_or(Ok(1), |text| number("the number of frames", text))?;
     let mut said = String::new();
-    for port in desk.ports_of(given.get(0))? {
-        said += &super::super::dump::text(desk, Some(port), frames)?;
+    for port in control.ports_of(given.get(0))? {
+        said += &super::super::dump::text(control, Some(port), frames)?;
     }
     Ok(shown(said, Value::Null))
 }

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::{plural, text};
-use crate::control::desk::Desk;
 use crate::control::names::unknown;
+use crate::control::owner::Control;
 use crate::control::pktgen;
 use crate::control::protocol::{Problem, Reply};
 use crate::control::table::{Done, Given};
@@ -28,20 +28,20 @@ impl From<StreamError> for Problem {
     }
 }
 
-pub(in super::super) fn set(desk: &mut Desk, given: &Given) -> Done {
+pub(in super::super) fn set(control: &mut Control, given: &Given) -> Done {
     let (key, value) = pktgen::set(given.get(1), given.get(2))
         .unwrap_or_else(|| (given.get(1).into(), given.get(2).into()));
-    set_key(desk, given.get(0), &key, &value)
+    set_key(control, given.get(0), &key, &value)
 }
 
-fn set_key(desk: &mut Desk, ports: &str, key: &str, value: &str) -> Done {
-    let ports = desk.ports_of(ports)?;
+fn set_key(control: &mut Control, ports: &str, key: &str, value: &str) -> Done {
+    let ports = control.ports_of(ports)?;
     let of_stream = KEYS.iter().any(|known| known.key == key);
     let of_port = PORT_KEYS.iter().any(|known| known.0 == key);
     // `speed` is a capture's as well, there as a factor.
     let is_speed = value == "none" || parse_speed(value).is_ok();
     if of_port && (!of_stream || SHARED.contains(&key) || is_speed) {
-        desk.set_ports(&ports, key, value, SHARED.contains(&key))?;
+        control.set_ports(&ports, key, value, SHARED.contains(&key))?;
         return Ok(text(format!(
             "{key} {value} on {}",
             plural(ports.len(), "port")
@@ -58,7 +58,7 @@ fn set_key(desk: &mut Desk, ports: &str, key: &str, value: &str) -> Done {
             "write `stream set STREAMS port PORT`",
         ));
     }
-    let specs = desk.specs()?;
+    let specs = control.specs()?;
     let sends = |port: u16| specs.iter().any(|(_, of, _)| *of == port);
     // As in Pktgen, a port that is set has something to send.
     let mut new = Vec::new();
@@ -73,9 +73,9 @@ fn set_key(desk: &mut Desk, ports: &str, key: &str, value: &str) -> Done {
         .map(|(id, _, _)| *id)
         .collect();
     let count = changed.len() + new.len();
-    let added = desk.add_streams(new)?;
-    if let Err(problem) = desk.set_streams(&changed, key, value) {
-        desk.remove_streams(&added)?;
+    let added = control.add_streams(new)?;
+    if let Err(problem) = control.set_streams(&changed, key, value) {
+        control.remove_streams(&added)?;
         return Err(problem);
     }
     Ok(text(format!(
@@ -84,21 +84,21 @@ fn set_key(desk: &mut Desk, ports: &str, key: &str, value: &str) -> Done {
     )))
 }
 
-pub(in super::super) fn stream_set(desk: &mut Desk, given: &Given) -> Done {
-    let wanted = desk.streams_of(given.get(0))?;
+pub(in super::super) fn stream_set(control: &mut Control, given: &Given) -> Done {
+    let wanted = control.streams_of(given.get(0))?;
     let (key, value) = pktgen::set(given.get(1), given.get(2))
         .unwrap_or_else(|| (given.get(1).into(), given.get(2).into()));
-    desk.set_streams(&wanted, &key, &value)?;
+    control.set_streams(&wanted, &key, &value)?;
     Ok(text(format!(
         "{key} {value} in {}",
         plural(wanted.len(), "stream")
     )))
 }
 
-pub(in super::super) fn stream_add(desk: &mut Desk, given: &Given) -> Done {
+pub(in super::super) fn stream_add(control: &mut Control, given: &Given) -> Done {
     let spec: StreamSpec = given.get(0).parse()?;
     if let Some(name) = &spec.name {
-        let taken = desk
+        let taken = control
             .specs()?
             .iter()
             .any(|(_, _, other)| other.name.as_ref() == Some(name));
@@ -109,36 +109,36 @@ pub(in super::super) fn stream_add(desk: &mut Desk, given: &Given) -> Done {
             ));
         }
     }
-    let id = desk.session()?.add_stream(spec)?;
+    let id = control.session()?.add_stream(spec)?;
     Ok(Reply {
         data: json!({ "id": id }),
         ..text(format!("stream {id}"))
     })
 }
 
-pub(in super::super) fn stream_remove(desk: &mut Desk, given: &Given) -> Done {
-    let wanted = desk.streams_of(given.get(0))?;
-    desk.remove_streams(&wanted)?;
+pub(in super::super) fn stream_remove(control: &mut Control, given: &Given) -> Done {
+    let wanted = control.streams_of(given.get(0))?;
+    control.remove_streams(&wanted)?;
     Ok(text(format!("{} less", plural(wanted.len(), "stream"))))
 }
 
-pub(in super::super) fn stream_enable(desk: &mut Desk, given: &Given) -> Done {
-    switch(desk, given, "on")
+pub(in super::super) fn stream_enable(control: &mut Control, given: &Given) -> Done {
+    switch(control, given, "on")
 }
 
-pub(in super::super) fn stream_disable(desk: &mut Desk, given: &Given) -> Done {
-    switch(desk, given, "off")
+pub(in super::super) fn stream_disable(control: &mut Control, given: &Given) -> Done {
+    switch(control, given, "off")
 }
 
-fn switch(desk: &mut Desk, given: &Given, value: &str) -> Done {
-    let wanted = desk.streams_of(given.get(0))?;
-    desk.set_streams(&wanted, "enabled", value)?;
+fn switch(control: &mut Control, given: &Given, value: &str) -> Done {
+    let wanted = control.streams_of(given.get(0))?;
+    control.set_streams(&wanted, "enabled", value)?;
     Ok(text(format!("{}: {value}", plural(wanted.len(), "stream"))))
 }
 
-pub(in super::super) fn stream_list(desk: &mut Desk, given: &Given) -> Done {
-    let ports = desk.ports_of(given.optional(0).unwrap_or("all"))?;
-    let mut specs = desk.specs()?;
+pub(in super::super) fn stream_list(control: &mut Control, given: &Given) -> Done {
+    let ports = control.ports_of(given.optional(0).unwrap_or("all"))?;
+    let mut specs = control.specs()?;
     specs.retain(|(_, port, _)| ports.contains(port));
     let lines: Vec<String> = specs
         .iter()
@@ -156,39 +156,39 @@ pub(in super::super) fn stream_list(desk: &mut Desk, given: &Given) -> Done {
     Ok(super::look::shown(lines.join("\n"), data.collect()))
 }
 
-pub(in super::super) fn range(desk: &mut Desk, given: &Given) -> Done {
+pub(in super::super) fn range(control: &mut Control, given: &Given) -> Done {
     let (ports, key, value) = (given.get(0), given.get(1), given.get(2));
     let Some((key, parts)) = pktgen::range(key, value) else {
-        return set_key(desk, ports, key, value);
+        return set_key(control, ports, key, value);
     };
-    let numbers = desk.ports_of(ports)?;
+    let numbers = control.ports_of(ports)?;
     let mut said = Vec::new();
     for port in numbers {
-        let known = desk.ranges.entry((port, key.clone())).or_default();
+        let known = control.ranges.entry((port, key.clone())).or_default();
         let mut tried = known.clone();
         tried.add(parts)?;
         let field = tried.field();
         *known = tried;
         match field {
-            Some(field) => said.push(set_key(desk, &port.to_string(), &key, &field)?.text),
+            Some(field) => said.push(set_key(control, &port.to_string(), &key, &field)?.text),
             None => said.push(format!("{key} of port {port} once min and max are known")),
         }
     }
     Ok(text(said.join("\n")))
 }
 
-pub(in super::super) fn random(desk: &mut Desk, given: &Given) -> Done {
+pub(in super::super) fn random(control: &mut Control, given: &Given) -> Done {
     let value = match given.optional(2) {
         None => "random".into(),
         Some(range) if range.starts_with("random") => range.into(),
         Some(range) => format!("random:{range}"),
     };
-    set_key(desk, given.get(0), given.get(1), &value)
+    set_key(control, given.get(0), given.get(1), &value)
 }
 
-pub(in super::super) fn seq(desk: &mut Desk, given: &Given) -> Done {
+pub(in super::super) fn seq(control: &mut Control, given: &Given) -> Done {
     let number: u32 = super::number("the number of the template", given.get(0))?;
-    let ports = desk.ports_of(given.get(1))?;
+    let ports = control.ports_of(given.get(1))?;
     let mut new = Vec::new();
     let mut before = Vec::new();
     for &port in &ports {
@@ -202,22 +202,22 @@ pub(in super::super) fn seq(desk: &mut Desk, given: &Given) -> Done {
         // Names are of the session, so the port is part of them.
         let name = format!("seq{number}.{port}");
         let called = |(_, _, spec): &&(u16, u16, StreamSpec)| spec.name.as_ref() == Some(&name);
-        before.extend(desk.specs()?.iter().filter(called).map(|(id, _, _)| *id));
+        before.extend(control.specs()?.iter().filter(called).map(|(id, _, _)| *id));
         spec.name = Some(name);
         spec.port = Some(port.to_string());
         new.push(spec);
     }
     // The new ones first: where one is wrong, those before stay.
-    desk.add_streams(new)?;
-    desk.remove_streams(&before)?;
+    control.add_streams(new)?;
+    control.remove_streams(&before)?;
     Ok(text(format!(
         "seq{number} on {}",
         plural(ports.len(), "port")
     )))
 }
 
-pub(in super::super) fn pcap_load(desk: &mut Desk, given: &Given) -> Done {
-    let ports = desk.ports_of(given.get(0))?;
+pub(in super::super) fn pcap_load(control: &mut Control, given: &Given) -> Done {
+    let ports = control.ports_of(given.get(0))?;
     let mut new = Vec::new();
     for &port in &ports {
         let mut spec: StreamSpec = given.optional(2).unwrap_or_default().parse()?;
@@ -225,15 +225,15 @@ pub(in super::super) fn pcap_load(desk: &mut Desk, given: &Given) -> Done {
         spec.port = Some(port.to_string());
         new.push(spec);
     }
-    let specs = desk.specs()?;
+    let specs = control.specs()?;
     let before: Vec<u16> = specs
         .iter()
         .filter(|(_, port, _)| ports.contains(port))
         .map(|(id, _, _)| *id)
         .collect();
     // The capture first: where it cannot be read, the streams stay.
-    desk.add_streams(new)?;
-    desk.remove_streams(&before)?;
+    control.add_streams(new)?;
+    control.remove_streams(&before)?;
     Ok(text(format!(
         "{} on {}",
         given.get(1),
@@ -241,9 +241,9 @@ pub(in super::super) fn pcap_load(desk: &mut Desk, given: &Given) -> Done {
     )))
 }
 
-pub(in super::super) fn pcap_start(desk: &mut Desk, given: &Given) -> Done {
-    let ports = desk.ports_of(given.get(0))?;
-    let specs = desk.specs()?;
+pub(in super::super) fn pcap_start(control: &mut Control, given: &Given) -> Done {
+    let ports = control.ports_of(given.get(0))?;
+    let specs = control.specs()?;
     for port in ports {
         let loaded = |(_, of, spec): &(u16, u16, StreamSpec)| *of == port && spec.pcap.is_some();
         if !specs.iter().any(loaded) {
@@ -253,5 +253,5 @@ pub(in super::super) fn pcap_start(desk: &mut Desk, given: &Given) -> Done {
             ));
         }
     }
-    super::start(desk, given)
+    super::start(control, given)
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{number, seconds, text};
 use crate::control::connection::Asker;
-use crate::control::desk::Desk;
+use crate::control::owner::Control;
 use crate::control::protocol::{Problem, Reply};
 use crate::control::table::{Done, Given};
 
@@ -22,12 +22,12 @@ const GLANCE: Duration = Duration::from_millis(2);
 /// How often `wait` looks.
 const LOOK: Duration = Duration::from_millis(20);
 
-pub(in super::super) fn start(desk: &mut Desk, given: &Given) -> Done {
-    let ports = desk.ports_of(given.get(0))?;
+pub(in super::super) fn start(control: &mut Control, given: &Given) -> Done {
+    let ports = control.ports_of(given.get(0))?;
     // Those without anything to send are passed over where nobody named them.
     let named: &[u16] = if given.get(0) == "all" { &[] } else { &ports };
     let duration = given.optional(1).map(seconds).transpose()?;
-    desk.session()?.start(named, duration)?;
+    control.session()?.start(named, duration)?;
     let time = duration.map_or_else(
         || "until stopped".into(),
         |time| format!("for {} s", time.as_secs_f64()),
@@ -35,14 +35,14 @@ pub(in super::super) fn start(desk: &mut Desk, given: &Given) -> Done {
     Ok(text(format!("sending {time}")))
 }
 
-pub(in super::super) fn stop(desk: &mut Desk, given: &Given) -> Done {
-    let ports = desk.ports_of(given.optional(0).unwrap_or("all"))?;
-    desk.session()?.stop(&ports);
+pub(in super::super) fn stop(control: &mut Control, given: &Given) -> Done {
+    let ports = control.ports_of(given.optional(0).unwrap_or("all"))?;
+    control.session()?.stop(&ports);
     Ok(text("stopped"))
 }
 
-pub(in super::super) fn clear(desk: &mut Desk, _: &Given) -> Done {
-    desk.session()?.clear();
+pub(in super::super) fn clear(control: &mut Control, _: &Given) -> Done {
+    control.session()?.clear();
     Ok(text("all counts begin at zero"))
 }
 
@@ -51,8 +51,8 @@ pub(in super::super) fn wait(asker: &mut Asker, given: &Given) -> Done {
     let began = Instant::now();
     loop {
         let busy = asker
-            .desk
-            .call(|desk| Ok::<_, Problem>(desk.session()?.is_under_way()))??;
+            .control
+            .call(|control| Ok::<_, Problem>(control.session()?.is_under_way()))??;
         let late = longest.is_some_and(|longest| began.elapsed() >= longest);
         if !busy || late {
             let said = match busy {
@@ -81,13 +81,15 @@ pub(in super::super) fn delay(asker: &mut Asker, given: &Given) -> Done {
 
 pub(in super::super) fn arp(asker: &mut Asker, given: &Given) -> Done {
     let ports = given.get(0).to_owned();
-    let ports = asker.desk.call(move |desk| desk.ports_of(&ports))??;
+    let ports = asker
+        .control
+        .call(move |control| control.ports_of(&ports))??;
     let Some(to) = given.optional(1).map(address).transpose()? else {
-        let announce = move |desk: &mut Desk| {
+        let announce = move |control: &mut Control| {
             let mut ports = ports.iter();
-            ports.try_for_each(|&port| desk.session()?.arp(port, None).map_err(Problem::from))
+            ports.try_for_each(|&port| control.session()?.arp(port, None).map_err(Problem::from))
         };
-        asker.desk.call(announce)??;
+        asker.control.call(announce)??;
         return Ok(text("told all neighbours"));
     };
     let mut said = Vec::new();
@@ -105,7 +107,9 @@ pub(in super::super) fn arp(asker: &mut Asker, given: &Given) -> Done {
 
 pub(in super::super) fn ping(asker: &mut Asker, given: &Given) -> Done {
     let name = given.get(0).to_owned();
-    let ports = asker.desk.call(move |desk| desk.ports_of(&name))??;
+    let ports = asker
+        .control
+        .call(move |control| control.ports_of(&name))??;
     let [port] = ports[..] else {
         return Err(Problem::new("several ports to ping from", "name one"));
     };
@@ -126,9 +130,12 @@ pub(in super::super) fn ping(asker: &mut Asker, given: &Given) -> Done {
         if at > 0 {
             asker.pause(BETWEEN)?;
         }
-        let send = move |desk: &mut Desk| Ok::<_, Problem>(desk.session()?.ping(port, to)?);
-        let sequence = asker.desk.call(send)??;
-        let answered = until(asker, move |desk| Ok(desk.session()?.echo(port, sequence)))?;
+        let send =
+            move |control: &mut Control| Ok::<_, Problem>(control.session()?.ping(port, to)?);
+        let sequence = asker.control.call(send)??;
+        let answered = until(asker, move |control| {
+            Ok(control.session()?.echo(port, sequence))
+        })?;
         said.push(match answered {
             Some(ns) => format!("echo {sequence}: {:.3} ms", ns as f64 / 1e6),
             None => format!("echo {sequence}: no answer"),
@@ -150,9 +157,12 @@ pub(in super::super) fn ping(asker: &mut Asker, given: &Given) -> Done {
 
 /// Asks where a neighbour is, and waits for the answer.
 fn resolve(asker: &Asker, port: u16, to: IpAddr) -> Result<String, Problem> {
-    let ask = move |desk: &mut Desk| Ok::<_, Problem>(desk.session()?.arp(port, Some(to))?);
-    asker.desk.call(ask)??;
-    let known = until(asker, move |desk| Ok(desk.session()?.neighbour(port, to)))?;
+    let ask =
+        move |control: &mut Control| Ok::<_, Problem>(control.session()?.arp(port, Some(to))?);
+    asker.control.call(ask)??;
+    let known = until(asker, move |control| {
+        Ok(control.session()?.neighbour(port, to))
+    })?;
     known.map(|mac| mac.to_string()).ok_or_else(|| {
         Problem::new(
             format!("nobody at port {port} says that it has {to}"),
@@ -164,11 +174,11 @@ fn resolve(asker: &Asker, port: u16, to: IpAddr) -> Result<String, Problem> {
 /// What `look` finds within [`PATIENCE`].
 fn until<T: Send + 'static>(
     asker: &Asker,
-    look: impl Fn(&mut Desk) -> Result<Option<T>, Problem> + Clone + Send + 'static,
+    look: impl Fn(&mut Control) -> Result<Option<T>, Problem> + Clone + Send + 'static,
 ) -> Result<Option<T>, Problem> {
     let began = Instant::now();
     loop {
-        let found = asker.desk.call(look.clone())??;
+        let found = asker.control.call(look.clone())??;
         if found.is_some() || began.elapsed() >= PATIENCE {
             return Ok(found);
         }

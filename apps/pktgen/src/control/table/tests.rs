@@ -129,7 +129,8 @@ proptest! {
     #[test]
     fn words_of_the_table_in_any_order_are_refused_or_understood(
         words in prop::collection::vec(prop::sample::select(vec![
-            "set", "stream", "add", "0", "all", "\"", "'", "#", "rate", "99%", "page", "str", "=", ",", "-", "start",
+            "set", "stream", "add", "0", "all", "\"", "'", "#", "rate", "99%", "page", "str", "=",
+            ",", "-", "start",
         ]), 0..8),
     ) {
         let line = words.join(" ");
@@ -204,6 +205,7 @@ fn the_guide_lists_the_commands_that_there_are() {
     assert_eq!(
         guide[begin..end].trim(),
         generated().trim(),
-        "docs/pktgen.md is out of date: LINERATE_WRITE_DOCS=1 cargo test -p linerate-pktgen the_guide"
+        "docs/pktgen.md is out of date: LINERATE_WRITE_DOCS=1 cargo test -p linerate-pktgen \
+         the_guide"
     );
 }

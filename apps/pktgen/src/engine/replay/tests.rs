@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::engine::schedule::{Beat, Window};
+use crate::engine::schedule::{Pacer, Window};
 use linerate_core::env::PrivateFolder;
 use std::time::Duration;
 
 /// A file of the test's own, gone with the value.
 struct Scratch(PathBuf, #[allow(dead_code)] PrivateFolder);
 
-/// A classic pcap with nanoseconds: frames of these lengths at these times, each full of its number.
+/// A classic pcap with nanoseconds: frames of these lengths at these times, each full of its
+/// number.
 fn pcap(frames: &[(u64, usize)]) -> Vec<u8> {
     let mut file = Vec::new();
     for word in [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 65535, 1] {
@@ -53,18 +54,18 @@ fn frames_are_due_at_their_times_scaled_and_pass_after_pass() {
             lasts: Some(Duration::from_secs(10)),
             ticks_per_second: 1e9,
         };
-        let cues = recording.cues(speed, 1e9);
-        let mut beat = Beat::cued(cues, Duration::from_micros(3), &window);
+        let replay_clock = recording.replay_clock(speed, 1e9);
+        let mut pacer = Pacer::cued(replay_clock, Duration::from_micros(3), &window);
         // The mean of the three gaps follows the last frame.
         for pass in 0..3 {
             for (at_ns, _) in FRAMES {
                 let wanted = ((at_ns - 5_000_000_000 + pass * 1_200_000) as f64 * scale) as u64;
-                let leaves = beat.next().unwrap();
+                let leaves = pacer.next().unwrap();
                 assert!(
                     leaves.abs_diff(10_000 + wanted) <= 3,
                     "{speed}: {leaves}, {wanted}"
                 );
-                beat.advance();
+                pacer.advance();
             }
         }
     }

@@ -179,12 +179,13 @@ fn announcements_name_each_address_and_tell_of_a_conflict() {
     {
         let announcement = own.announce(index).unwrap().to_vec();
         assert_eq!(reply(&mut peer(), &announcement), None);
-        let mut twin = Responder::new(PEER, addrs("192.0.2.1 192.0.2.9 2001:db8::1"), &clock());
+        let mut host_interface =
+            Responder::new(PEER, addrs("192.0.2.1 192.0.2.9 2001:db8::1"), &clock());
         let conflict = Event::Conflict {
             ip: addr.ip,
             mac: OWN,
         };
-        assert_eq!(event(&mut twin, 0, &announcement), Some(conflict));
+        assert_eq!(event(&mut host_interface, 0, &announcement), Some(conflict));
     }
     assert_eq!(own.announce(3), None);
 }
@@ -357,8 +358,8 @@ fn the_kernel_finds_and_pings_the_port_and_is_found_and_pinged() {
                 told.iter().filter(is_pong).count()
             };
             while pongs(&told) < 4 && round < 100 {
-                // Asks again and again, so that a frame that was lost does not matter; not before the kernel
-                // has found us, since it would learn from our questions.
+                // Asks again and again, so that a frame that was lost does not matter; not before
+                // the kernel has found us, since it would learn from our questions.
                 if asking.load(Ordering::Relaxed) && clock.now() >= next {
                     next = clock.now() + clock.ticks(100_000_000);
                     round += 1;
@@ -411,7 +412,10 @@ fn the_kernel_finds_and_pings_the_port_and_is_found_and_pinged() {
     for to in ["192.0.2.2", "2001:db8::2"].map(ip) {
         let is_resolved = |event: &Event| matches!(event, Event::Resolved { ip, .. } if *ip == to);
         assert!(told.iter().any(is_resolved), "{to}: {told:?}");
-        let is_pong = |event: &Event| matches!(event, Event::Pong { from, ident: 9, rtt_ticks, .. } if *from == to && *rtt_ticks > 0);
+        let is_pong = |event: &Event| {
+            matches!(event, Event::Pong { from, ident: 9, rtt_ticks,
+            .. } if *from == to && *rtt_ticks > 0)
+        };
         assert!(told.iter().any(is_pong), "{to}: {told:?}");
     }
     assert!(stats.arp_replies.read() > 0 && stats.nd_replies.read() > 0);

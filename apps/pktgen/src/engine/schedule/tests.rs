@@ -10,17 +10,17 @@ fn window(lasts: Option<Duration>) -> Window {
     }
 }
 
-fn even(pps: f64, seconds: f64) -> Beat {
+fn even(pps: f64, seconds: f64) -> Pacer {
     let lasts = Duration::from_secs_f64(seconds);
-    Beat::new(&Pace::even(Some(pps)), &window(Some(lasts)))
+    Pacer::new(&Pace::even(Some(pps)), &window(Some(lasts)))
 }
 
-/// All times of a beat.
-fn times(mut beat: Beat) -> Vec<u64> {
+/// All times of a pacer.
+fn times(mut pacer: Pacer) -> Vec<u64> {
     let mut times = Vec::new();
-    while let Some(leaves) = beat.next() {
+    while let Some(leaves) = pacer.next() {
         times.push(leaves);
-        beat.advance();
+        pacer.advance();
     }
     times
 }
@@ -52,30 +52,30 @@ fn an_hour_and_a_year_at_odd_rates_end_on_the_tick() {
         (14_880_952.380_952_38, 3600.0),
         (12_345.678_9, 31_536_000.0),
     ] {
-        let mut beat = even(pps, seconds);
+        let mut pacer = even(pps, seconds);
         let frames = whole_frames(pps, Duration::from_secs_f64(seconds));
         assert_eq!(frames, (pps * seconds).floor() as u64);
         // All but the last, in leaps of odd lengths and in steps.
         let (mut gone, mut horizon) = (0, 1000);
-        while beat.left > 1 {
+        while pacer.left > 1 {
             horizon += (HZ * 997.003) as u64;
             let leap = (((horizon - 1000) as f64 / HZ * pps) as u64).min(frames - 2);
             if leap > gone {
                 let at = 1000 + ((leap as f64 - 0.5) * HZ / pps) as u64;
-                gone += beat.skip_through(at, u64::MAX);
+                gone += pacer.skip_through(at, u64::MAX);
                 assert_eq!(gone, leap, "by tick {at}");
             }
-            beat.advance();
+            pacer.advance();
             gone += 1;
         }
         let wanted = 1000.0 + (frames - 1) as f64 * HZ / pps;
-        let last = beat.next().unwrap();
+        let last = pacer.next().unwrap();
         assert!(
             (last as f64 - wanted).abs() < 1.0 + wanted * 4e-16,
             "frame {frames} at {last}, not {wanted}"
         );
-        beat.advance();
-        assert_eq!(beat.next(), None);
+        pacer.advance();
+        assert_eq!(pacer.next(), None);
     }
 }
 
@@ -95,7 +95,10 @@ fn bursts_leave_together_and_keep_the_rate() {
         delay: Duration::from_millis(100),
         ..Pace::even(Some(1005.0))
     };
-    let times = times(Beat::new(&pace, &window(Some(Duration::from_millis(1100)))));
+    let times = times(Pacer::new(
+        &pace,
+        &window(Some(Duration::from_millis(1100))),
+    ));
     assert_eq!(times.len(), 1005);
     let first = 1000 + (HZ * 0.1).ceil() as u64;
     for (number, leaves) in times.into_iter().enumerate() {
@@ -115,14 +118,14 @@ fn a_gap_lies_between_the_end_of_a_burst_and_the_next() {
     let window = window(Some(Duration::from_millis(100)));
     let ms = |ms: f64| 1000.0 + HZ / 1000.0 * ms;
     // At 1000 pps a burst of 3 takes 3 ms: 0 1 2, 13 14 15, 26 ...
-    let spaced = times(Beat::new(&pace(Some(1000.0)), &window));
+    let spaced = times(Pacer::new(&pace(Some(1000.0)), &window));
     assert_eq!(spaced.len(), 24);
     for (number, leaves) in spaced.into_iter().enumerate() {
         let wanted = ms((number / 3 * 13 + number % 3) as f64);
         assert!((leaves as f64 - wanted).abs() <= 1.0, "frame {number}");
     }
     // As many as go leave together.
-    let together = times(Beat::new(&pace(None), &window));
+    let together = times(Pacer::new(&pace(None), &window));
     assert_eq!(together.len(), 30);
     for (number, leaves) in together.into_iter().enumerate() {
         assert!((leaves as f64 - ms((number / 3 * 10) as f64)).abs() <= 1.0);
@@ -131,21 +134,25 @@ fn a_gap_lies_between_the_end_of_a_burst_and_the_next() {
 
 #[test]
 fn leaps_and_steps_agree() {
-    let (us, cues) = (
+    let (us, replay_clock) = (
         Duration::from_micros,
-        Cues::new([0, 5, 5, 999].into(), 5000),
+        ReplayClock::new([0, 5, 5, 999].into(), 5000),
     );
     let window = window(Some(Duration::from_secs(1)));
-    let beats = [(1, None), (7, None), (7, Some(us(100))), (1, Some(us(3)))].map(|(burst, gap)| {
-        let pace = Pace {
-            burst,
-            gap,
-            ..Pace::even(Some(123_456.7))
-        };
-        Beat::new(&pace, &window)
-    });
-    for beat in beats.into_iter().chain([Beat::cued(cues, us(7), &window)]) {
-        let mut stepped = beat;
+    let pacers =
+        [(1, None), (7, None), (7, Some(us(100))), (1, Some(us(3)))].map(|(burst, gap)| {
+            let pace = Pace {
+                burst,
+                gap,
+                ..Pace::even(Some(123_456.7))
+            };
+            Pacer::new(&pace, &window)
+        });
+    for pacer in pacers
+        .into_iter()
+        .chain([Pacer::cued(replay_clock, us(7), &window)])
+    {
+        let mut stepped = pacer;
         let mut leapt = stepped.clone();
         // First within bursts, then over many.
         let within = (0..3_000_000u64).step_by(7001);
@@ -170,9 +177,9 @@ fn poisson_gaps_have_the_mean_and_the_variance_of_their_seed() {
             poisson: Some(seed),
             ..Pace::even(Some(pps))
         };
-        let beat = Beat::new(&pace, &window(Some(Duration::from_secs_f64(seconds))));
-        let all = times(beat.clone());
-        assert_eq!(all, times(beat), "the same seed, the same times");
+        let pacer = Pacer::new(&pace, &window(Some(Duration::from_secs_f64(seconds))));
+        let all = times(pacer.clone());
+        assert_eq!(all, times(pacer), "the same seed, the same times");
         let wanted = pps * seconds;
         // A Poisson count's standard deviation is the root of its mean: here 1000.
         assert!(
@@ -202,7 +209,7 @@ fn poisson_gaps_have_the_mean_and_the_variance_of_their_seed() {
 fn what_is_left_of_a_window_counts_from_there() {
     let whole = window(Some(Duration::from_secs(10)));
     let rest = whole.rest(1000 + (HZ * 4.0) as u64);
-    let frames = times(Beat::new(&Pace::even(Some(10.0)), &rest)).len();
+    let frames = times(Pacer::new(&Pace::even(Some(10.0)), &rest)).len();
     assert!((59..=60).contains(&frames), "{frames}");
     assert_eq!(whole.rest(0), whole);
 }
@@ -211,7 +218,7 @@ fn what_is_left_of_a_window_counts_from_there() {
 fn a_rate_of_nothing_sends_nothing() {
     assert_eq!(even(0.0, 1.0).next(), None);
     assert_eq!(
-        Beat::new(&Pace::even(Some(0.0)), &window(None)).next(),
+        Pacer::new(&Pace::even(Some(0.0)), &window(None)).next(),
         None
     );
 }
@@ -220,32 +227,35 @@ fn a_rate_of_nothing_sends_nothing() {
 fn an_order_gives_each_lane_its_weight_and_never_drifts_a_frame_off() {
     let mut random = Random(5);
     for round in 0..200 {
-        let lanes = 1 + (random.next() % 12) as usize;
-        let weights: Vec<u32> = (0..lanes).map(|_| (random.next() % 40) as u32).collect();
+        let streams = 1 + (random.next() % 12) as usize;
+        let weights: Vec<u32> = (0..streams).map(|_| (random.next() % 40) as u32).collect();
         let total: u32 = weights.iter().sum();
-        let order = weave(&weights).unwrap();
+        let order = weighted_order(&weights).unwrap();
         let Some(shrunk) = (total as usize).checked_div(order.len()) else {
             assert_eq!(total, 0);
             continue;
         };
-        let mut seen = vec![0u32; lanes];
-        for (slot, &lane) in order.iter().enumerate() {
-            seen[lane as usize] += 1;
-            for (lane, &weight) in weights.iter().enumerate() {
+        let mut seen = vec![0u32; streams];
+        for (slot, &stream) in order.iter().enumerate() {
+            seen[stream as usize] += 1;
+            for (stream, &weight) in weights.iter().enumerate() {
                 let share = (slot + 1) as f64 * f64::from(weight) / f64::from(total);
-                let off = f64::from(seen[lane]) - share;
+                let off = f64::from(seen[stream]) - share;
                 assert!(
                     off.abs() < 1.0,
-                    "round {round} {weights:?}: lane {lane} {off}"
+                    "round {round} {weights:?}: stream {stream} {off}"
                 );
             }
         }
-        for (lane, &weight) in weights.iter().enumerate() {
-            assert_eq!(seen[lane] * shrunk as u32, weight, "round {round}");
+        for (stream, &weight) in weights.iter().enumerate() {
+            assert_eq!(seen[stream] * shrunk as u32, weight, "round {round}");
         }
     }
-    assert_eq!(weave(&[28, 16, 4]).unwrap().len(), 12);
-    assert_eq!(weave(&[5, 1, 1]).unwrap(), [0, 1, 0, 0, 2, 0, 0]);
-    assert_eq!(weave(&[9; 5000]).unwrap(), (0..5000).collect::<Vec<u32>>());
-    assert_eq!(weave(&[65_536, 1]), None);
+    assert_eq!(weighted_order(&[28, 16, 4]).unwrap().len(), 12);
+    assert_eq!(weighted_order(&[5, 1, 1]).unwrap(), [0, 1, 0, 0, 2, 0, 0]);
+    assert_eq!(
+        weighted_order(&[9; 5000]).unwrap(),
+        (0..5000).collect::<Vec<u32>>()
+    );
+    assert_eq!(weighted_order(&[65_536, 1]), None);
 }

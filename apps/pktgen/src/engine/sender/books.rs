@@ -13,7 +13,8 @@ pub struct StreamSent {
     pub bytes: Counter,
     /// Frames that were due and were given up, or were still waiting at the end.
     pub unsent: Counter,
-    /// Frames that the schedule has reached. Those that wait now are in it, but neither sent nor unsent.
+    /// Frames that the schedule has reached. Those that wait now are in it, but neither sent nor
+    /// unsent.
     pub intended: Counter,
 }
 
@@ -29,7 +30,8 @@ pub struct SenderStats {
     pub no_slot: Counter,
     /// Ticks in turns that sent something.
     pub busy_ticks: Counter,
-    /// Ticks by which the time between two successive frames was off the schedule: see [`Departures`].
+    /// Ticks by which the time between two successive frames was off the schedule: see
+    /// [`Departures`].
     pub departure_error: Histogram,
     /// Frames left out of it, because the CPU was just being taken away.
     pub departures_stolen: Counter,
@@ -57,13 +59,14 @@ impl SenderStats {
 /// Ticks between two turns from which on the CPU was somebody else's: 20 us.
 const STOLEN_SECONDS: f64 = 20e-6;
 
-/// How well the time between frames is kept: for two successive frames with intended times, the absolute
-/// difference between how far apart they were to leave and how far apart the queue took them.
+/// How well the time between frames is kept: for two successive frames with intended times, the
+/// absolute difference between how far apart they were to leave and how far apart the queue took
+/// them.
 ///
-/// A frame's time of departure is that of its turn, read once: right before it is written and handed over.
-/// What that takes is much the same from frame to frame, so it is not in the difference. While the CPU is
-/// taken away (two turns more than 20 us apart), and until a frame has gone on time after
-/// that, nothing is recorded: the frames are counted instead.
+/// A frame's time of departure is that of its turn, read once: right before it is written and
+/// handed over. What that takes is much the same from frame to frame, so it is not in the
+/// difference. While the CPU is taken away (two turns more than 20 us apart), and until a frame has
+/// gone on time after that, nothing is recorded: the frames are counted instead.
 pub(super) struct Departures {
     limit: u64,
     turned: u64,

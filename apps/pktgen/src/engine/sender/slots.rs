@@ -4,10 +4,10 @@ use linerate_core::packet::Burst;
 
 const ROOM: usize = Burst::CAPACITY;
 
-/// Up to a burst of frames, in the order in which they are to leave. The first `written` of them are
-/// packets in the sender's burst.
+/// Up to a burst of frames, in the order in which they are to leave. The first `written` of them
+/// are packets in the sender's burst.
 pub(super) struct Slots {
-    pub(super) lane: [u32; ROOM],
+    pub(super) stream: [u32; ROOM],
     /// Ticks at which each was intended, or first offered where it has no time.
     pub(super) stamp: [u64; ROOM],
     /// With FCS; of those that are written.
@@ -23,7 +23,7 @@ pub(super) struct Slots {
 impl Default for Slots {
     fn default() -> Self {
         Self {
-            lane: [0; ROOM],
+            stream: [0; ROOM],
             stamp: [0; ROOM],
             bytes: [0; ROOM],
             timed: 0,
@@ -41,28 +41,30 @@ impl Slots {
     }
 
     #[inline(always)]
-    pub(super) fn push(&mut self, lane: u32, stamp: u64, timed: bool) {
+    pub(super) fn push(&mut self, stream: u32, stamp: u64, timed: bool) {
         let at = self.len;
-        self.lane[at] = lane;
+        self.stream[at] = stream;
         self.stamp[at] = stamp;
         self.timed |= u64::from(timed) << at;
         self.len += 1;
     }
 
-    /// Adds frames of one lane without times, first offered at `now`.
+    /// Adds frames of one stream without times, first offered at `now`.
     #[inline]
-    pub(super) fn push_alike(&mut self, lane: u32, now: u64, count: usize) {
+    pub(super) fn push_alike(&mut self, stream: u32, now: u64, count: usize) {
         let part = self.len..self.len + count;
-        self.lane[part.clone()].fill(lane);
+        self.stream[part.clone()].fill(stream);
         self.stamp[part].fill(now);
         self.len += count;
     }
 
-    /// The end of the run of one lane's frames that begins at `at`, before `end`.
+    /// The end of the run of one stream's frames that begins at `at`, before `end`.
     #[inline]
     pub(super) fn run(&self, at: usize, end: usize) -> usize {
-        let lane = self.lane[at];
-        let others = self.lane[at..end].iter().position(|&other| other != lane);
+        let stream = self.stream[at];
+        let others = self.stream[at..end]
+            .iter()
+            .position(|&other| other != stream);
         others.map_or(end, |len| at + len)
     }
 
@@ -100,7 +102,7 @@ impl Slots {
             return;
         }
         let rest = count..self.len;
-        self.lane.copy_within(rest.clone(), 0);
+        self.stream.copy_within(rest.clone(), 0);
         self.stamp.copy_within(rest.clone(), 0);
         self.bytes.copy_within(rest, 0);
         self.timed >>= count;
@@ -113,7 +115,7 @@ impl Slots {
         let (len, timed) = (self.len, self.timed);
         (self.len, self.timed) = (0, 0);
         for at in (0..len).filter(|at| keep >> at & 1 == 1) {
-            self.push(self.lane[at], self.stamp[at], timed >> at & 1 == 1);
+            self.push(self.stream[at], self.stamp[at], timed >> at & 1 == 1);
         }
     }
 }

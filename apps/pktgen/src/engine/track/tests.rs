@@ -48,7 +48,8 @@ impl Queue {
     }
 }
 
-/// Frames as a path with faults delivers them: some lost, some late by less than `late`, some twice.
+/// Frames as a path with faults delivers them: some lost, some late by less than `late`, some
+/// twice.
 fn faulty_path(random: &mut Random, frames: u64, late: u64) -> Vec<u64> {
     let mut arrivals: Vec<(u64, u64)> = Vec::new();
     for sequence in 0..frames {
@@ -224,7 +225,8 @@ fn a_clear_neither_loses_nor_doubles_what_is_under_way() {
                 sent += 1;
             }
             if random.below(4) == 0 {
-                // Each queue gets fresh books, then the sender names its boundary; frames come in between.
+                // Each queue gets fresh books, then the sender names its boundary; frames come in
+                // between.
                 for queue in &mut queues {
                     let mut fresh = Queue::new(1);
                     fresh

@@ -13,8 +13,8 @@ fn count(seconds: f64, packets: u64, frame_bytes: u64) -> Count {
     }
 }
 
-/// Receive rates of eight ports over one second, frames of 740 bytes with FCS: the first and the sum are
-/// the talk's.
+/// Receive rates of eight ports over one second, frames of 740 bytes with FCS: the first and the
+/// sum are the talk's.
 const TALK_RX: [u64; 8] = [
     1_626_475, 1_627_062, 1_626_833, 1_627_204, 1_626_911, 1_626_998, 1_627_030, 1_627_005,
 ];
@@ -71,8 +71,8 @@ fn the_talks_size_class_exceeds_its_total_by_two_epochs() {
 
 #[test]
 fn loss_is_told_for_a_pair_and_not_guessed_from_two_columns() {
-    // Where 0 and 1 are a pair, one column's Tx less the other's Rx was 79 to 6,558 frames: lost, under
-    // way, or read at two moments. A tally has one sender, one receiver and one moment.
+    // Where 0 and 1 are a pair, one column's Tx less the other's Rx was 79 to 6,558 frames: lost,
+    // under way, or read at two moments. A tally has one sender, one receiver and one moment.
     for (missing, ppm) in [(79, 6.4), (6_558, 529.5)] {
         let received = 12_378_659;
         let tally = Tally {

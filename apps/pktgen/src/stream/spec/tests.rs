@@ -10,7 +10,7 @@ fn value_of(help: &crate::stream::KeyHelp, shape: u8, a: u128, b: u128) -> Strin
     let Some(row) = help.row else {
         let (a, b) = (a as u32, b as u32);
         return match help.key {
-            "kind" => Kind::ALL[a as usize % Kind::ALL.len()].0.into(),
+            "kind" => HeaderKind::ALL[a as usize % HeaderKind::ALL.len()].0.into(),
             "name" => format!("a \"name\" with \\ and {a}"),
             "port" | "count" | "seed" | "loop" => a.to_string(),
             "weight" | "burst" => (a | 1).to_string(),
@@ -71,7 +71,8 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn line_toml_and_json_read_back_as_the_same(
-        picks in prop::collection::vec((0..KEYS.len(), any::<u8>(), any::<u128>(), any::<u128>()), 0..12)
+        picks in prop::collection::vec((0..KEYS.len(), any::<u8>(), any::<u128>(), any::<u128>()),
+            0..12)
     ) {
         let mut spec = StreamSpec::default();
         for (key, shape, a, b) in picks {

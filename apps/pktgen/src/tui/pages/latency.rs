@@ -1,5 +1,5 @@
-//! The latency page: a table over ports, and a histogram of the chosen one, both its axes logarithmic, for
-//! one frame in ten million is what one looks for.
+//! The latency page: a table over ports, and a histogram of the chosen one, both its axes
+//! logarithmic, for one frame in ten million is what one looks for.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

@@ -1,5 +1,5 @@
-//! The main page: the rows of Pktgen's, in their order, and below them what it cannot say: loss, order,
-//! latency, what was asked against what was done, and why frames were dropped.
+//! The main page: the rows of Pktgen's, in their order, and below them what it cannot say: loss,
+//! order, latency, what was asked against what was done, and why frames were dropped.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,8 @@ fn l1_bits(traffic: &Traffic) -> f64 {
     (traffic.bytes + traffic.packets * L1_BYTES) as f64 * 8.0
 }
 
-/// The rows of Pktgen's main page. Those whose units it mixes are two here: L1 and L2, bytes and bits.
+/// The rows of Pktgen's main page. Those whose units it mixes are two here: L1 and L2, bytes and
+/// bits.
 fn pktgen_rows(sheet: &mut Sheet<'_>) {
     sheet.toned("Link State", link);
     sheet.toned("State", |port| match port.state.as_str() {

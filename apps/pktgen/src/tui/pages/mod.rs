@@ -1,4 +1,5 @@
-//! The pages: each is a function from a snapshot to a table. `PAGES` of the command table has their names.
+//! The pages: each is a function from a snapshot to a table. `PAGES` of the command table has their
+//! names.
 
 mod fields;
 mod latency;
@@ -119,8 +120,8 @@ fn word_of_state(port: &PortView) -> String {
     }
 }
 
-/// Several distributions as one. Their buckets have the same bounds, so that percentiles of the whole are as
-/// exact as those of each.
+/// Several distributions as one. Their buckets have the same bounds, so that percentiles of the
+/// whole are as exact as those of each.
 pub(super) fn latency_of_all<'a>(each: impl Iterator<Item = &'a Latency>) -> Latency {
     let mut all = Latency::default();
     let mut buckets: BTreeMap<u64, u64> = BTreeMap::new();

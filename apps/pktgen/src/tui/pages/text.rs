@@ -97,11 +97,14 @@ const KEYS: &[&str] = &[
     "  !                   what should be zero and is not, or what is not as asked",
     "  -                   nothing was measured, which is not zero",
     "  ~                   text goes on: scroll to it with Left and Right",
-    "  L1, L2              bits with preamble and gap (20 bytes a frame), and without; both with FCS",
+    "  L1, L2              bits with preamble and gap (20 bytes a frame), and without; both with \
+     FCS",
     "  MB, Mbit            millions of bytes, and of bits",
-    "  flags               E answers ARP and ping, C checks checksums, L measures latency, p sends a capture, R random fields,",
+    "  flags               E answers ARP and ping, C checks checksums, L measures latency, p sends \
+     a capture, R random fields,",
     "                      S several streams, V a tag",
     "  taken               times that the CPU was taken away from an lcore for longer than 20 us",
     "  earlier             test frames that were sent before the last `clear`",
-    "  unsent              frames that were due and did not go: the generator was too slow, or the port refused them",
+    "  unsent              frames that were due and did not go: the generator was too slow, or the \
+     port refused them",
 ];

@@ -1,5 +1,5 @@
-//! Pictures of the screen as text, without a terminal. `UPDATE_SCREENS=1` writes those that are compared
-//! with files anew: look at the difference before committing it.
+//! Pictures of the screen as text, without a terminal. `UPDATE_SCREENS=1` writes those that are
+//! compared with files anew: look at the difference before committing it.
 
 mod keys;
 mod pictures;
@@ -70,7 +70,8 @@ impl Stage {
             .collect()
     }
 
-    /// The cells of the row that begins with `label`: what stands in the columns of ports, and the total.
+    /// The cells of the row that begins with `label`: what stands in the columns of ports, and the
+    /// total.
     fn row(&self, label: &str) -> Vec<String> {
         let lines = self.lines();
         let line = lines
@@ -95,7 +96,8 @@ impl Stage {
         let wanted = std::fs::read_to_string(&path).unwrap_or_default();
         assert!(
             picture == wanted,
-            "{path} differs (UPDATE_SCREENS=1 rewrites it); drawn is\n{picture}\nwanted is\n{wanted}"
+            "{path} differs (UPDATE_SCREENS=1 rewrites it); drawn is\n{picture}\nwanted is\n\
+             {wanted}"
         );
     }
 }

@@ -1,5 +1,5 @@
-//! The screen of the SafetyOrange talk (Pktgen 3.1.2, eight ports at 10 Gbit/s), as far as it is known, as
-//! a snapshot: what it printed is what ours must print, or a known fault of it.
+//! The screen of the SafetyOrange talk (Pktgen 3.1.2, eight ports at 10 Gbit/s), as far as it is
+//! known, as a snapshot: what it printed is what ours must print, or a known fault of it.
 
 use crate::{
     Latency, LcoreView, LogLine, PortView, QueueView, Snapshot, Spread, StreamView, Tally,
@@ -183,7 +183,8 @@ pub(in crate::tui) fn snapshot() -> Snapshot {
             },
             LogLine {
                 at_ms: 61_204,
-                text: "port 3: the link went down and came up again after 1.204 s; the run is not valid for it"
+                text: "port 3: the link went down and came up again after 1.204 s; the run is not \
+                    valid for it"
                     .into(),
             },
         ],
@@ -199,7 +200,8 @@ pub(in crate::tui) fn stream(id: u16) -> StreamView {
         port: id % 8,
         enabled: id != 3,
         line: format!(
-            "udp name=s{id} port={} size=740 dport=1024-65535/3 src=random:198.18.0.0/16 ttl=64,128",
+            "udp name=s{id} port={} size=740 dport=1024-65535/3 src=random:198.18.0.0/16 \
+             ttl=64,128",
             id % 8
         ),
         template: port(id % 8).template,

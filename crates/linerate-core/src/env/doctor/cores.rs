@@ -44,7 +44,11 @@ fn cpus(patient: &Patient<'_>) -> Check {
     if topology.allowed().len() >= 3 {
         return check.ok(found);
     }
-    check.poor(found, "give the machine or container 3 or more CPUs, so that bg, io and eu need not share (`linerate plan`)")
+    check.poor(
+        found,
+        "give the machine or container 3 or more CPUs, so that bg, io and eu need \
+        not share (`linerate plan`)",
+    )
 }
 
 fn isolation(patient: &Patient<'_>) -> Check {

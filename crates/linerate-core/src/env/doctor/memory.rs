@@ -28,7 +28,8 @@ fn pages(patient: &Patient<'_>, name: &'static str, page_bytes: u64, wanted: u64
         .into_iter()
         .find(|p| p.page_bytes == page_bytes)
     else {
-        let fix = "use 2 MiB or transparent huge pages; 1 GiB needs a CPU with pdpe1gb and a kernel with CONFIG_HUGETLBFS";
+        let fix = "use 2 MiB or transparent huge pages; 1 GiB needs a CPU with pdpe1gb and a \
+            kernel with CONFIG_HUGETLBFS";
         return check.missing("the CPU or the kernel offers none", fix);
     };
     match (pages.total, pages.free) {

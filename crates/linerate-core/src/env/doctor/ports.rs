@@ -149,11 +149,16 @@ fn vfio(patient: &Patient<'_>) -> Check {
         Ok(()) if groups > 0 => check.ok(format!("/dev/vfio/vfio opened, {groups} IOMMU groups")),
         Ok(()) => check.poor(
             "/dev/vfio/vfio opened, no IOMMU",
-            "enable the IOMMU in firmware (VT-d, AMD-Vi) and boot with intel_iommu=on or amd_iommu=on",
+            "enable the IOMMU in firmware (VT-d, AMD-Vi) and boot with intel_iommu=on or \
+             amd_iommu=on",
         ),
-        Err(e) if refused(e) => {
-            check.missing(format!("/dev/vfio/vfio: {e}"), format!("{}chmod 0666 /dev/vfio/vfio", patient.sudo()))
-        }
-        Err(e) => check.missing(format!("/dev/vfio/vfio: {e}"), format!("{}modprobe vfio-pci", patient.sudo())),
+        Err(e) if refused(e) => check.missing(
+            format!("/dev/vfio/vfio: {e}"),
+            format!("{}chmod 0666 /dev/vfio/vfio", patient.sudo()),
+        ),
+        Err(e) => check.missing(
+            format!("/dev/vfio/vfio: {e}"),
+            format!("{}modprobe vfio-pci", patient.sudo()),
+        ),
     }
 }

@@ -174,7 +174,8 @@ fn root_needs_no_sudo_but_may_lack_capabilities() {
     assert_eq!(
         find(&checks, "AF_PACKET").fix.as_deref(),
         Some(
-            "start the container with --cap-add NET_RAW --cap-add NET_ADMIN --cap-add BPF --cap-add IPC_LOCK"
+            "start the container with --cap-add NET_RAW --cap-add NET_ADMIN --cap-add BPF \
+             --cap-add IPC_LOCK"
         )
     );
     assert!(

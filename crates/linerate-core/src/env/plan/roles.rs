@@ -18,8 +18,8 @@ pub(super) struct Slots {
     pub(super) chosen: Vec<Role>,
 }
 
-/// Reads the roles of `spec` and fills in those it leaves out, aiming at `lanes` lcores in all:
-/// one background lcore, a quarter of the rest for io, three quarters for eu, and one each at least.
+/// Reads the roles of `spec` and fills in those it leaves out, aiming at `lanes` lcores in all: one
+/// background lcore, a quarter of the rest for io, three quarters for eu, and one each at least.
 pub(super) fn assign(spec: &PlanSpec, lanes: usize) -> Result<Slots, EnvError> {
     let mut list = written(spec)?;
     let missing: Vec<Role> = Role::ALL

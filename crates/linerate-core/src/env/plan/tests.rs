@@ -93,8 +93,8 @@ fn the_same_stanza_moves_between_machines() {
         "bg0@0 io0@1 io1@2 eu0@3 eu1@4 eu2@5 eu3@6 eu4@7"
     );
     let inside = build("container-v1", &stanza).unwrap();
-    // Cores 2 and 3 have both their threads in the cpuset, 4 and 5 one each: second threads come last,
-    // and the eight slots wrap around the six CPUs.
+    // Cores 2 and 3 have both their threads in the cpuset, 4 and 5 one each: second threads come
+    // last, and the eight slots wrap around the six CPUs.
     assert_eq!(
         shown(&inside),
         "bg0@2 io0@3 io1@4 eu0@5 eu1@16 eu2@17 eu3@2 eu4@3"

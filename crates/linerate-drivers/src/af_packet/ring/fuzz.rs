@@ -22,8 +22,9 @@ fn ring(hand_over: HandOver, bytes: &[u8]) -> RxRing {
     }
 }
 
-/// Any bytes as what the kernel wrote into a ring of four blocks: frames lie in their block, and each
-/// block is given back after no more frames than it has room for. The first byte chooses the hand-over.
+/// Any bytes as what the kernel wrote into a ring of four blocks: frames lie in their block, and
+/// each block is given back after no more frames than it has room for. The first byte chooses the
+/// hand-over.
 ///
 /// # Panics
 /// Where that does not hold.

@@ -295,16 +295,16 @@ fn a_queue_is_free_when_the_kernel_has_let_go_of_its_socket() {
     let pools = pools(1024);
     let mut port = open_port(&format!("af_xdp:{}", veth.here));
     let queues = port.start(&PortConfig::default(), &pools).unwrap();
-    let lane = port.running.as_ref().unwrap().lanes[0].clone();
-    assert!(!lane.queue_is_free().unwrap(), "its socket is there");
+    let queue_pair = port.running.as_ref().unwrap().queue_pairs[0].clone();
+    assert!(!queue_pair.queue_is_free().unwrap(), "its socket is there");
     drop(queues);
-    lane.close();
+    queue_pair.close();
     let end = Instant::now() + Duration::from_secs(20);
-    while !lane.queue_is_free().unwrap() {
+    while !queue_pair.queue_is_free().unwrap() {
         assert!(Instant::now() < end, "the kernel never lets go");
     }
     assert_eq!(pools.primary().stats().free_shared, pools.primary().slots());
-    drop((lane, veth));
+    drop((queue_pair, veth));
 }
 
 /// A driver with zero copy would lose the slots that cross pages.

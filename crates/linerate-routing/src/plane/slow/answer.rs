@@ -1,4 +1,5 @@
-//! What is for the router itself: the kernel's, or, where there is no twin, answered here.
+//! What is for the router itself: the kernel's, or, where there is no host interface, answered
+//! here.
 
 use std::net::IpAddr;
 
@@ -14,13 +15,13 @@ use crate::plane::counters::Sent;
 use crate::plane::headers::{destination4, destination6};
 use crate::plane::hops::{Action, Hop};
 use crate::plane::icmp_error::{IcmpError, Reply, refusal};
-use crate::plane::origin::{Way, route, vrf};
+use crate::plane::origin::{OutputRoute, route, vrf};
 use crate::plane::punt::{Punt, Reason};
 use crate::plane::view;
 
 impl Slow {
     /// Hands a packet for the router to the kernel, or serves it where there is none.
-    pub(super) fn for_twin(
+    pub(super) fn for_host_interface(
         &mut self,
         id: InterfaceId,
         packet: Packet,
@@ -28,14 +29,14 @@ impl Slow {
         out: &mut Egress,
     ) {
         let interface = self.settings.interfaces.get(usize::from(id.0));
-        match interface.and_then(|interface| interface.twin) {
-            Some(twin) => {
-                self.points.slow.see_one(twin, &packet);
+        match interface.and_then(|interface| interface.host_interface) {
+            Some(host_interface) => {
+                self.points.slow.see_one(host_interface, &packet);
                 let Punt { ticket, .. } = packet.user();
                 self.tracer.follow(ticket, || "to the kernel".into());
-                out.send_one(twin, packet);
+                out.send_one(host_interface, packet);
             }
-            // Not ours to answer: a reload has just taken the twin away.
+            // Not ours to answer: a reload has just taken the host interface away.
             None if packet.user::<Punt>().reason == Reason::Host => {
                 self.refuse(self.reasons.no_interface, packet, out);
             }
@@ -64,11 +65,11 @@ impl Slow {
             };
             let view = view(&self.settings, &mut self.tables, now_ns);
             let vrf = vrf(view.settings, id);
-            let way = match to {
-                Some(IpAddr::V6(v6)) if v6.is_unicast_link_local() => Way::Link(id),
+            let output_route = match to {
+                Some(IpAddr::V6(v6)) if v6.is_unicast_link_local() => OutputRoute::Link(id),
                 Some(to) => {
                     let (number, hop) = route(view, vrf, to);
-                    Way::Hop(number, hop)
+                    OutputRoute::Hop(number, hop)
                 }
                 None => return self.refuse(self.reasons.not_served, packet, out),
             };
@@ -79,7 +80,7 @@ impl Slow {
                 came_by: id,
                 ..Punt::default()
             });
-            let own = Own::of(way);
+            let own = Own::of(output_route);
             return self.send_own(own, packet, now_ns, out);
         }
         let at = HEADER_LEN + if is_v4 { 9 } else { 6 };
@@ -116,8 +117,12 @@ impl Slow {
         let reply = self
             .errors
             .reply(view, id, packet, error, cache, pools, counters);
-        if let Some(Reply { mut packet, way }) = reply {
-            let own = Own::of(way);
+        if let Some(Reply {
+            mut packet,
+            output_route,
+        }) = reply
+        {
+            let own = Own::of(output_route);
             let point = &mut self.points.icmp_error;
             point.see_one(offending.port(), &packet);
             // Its slot may have been that of a packet that is traced.
@@ -143,7 +148,7 @@ impl Slow {
     }
 }
 
-/// What is done with a packet of ours: a [`Way`] without its loans.
+/// What is done with a packet of ours: a [`OutputRoute`] without its loans.
 #[derive(Clone, Copy)]
 enum Own {
     To {
@@ -162,10 +167,10 @@ enum Own {
 }
 
 impl Own {
-    fn of(way: Way<'_>) -> Self {
-        let (number, hop): (u32, &Hop) = match way {
-            Way::Link(id) => return Self::Glean { id },
-            Way::Hop(number, hop) => (number, hop),
+    fn of(output_route: OutputRoute<'_>) -> Self {
+        let (number, hop): (u32, &Hop) = match output_route {
+            OutputRoute::Link(id) => return Self::Glean { id },
+            OutputRoute::Hop(number, hop) => (number, hop),
         };
         let &Hop { dst, src, .. } = hop;
         match (hop.action, hop.interface.get()) {

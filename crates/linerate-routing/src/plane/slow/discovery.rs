@@ -38,7 +38,7 @@ impl Slow {
         drop(elsewhere);
         match is_request && !self.has_moved(id, sender, before) {
             true => self.answered(packet, out),
-            false => self.for_twin(id, packet, now_ns, out),
+            false => self.for_host_interface(id, packet, now_ns, out),
         }
     }
 
@@ -70,7 +70,7 @@ impl Slow {
         };
         match is_answered {
             true => self.answered(packet, out),
-            false => self.for_twin(id, packet, now_ns, out),
+            false => self.for_host_interface(id, packet, now_ns, out),
         }
     }
 

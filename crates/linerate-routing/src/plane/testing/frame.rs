@@ -18,7 +18,8 @@ pub(crate) struct Frame {
     pub dst: &'static str,
     pub ttl: u8,
     pub protocol: u8,
-    /// IPv4 options, a multiple of 4 bytes; IPv6 extension headers, of which the first has `protocol`.
+    /// IPv4 options, a multiple of 4 bytes; IPv6 extension headers, of which the first has
+    /// `protocol`.
     pub options: Vec<u8>,
     /// IPv4 flags and offset.
     pub fragment: u16,
@@ -119,8 +120,8 @@ impl Frame {
 }
 
 impl Frame {
-    /// From the host's port 5000 to port 22 behind the router: a segment with these flags, numbered 100,
-    /// which acknowledges 7 and carries `data`.
+    /// From the host's port 5000 to port 22 behind the router: a segment with these flags, numbered
+    /// 100, which acknowledges 7 and carries `data`.
     pub(crate) fn tcp(flags: u8, data: &[u8]) -> Self {
         Self::new().carrying(flags, data)
     }

@@ -173,9 +173,9 @@ fn rfc6398_4_2_router_alert_is_forwarded() {
         ..Frame::new()
     }
     .bytes();
-    for twin in [None, Some(5)] {
+    for host_interface in [None, Some(5)] {
         let mut lab = Lab::new();
-        lab.settings.interfaces[0].twin = twin;
+        lab.settings.interfaces[0].host_interface = host_interface;
         let left = lab.passes(&frame);
         let expected = forwarded(frame.clone(), ROUTER_MAC, LAN_MAC);
         assert_eq!((left[0].port, &left[0].frame), (1, &expected));

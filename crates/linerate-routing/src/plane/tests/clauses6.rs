@@ -264,7 +264,7 @@ fn rfc6398_4_2_router_alert_is_forwarded() {
     }
     .bytes();
     let mut lab = Lab::new();
-    lab.settings.interfaces[0].twin = Some(5);
+    lab.settings.interfaces[0].host_interface = Some(5);
     let left = lab.passes(&frame);
     let expected = forwarded(frame, ROUTER_MAC, LAN_MAC);
     assert_eq!((left[0].port, &left[0].frame), (1, &expected));

@@ -269,24 +269,23 @@ fn a_lane_that_is_full_is_sent_and_nothing_is_lost() {
     assert_eq!(vlan::untag(&mut lab.packet(&left[0].frame)), Some(0));
 }
 
-/// What the kernel forwards goes to it as it came, by the twin of where it came in; where there is
-/// none it
-/// has no way, and its sender is told.
+/// What the kernel forwards goes to it as it came, by the host interface of where it came in; where
+/// there is none it has no way, and its sender is told.
 #[test]
 fn what_the_host_forwards_is_handed_over_as_it_came() {
-    for (has_twin, ttl) in [(true, 64), (true, 1), (false, 64)] {
+    for (has_host_interface, ttl) in [(true, 64), (true, 1), (false, 64)] {
         let mut lab = Lab::new();
         let by_host = lab.hop(Hop {
             action: Action::Host,
             ..Hop::default()
         });
         lab.route(0, "10.9.0.0/16", by_host);
-        lab.settings.interfaces[0].twin = has_twin.then_some(SLOW + 1);
+        lab.settings.interfaces[0].host_interface = has_host_interface.then_some(SLOW + 1);
         let frame = Frame {
             ttl,
             ..Frame::to("10.9.0.1")
         };
-        match has_twin {
+        match has_host_interface {
             true => lab.punts(&frame.bytes(), Reason::Host),
             false => {
                 let left = lab.refuses(&frame.bytes(), "no_host_interface");

@@ -51,8 +51,8 @@ fn v6(matching: Match6) -> AclRule {
     }
 }
 
-/// Has a list look at what comes in by the first interface, or goes out by the second. Returns the reason of
-/// its drops.
+/// Has a list look at what comes in by the first interface, or goes out by the second. Returns the
+/// reason of its drops.
 fn look_through(lab: &mut Lab, list: Arc<AccessList>, is_in: bool) -> &'static str {
     lab.settings.acls = vec![list];
     match is_in {
@@ -167,8 +167,8 @@ fn refusing(answer: Answer) -> Arc<AccessList> {
     Arc::new(list.answering(answer))
 }
 
-/// What a reset in a frame says: from where to where, flags, sequence and acknowledgment. Its checksums are
-/// right.
+/// What a reset in a frame says: from where to where, flags, sequence and acknowledgment. Its
+/// checksums are right.
 fn reset(frame: &[u8]) -> (String, String, u8, u32, u32) {
     let read = |segment: &[u8], pseudo| {
         let tcp = Tcp::new_checked(segment).unwrap();

@@ -1,4 +1,4 @@
-//! The slow worker: neighbours, twins, and answers of our own.
+//! The slow worker: neighbours, host interfaces, and answers of our own.
 
 use std::sync::mpsc;
 
@@ -247,10 +247,10 @@ fn rfc5227_2_1_a_link_that_is_back_hears_of_our_addresses() {
 }
 
 #[test]
-fn the_twin_gets_what_is_for_us_and_sends_what_it_likes() {
+fn the_host_interface_gets_what_is_for_us_and_sends_what_it_likes() {
     let mut lab = Lab::new();
     let wan = &mut lab.settings.interfaces[0];
-    (wan.twin, wan.vlan) = (Some(5), Some(100));
+    (wan.host_interface, wan.vlan) = (Some(5), Some(100));
     let (mut slow, _events) = slow(&mut lab);
     lab.left();
     let frame = icmp_echo(false).bytes();
@@ -291,13 +291,17 @@ fn the_twin_gets_what_is_for_us_and_sends_what_it_likes() {
     for expected in [1, 0] {
         let request = punted(&mut lab, &moved, Reason::Arp);
         let left = lab.run_packets(&mut slow, SLOW, vec![request]);
-        let to_twin = left.iter().filter(|left| left.port == 5).count();
-        assert_eq!((to_twin, left.len() - to_twin), (expected, 1), "{left:?}");
+        let to_host_interface = left.iter().filter(|left| left.port == 5).count();
+        assert_eq!(
+            (to_host_interface, left.len() - to_host_interface),
+            (expected, 1),
+            "{left:?}"
+        );
     }
 }
 
 #[test]
-fn rfc1812_4_3_3_6_ping_is_answered_where_there_is_no_twin() {
+fn rfc1812_4_3_3_6_ping_is_answered_where_there_is_no_host_interface() {
     let mut lab = Lab::new();
     let (mut slow, _events) = slow(&mut lab);
     lab.left();

@@ -1,14 +1,15 @@
-//! What routes lead to, each thing once: the hops of the data plane and how they depend on each other.
+//! What routes lead to, each thing once: the hops of the data plane and how they depend on each
+//! other.
 //!
 //! A target is a hop: its number is the value that forwarding tables hold and the place in the
-//! [`HopTable`]. Routes with the same ways share one. A neighbour on a link is a target, and so is a
-//! connected network; what has one way is a copy of that way's hop, what has several is a group of
-//! them. So a neighbour whose MAC address becomes known is one change of its hop, and one for each
-//! target that is nothing but a way through it: no route is touched.
+//! [`HopTable`]. Routes with the same next hops share one. A neighbour on a link is a target, and
+//! so is a connected network; what has one next hop is a copy of that one's hop, what has several
+//! is a group of them. So a neighbour whose MAC address becomes known is one change of its hop, and
+//! one for each target that is nothing but a next hop through it: no route is touched.
 //!
-//! Targets are counted: by the routes that lead to them, by the targets that go through them, and by
-//! what the published tables still say. One that nobody needs is kept until no reader can see it any
-//! more ([`Targets::reap`]), and only then its number is used again.
+//! Targets are counted: by the routes that lead to them, by the targets that go through them, and
+//! by what the published tables still say. One that nobody needs is kept until no reader can see it
+//! any more ([`Targets::reap`]), and only then its number is used again.
 
 mod hops;
 mod links;
@@ -104,9 +105,11 @@ impl Targets {
 
     /// The target of that definition; it is not counted yet.
     pub(super) fn intern(&mut self, vrf: Vrf, def: Def) -> Id {
-        // Only ways without an interface depend on the table that they are looked up in.
+        // Only next hops without an interface depend on the table that they are looked up in.
         let looked_up = match &def {
-            Def::Ways(ways) => ways.iter().any(|way| way.interface.is_none()),
+            Def::NextHops(next_hops) => next_hops
+                .iter()
+                .any(|next_hop| next_hop.interface.is_none()),
             _ => false,
         };
         let key = (if looked_up { vrf } else { 0 }, def);
@@ -172,7 +175,7 @@ impl Targets {
             self.at_mut(id).links = vec![of];
         }
         match self.at(id).def {
-            Def::Ways(_) | Def::Object(_) | Def::Default(_) => self.touch(id),
+            Def::NextHops(_) | Def::Object(_) | Def::Default(_) => self.touch(id),
             _ => drop(self.refresh(id)),
         }
         id

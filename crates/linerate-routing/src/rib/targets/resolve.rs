@@ -1,4 +1,4 @@
-//! Where a target leads, once its ways have been looked up, and who has to follow.
+//! Where a target leads, once its next hops have been looked up, and who has to follow.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::target::{Def, Leg, State};
 use super::{Id, Targets};
 use crate::rib::route::Unused;
 
-/// A way of weight 1 in units of shares: ways through others are fractions of it.
+/// A next hop of weight 1 in units of shares: next hops through others are fractions of it.
 const SHARE: u64 = 1 << 12;
 
 impl Targets {
@@ -15,7 +15,7 @@ impl Targets {
         id == other || self.at(id).through.iter().any(|&t| self.depends(t, other))
     }
 
-    /// Takes note of where the ways of a target lead.
+    /// Takes note of where the next hops of a target lead.
     pub(crate) fn resolve(&mut self, id: Id, legs: &[(Leg, u16)]) {
         let (mut members, mut links) = (BTreeMap::new(), Vec::new());
         let (mut through, mut guards) = (Vec::new(), Vec::new());

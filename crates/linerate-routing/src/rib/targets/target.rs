@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Id;
 use crate::model::{InterfaceId, Vrf};
 use crate::plane::hops::{Action, Group};
-use crate::rib::route::{To, Unused, Way};
+use crate::rib::route::{NextHop, To, Unused};
 
 /// What a target is, as far as it can be known beforehand.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -27,7 +27,7 @@ pub(crate) enum Def {
     Connected(InterfaceId),
     /// A host on the interface's link.
     Neighbour(InterfaceId, IpAddr),
-    Ways(Arc<[Way]>),
+    NextHops(Arc<[NextHop]>),
     /// What [`Target::object`] says, which may change.
     Object(u32),
     /// Where that target leads, by a default route: reverse path filtering tells these apart.
@@ -42,7 +42,7 @@ impl Def {
             To::Prohibit => Self::Prohibit,
             To::Encapsulated => Self::Encapsulated,
             To::Host => Self::Host,
-            To::Ways(ways) => Self::Ways(ways.as_slice().into()),
+            To::NextHops(next_hops) => Self::NextHops(next_hops.as_slice().into()),
             To::Object(_) => unreachable!("an object is a target already"),
         }
     }
@@ -61,7 +61,7 @@ impl Def {
             Self::Broadcast(_) => Action::Broadcast,
             Self::Connected(_)
             | Self::Neighbour(..)
-            | Self::Ways(_)
+            | Self::NextHops(_)
             | Self::Object(_)
             | Self::Default(_) => return None,
         })
@@ -86,7 +86,7 @@ pub(crate) enum State {
     Unusable(Unused),
 }
 
-/// Where one way leads, as the routes and interfaces are now.
+/// Where one next hop leads, as the routes and interfaces are now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Leg {
     /// To something on an interface.
@@ -112,8 +112,8 @@ pub(crate) struct Target {
     pub state: State,
     /// The hops that packets take, and their shares.
     pub members: Vec<(Id, u32)>,
-    /// Gateways that are reached through other routes, and the length of those: a route that holds such a
-    /// gateway and is as long or longer would lead to itself.
+    /// Gateways that are reached through other routes, and the length of those: a route that holds
+    /// such a gateway and is as long or longer would lead to itself.
     pub guards: Vec<(IpAddr, u8)>,
     /// Targets that it goes through; a part of `links`.
     pub(super) through: Vec<Id>,
@@ -126,8 +126,8 @@ pub(crate) struct Target {
     pub(super) routes: u32,
     /// All that need it: routes, users, holders.
     pub(super) refs: u32,
-    /// Prefixes in the tables of either family that lead here, and the publication that takes the last
-    /// of them away.
+    /// Prefixes in the tables of either family that lead here, and the publication that takes the
+    /// last of them away.
     pub(super) installed: [u32; 2],
     pub(super) left: [u64; 2],
     pub(super) dirty: bool,
@@ -137,11 +137,11 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Its ways, if it is made of ways.
-    pub(crate) fn ways(&self) -> &[Way] {
+    /// Its next hops, if it is made of next hops.
+    pub(crate) fn next_hops(&self) -> &[NextHop] {
         match (&self.def, &self.object) {
-            (Def::Ways(ways), _) => ways,
-            (Def::Object(_), Some(To::Ways(ways))) => ways,
+            (Def::NextHops(next_hops), _) => next_hops,
+            (Def::Object(_), Some(To::NextHops(next_hops))) => next_hops,
             _ => &[],
         }
     }
@@ -149,7 +149,7 @@ impl Target {
     /// What it does by itself.
     pub(super) fn action(&self) -> Option<Action> {
         match (&self.def, &self.object) {
-            (Def::Object(_), Some(To::Ways(_) | To::Object(_)) | None) => None,
+            (Def::Object(_), Some(To::NextHops(_) | To::Object(_)) | None) => None,
             (Def::Object(_), Some(to)) => Def::of(to).action(),
             (def, _) => def.action(),
         }

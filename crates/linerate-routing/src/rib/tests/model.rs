@@ -1,4 +1,5 @@
-//! Random changes, and after each commit the tables against what a plain reading of all routes says.
+//! Random changes, and after each commit the tables against what a plain reading of all routes
+//! says.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -56,7 +57,8 @@ fn change() -> impl Strategy<Value = Change> {
         6 => insert,
         3 => remove.prop_map(|(prefix, source)| Change::Remove(prefix, source)),
         1 => (0u16..2, any::<bool>()).prop_map(|(id, up)| Change::Up(id, up)),
-        1 => (0..HOSTS.len(), any::<bool>()).prop_map(|(host, known)| Change::Neighbour(host, known)),
+        1 => (0..HOSTS.len(), any::<bool>()).prop_map(|(host, known)| Change::Neighbour(host,
+            known)),
         2 => Just(Change::Commit),
     ]
 }
@@ -70,14 +72,14 @@ struct Plain {
     known: [bool; HOSTS.len()],
 }
 
-/// What is done with a packet: the interface and the neighbour of each way, or something else.
+/// What is done with a packet: the interface and the neighbour of each next hop, or something else.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Does {
     Local,
     Broadcast,
     Blackhole,
     Glean(u16),
-    Ways(std::collections::BTreeSet<(u16, IpAddr)>),
+    NextHops(std::collections::BTreeSet<(u16, IpAddr)>),
 }
 
 impl Plain {
@@ -110,7 +112,7 @@ impl Plain {
         for other in covering {
             let len = prefix(PREFIXES[other]).len();
             if let Some(on) = on_link.filter(|_| len <= 24) {
-                return Some(Does::Ways([(on, gateway)].into()));
+                return Some(Does::NextHops([(on, gateway)].into()));
             }
             let Some(does) = self.best(other) else {
                 continue;
@@ -118,11 +120,11 @@ impl Plain {
             let itself =
                 prefix(PREFIXES[route]).contains(gateway) && len <= prefix(PREFIXES[route]).len();
             return match does {
-                Does::Ways(_) if !itself => Some(does),
+                Does::NextHops(_) if !itself => Some(does),
                 _ => None,
             };
         }
-        on_link.map(|on| Does::Ways([(on, gateway)].into()))
+        on_link.map(|on| Does::NextHops([(on, gateway)].into()))
     }
 
     fn best(&self, at: usize) -> Option<Does> {
@@ -130,14 +132,14 @@ impl Plain {
             if gateways.is_empty() {
                 return Some(Does::Blackhole);
             }
-            let mut ways = std::collections::BTreeSet::new();
+            let mut next_hops = std::collections::BTreeSet::new();
             for &gateway in gateways {
-                if let Some(Does::Ways(more)) = self.gateway(ip(GATEWAYS[gateway]), at) {
-                    ways.extend(more);
+                if let Some(Does::NextHops(more)) = self.gateway(ip(GATEWAYS[gateway]), at) {
+                    next_hops.extend(more);
                 }
             }
-            if !ways.is_empty() {
-                return Some(Does::Ways(ways));
+            if !next_hops.is_empty() {
+                return Some(Does::NextHops(next_hops));
             }
         }
         None
@@ -164,7 +166,7 @@ impl Plain {
         if let Some(on) = on_link {
             let host = HOSTS.iter().position(|host| ip(host) == address);
             return Some(match host.filter(|&host| self.known[host]) {
-                Some(_) => Does::Ways([(on, address)].into()),
+                Some(_) => Does::NextHops([(on, address)].into()),
                 None => Does::Glean(on),
             });
         }
@@ -178,7 +180,7 @@ impl Plain {
 /// What the tables do.
 fn really(bench: &mut Bench, address: IpAddr) -> Option<Does> {
     let hop = bench.hop_in(0, &address.to_string())?;
-    let way = |hop: &Hop| (hop.interface.get().unwrap().0, gateway(hop));
+    let next_hop = |hop: &Hop| (hop.interface.get().unwrap().0, gateway(hop));
     Some(match hop.action {
         Action::Local => Does::Local,
         Action::Broadcast => Does::Broadcast,
@@ -187,9 +189,9 @@ fn really(bench: &mut Bench, address: IpAddr) -> Option<Does> {
         Action::Multipath => {
             let hops = bench.hops.read();
             let members = hops.members(hop.group).iter();
-            Does::Ways(members.map(|&member| way(hops.get(member))).collect())
+            Does::NextHops(members.map(|&member| next_hop(hops.get(member))).collect())
         }
-        _ => Does::Ways([way(&hop)].into()),
+        _ => Does::NextHops([next_hop(&hop)].into()),
     })
 }
 

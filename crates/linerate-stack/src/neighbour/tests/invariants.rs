@@ -174,7 +174,8 @@ proptest! {
             let in_queues: usize = neighbours.iter().map(|entry| entry.queued_pkts).sum();
             prop_assert_eq!(in_queues, waiting);
             let known = neighbours.iter().filter(|entry| entry.is_needed);
-            let known: BTreeMap<_, _> = known.filter_map(|entry| Some((entry.address, entry.mac?))).collect();
+            let known: BTreeMap<_, _> = known.filter_map(|entry| Some((entry.address,
+                entry.mac?))).collect();
             prop_assert_eq!(&known, &routes, "what routing was told is what is so");
             for (address, mac) in &statics {
                 let entry = neighbours.iter().find(|entry| entry.address == *address);

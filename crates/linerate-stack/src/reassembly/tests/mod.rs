@@ -22,7 +22,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 const L3: usize = 14;
 
 /// A reassembler, and where its packets come from.
-struct Rig {
+struct Fixture {
     pools: Pools,
     cache: PoolCache,
     reassembler: Reassembler,
@@ -38,7 +38,7 @@ enum Seen {
     Dropped(Refusal),
 }
 
-impl Rig {
+impl Fixture {
     fn new() -> Self {
         Self::with(&Config {
             seed: Seed(7),
@@ -150,7 +150,7 @@ impl Rig {
     }
 }
 
-impl Drop for Rig {
+impl Drop for Fixture {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             self.check();

@@ -92,8 +92,9 @@ impl Step {
 
 proptest! {
     #[test]
-    fn any_fragments_are_what_the_model_makes_of_them(steps in prop::collection::vec(step(), 1..80)) {
-        let mut rig = Rig::few();
+    fn any_fragments_are_what_the_model_makes_of_them(steps in prop::collection::vec(step(),
+        1..80)) {
+        let mut fixture = Fixture::few();
         let mut model: BTreeMap<u8, Plain> = BTreeMap::new();
         for step in &steps {
             let (payload, start) = (step.payload(), step.start * 8);
@@ -113,7 +114,7 @@ proptest! {
                 false => V4::new(id).whole(payload),
                 true => V6::new(id.into()).whole(payload),
             };
-            let seen = rig.push(&frame);
+            let seen = fixture.push(&frame);
             match expected {
                 Ok(false) => prop_assert_eq!(seen, Seen::Held),
                 Ok(true) => {
@@ -127,7 +128,7 @@ proptest! {
                     }
                 }
             }
-            rig.check();
+            fixture.check();
         }
     }
 
@@ -154,7 +155,7 @@ proptest! {
             false => V4::new(9).whole(&payload),
             true => V6::new(9).whole(&payload),
         };
-        let mut rig = Rig::few();
+        let mut fixture = Fixture::few();
         let mut come = vec![false; frames.len()];
         let drawn = order.iter().map(|index| index.index(frames.len()));
         // Whatever was not drawn comes at the end.
@@ -164,14 +165,14 @@ proptest! {
                 false => Seen::Held,
             };
             come[index] = true;
-            let seen = rig.push(&frames[index]);
+            let seen = fixture.push(&frames[index]);
             if come.iter().all(|&come| come) {
                 prop_assert_eq!(seen, Seen::Whole(whole));
                 break;
             }
             prop_assert_eq!(seen, expected);
         }
-        prop_assert_eq!(rig.reassembler.held().datagrams, 0);
+        prop_assert_eq!(fixture.reassembler.held().datagrams, 0);
     }
 
     #[test]
@@ -191,8 +192,8 @@ proptest! {
         } else if let Some(v4) = bytes.get_mut(L3 + 2..L3 + 4) {
             v4.copy_from_slice(&len.to_be_bytes());
         }
-        let mut rig = Rig::few();
-        rig.push(&bytes);
-        rig.push(&bytes);
+        let mut fixture = Fixture::few();
+        fixture.push(&bytes);
+        fixture.push(&bytes);
     }
 }

@@ -74,7 +74,8 @@ fn a_generated_table_is_like_the_real_one() {
     six.is_near(&Statistics::of(real.v6, BEGINNINGS6), 25);
 }
 
-/// Whatever the size, the table has as many routes as asked for, no prefix twice, half of them nested.
+/// Whatever the size, the table has as many routes as asked for, no prefix twice, half of them
+/// nested.
 #[test]
 fn any_size() {
     for routes in [0, 1, 2, 10, 1000, 30_000] {

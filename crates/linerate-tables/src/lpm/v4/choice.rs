@@ -9,16 +9,16 @@ use linerate_core::env::Clock;
 
 use super::Layout;
 
-/// A trial: so many rounds, in each of which either layout has so many bursts in a row, of which the
-/// second half is timed. A layout that has not been in use finds none of its memory in the caches,
-/// and needs some hundred thousand addresses until it does: the first rounds do not count.
+/// A trial: so many rounds, in each of which either layout has so many bursts in a row, of which
+/// the second half is timed. A layout that has not been in use finds none of its memory in the
+/// caches, and needs some hundred thousand addresses until it does: the first rounds do not count.
 const ROUNDS: u32 = 16;
 const STRETCH: u32 = 1024;
 const JUDGED: u32 = 9;
 /// Rounds that the other layout has to win. A thread that was interrupted loses one, not the trial.
 const ENOUGH: u32 = 6;
-/// Bursts between two trials: at first, and at most. After each that changes nothing it is four times
-/// as long.
+/// Bursts between two trials: at first, and at most. After each that changes nothing it is four
+/// times as long.
 const FIRST: u32 = 1 << 14;
 const MOST: u32 = 1 << 22;
 
@@ -39,8 +39,8 @@ const MOST: u32 = 1 << 22;
 pub struct Choice {
     clock: Clock,
     now: Layout,
-    /// Which stretch of a trial it is: the current layout has the odd ones, the other the even ones.
-    /// 0 between trials.
+    /// Which stretch of a trial it is: the current layout has the odd ones, the other the even
+    /// ones. 0 between trials.
     stretch: u32,
     /// Bursts until the stretch or the pause ends.
     left: u32,

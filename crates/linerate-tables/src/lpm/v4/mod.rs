@@ -8,11 +8,12 @@
 //!    address's /24 in the bitmap is the leaf's place; most chunks are one cache line;
 //! 3. the next hop of that number.
 //!
-//! A full Internet table takes 4.2 MB so (DIR-24-8: 64 MB), which is what makes lookups fast. An /18
-//! that leads to one next hop needs no chunk of its own. A /24 with longer prefixes in it has four
-//! directory entries of its own, each with a chunk for 64 addresses; a chunk that names such a /24,
-//! or one of more than 16,000 next hops, is *wide*: its leaves are 64 bits. It reads as a narrow chunk
-//! that has no route, so that lookups need no branch for it; what finds no route is looked at again.
+//! A full Internet table takes 4.2 MB so (DIR-24-8: 64 MB), which is what makes lookups fast. An
+//! /18 that leads to one next hop needs no chunk of its own. A /24 with longer prefixes in it has
+//! four directory entries of its own, each with a chunk for 64 addresses; a chunk that names such a
+//! /24, or one of more than 16,000 next hops, is *wide*: its leaves are 64 bits. It reads as a
+//! narrow chunk that has no route, so that lookups need no branch for it; what finds no route is
+//! looked at again.
 //!
 //! Beside it there may be a flat array, one load for each lookup ([`Layout::Flat`], ADR 38).
 //!
@@ -25,10 +26,11 @@
 //! | insert, remove | one chunk rebuilt from its routes | O(64 + routes in the /18, or in 64 addresses beyond /24) |
 //! | a prefix of n < 18 bits | 2^(18-n) chunks rebuilt | a /8: about 0.2 ms; the default route: one write |
 //!
-//! Memory of the table is reserved when it is made ([`Lpm4Config::table_bytes`]); a change that does
-//! not fit is refused, and changes nothing. Read `control.rs` next, then `simd/lpm4.rs`.
+//! Memory of the table is reserved when it is made ([`Lpm4Config::table_bytes`]); a change that
+//! does not fit is refused, and changes nothing. Read `control.rs` next, then `simd/lpm4.rs`.
 //!
-//! After DXR (Zec, Rizzo, Mikuc, 2012) and Poptrie (Asai, Ohara, 2015); ADR 10 has the measurements.
+//! After DXR (Zec, Rizzo, Mikuc, 2012) and Poptrie (Asai, Ohara, 2015); ADR 10 has the
+//! measurements.
 
 mod arena;
 mod choice;
@@ -214,8 +216,8 @@ impl Lpm4 {
     /// Adds a route, or gives one another next hop. Returns the next hop that it had.
     ///
     /// # Errors
-    /// If there is no such VRF, if the next hop is [`NO_ROUTE`], or if a budget does not suffice: the
-    /// table is then as it was.
+    /// If there is no such VRF, if the next hop is [`NO_ROUTE`], or if a budget does not suffice:
+    /// the table is then as it was.
     pub fn insert(
         &mut self,
         vrf: u32,

@@ -1,20 +1,20 @@
 //! Keeps a [`Tree`] equal to the routes: after a route came or went, what it touches is made anew.
 //!
-//! A *block* is what one entry answers for: a prefix of 16, 24, 32 .. bits. Without longer routes it
-//! is a next hop; with few ranges ([`Ranges`]) it is a leaf; otherwise a table, whose entries are
-//! blocks again. Blocks are made from the routes alone, but for what lies beyond their span, which is
-//! taken over from what stood there before.
+//! A *block* is what one entry answers for: a prefix of 16, 24, 32 .. bits. Without longer routes
+//! it is a next hop; with few ranges ([`Ranges`]) it is a leaf; otherwise a table, whose entries
+//! are blocks again. Blocks are made from the routes alone, but for what lies beyond their span,
+//! which is taken over from what stood there before.
 
 use super::nodes::Nodes;
 use super::ranges::{Ranges, What};
 use crate::lpm::{Prefix6, Rib, rib::Found};
 use crate::simd::lpm6::{
-    DIRECT_BITS, Entry, Kind, Leaf, NO_ROUTE, RANGES, ROOT_BITS, SPAN_BITS, TABLE_BITS, Tree,
+    DIRECT_BITS, Entry, EntryKind, Leaf, NO_ROUTE, RANGES, ROOT_BITS, SPAN_BITS, TABLE_BITS, Tree,
     Write, span_from, span_of,
 };
 
-/// A table becomes a leaf again only with so few ranges, so that a route that comes and goes does not
-/// make and unmake tables.
+/// A table becomes a leaf again only with so few ranges, so that a route that comes and goes does
+/// not make and unmake tables.
 const FEW: usize = RANGES / 2;
 
 /// One change.
@@ -119,7 +119,7 @@ impl Build<'_> {
                 Slots::Root(root) => Write::Root(root + index, new),
                 Slots::Table(number) => Write::Slot(number, index as u8, new),
             });
-            let is_table = matches!(new.kind(), Kind::Table(_));
+            let is_table = matches!(new.kind(), EntryKind::Table(_));
             match child.len() {
                 // The direct array has what a table of the root says, and not the table.
                 ROOT_BITS if !is_table => self.write_direct(child, new),
@@ -143,21 +143,22 @@ impl Build<'_> {
             return self.nodes.hop(hop);
         }
         match old.kind() {
-            Kind::Table(number) => self.as_leaf(old, block, hop).unwrap_or_else(|| {
+            EntryKind::Table(number) => self.as_leaf(old, block, hop).unwrap_or_else(|| {
                 self.children(Slots::Table(number), block, TABLE_BITS, Before::Table);
                 old
             }),
-            Kind::Leaf(number) => {
+            EntryKind::Leaf(number) => {
                 let leaf = self.tree.leaves[number as usize];
                 self.free_left_beyond(block, |key| leaf.find(key));
                 self.nodes.free_leaf(number);
                 self.make(&leaf, block, hop)
             }
-            Kind::Hop(_) | Kind::Far(_) => self.make(&Leaf::EMPTY, block, hop),
+            EntryKind::Hop(_) | EntryKind::Far(_) => self.make(&Leaf::EMPTY, block, hop),
         }
     }
 
-    /// Makes a leaf, or a table if there is too much for one; what lies beyond the span is in `from`.
+    /// Makes a leaf, or a table if there is too much for one; what lies beyond the span is in
+    /// `from`.
     fn make(&mut self, from: &Leaf, block: Prefix6, hop: u32) -> Entry {
         match Ranges::of(self.rib, block, hop, RANGES) {
             Some(ranges) => {
@@ -183,7 +184,7 @@ impl Build<'_> {
         }
         // Cheaper than to look at the routes: two entries that differ have a range between them or
         // in one of them.
-        if let Kind::Table(number) = table.kind() {
+        if let EntryKind::Table(number) = table.kind() {
             let entries = &self.tree.tables[number as usize];
             let differ = entries.windows(2).filter(|two| two[0] != two[1]);
             if differ.take(2 * FEW + 3).count() > 2 * FEW + 2 {
@@ -265,19 +266,19 @@ fn in_span(block: Prefix6, span: u8, key: u32) -> u128 {
     Prefix6::of(block.first(), span).first() | u128::from(key) << 96 >> span
 }
 
-/// What stands for `key` of a span at its end, or on the way there if nothing is below; from an entry
-/// at bit `at` on.
+/// What stands for `key` of a span at its end, or on the way there if nothing is below; from an
+/// entry at bit `at` on.
 fn find(tree: &Tree, mut entry: Entry, mut at: u8, key: u32) -> Entry {
     let end = span_from(at) + SPAN_BITS;
     while at < end {
         match entry.kind() {
-            Kind::Table(number) => {
+            EntryKind::Table(number) => {
                 let index = (key >> (end - at - TABLE_BITS)) as usize & 255;
                 entry = tree.tables[number as usize][index];
                 at += TABLE_BITS;
             }
-            Kind::Leaf(number) => return tree.leaves[number as usize].find(key),
-            Kind::Hop(_) | Kind::Far(_) => return entry,
+            EntryKind::Leaf(number) => return tree.leaves[number as usize].find(key),
+            EntryKind::Hop(_) | EntryKind::Far(_) => return entry,
         }
     }
     entry

@@ -1,6 +1,6 @@
 //! Which tables, leaves and far hops of a [`Tree`] are in use, and room for more of them.
 
-use crate::simd::lpm6::{Entry, Kind, Leaf, SPAN_BITS, Tree, Write, span_from};
+use crate::simd::lpm6::{Entry, EntryKind, Leaf, SPAN_BITS, Tree, Write, span_from};
 use linerate_core::MemError;
 use linerate_core::mem::{HugeArray, PageKind};
 use std::collections::HashMap;
@@ -82,8 +82,8 @@ impl Nodes {
         self.tables.memory_bytes() + self.leaves.memory_bytes() + far
     }
 
-    /// Makes room for whatever one change needs, if it is not there: an array that is short grows by
-    /// half, within `spare` more bytes. Unless all can grow, none does.
+    /// Makes room for whatever one change needs, if it is not there: an array that is short grows
+    /// by half, within `spare` more bytes. Unless all can grow, none does.
     pub(super) fn make_room(&mut self, tree: &mut Tree, spare: usize) -> Result<(), Short> {
         let (most_tables, most_leaves) = match self.fixed {
             true => (0, 0),
@@ -169,13 +169,13 @@ impl Nodes {
             return;
         }
         match entry.kind() {
-            Kind::Table(number) => {
+            EntryKind::Table(number) => {
                 for child in tree.tables[number as usize] {
                     self.free_until(tree, child, at + 8, end);
                 }
                 self.tables.back.push(number);
             }
-            Kind::Leaf(number) => {
+            EntryKind::Leaf(number) => {
                 let beyond = span_from(at) + SPAN_BITS;
                 let mut before = Entry::NONE;
                 for child in tree.leaves[number as usize].entries {
@@ -187,7 +187,7 @@ impl Nodes {
                 }
                 self.leaves.back.push(number);
             }
-            Kind::Hop(_) | Kind::Far(_) => {}
+            EntryKind::Hop(_) | EntryKind::Far(_) => {}
         }
     }
 }

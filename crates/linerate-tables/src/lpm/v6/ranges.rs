@@ -24,8 +24,8 @@ pub(super) struct Ranges {
 type Open = [(u64, What); SPAN_BITS as usize + 2];
 
 impl Ranges {
-    /// The ranges of `block`, to which `hop` applies where no longer route does; `None` if there are
-    /// more than `most`. Takes as many steps as `most`, not as there are routes.
+    /// The ranges of `block`, to which `hop` applies where no longer route does; `None` if there
+    /// are more than `most`. Takes as many steps as `most`, not as there are routes.
     pub(super) fn of(rib: &Rib<u128>, block: Prefix6, hop: u32, most: usize) -> Option<Self> {
         let span = span_from(block.len());
         let (first, end) = (block.first(), end_of(block, span));

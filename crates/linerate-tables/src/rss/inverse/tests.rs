@@ -161,7 +161,8 @@ fn finds_exactly_what_brute_force_finds_long() {
     (1000..3_000).for_each(case);
 }
 
-/// What the specification of the T1 dispatcher wants: full rank up to 4096 entries without touching the key.
+/// What the specification of the T1 dispatcher wants: full rank up to 4096 entries without touching
+/// the key.
 #[test]
 fn stock_keys_have_full_rank_up_to_4096_entries() {
     for key in [MICROSOFT_KEY, SYMMETRIC_KEY] {

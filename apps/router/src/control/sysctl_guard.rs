@@ -1,10 +1,10 @@
 //! Keeps the kernel from speaking beside the router on the interfaces of its ports.
 //!
-//! With af_packet the kernel has its copy of every frame, and takes each of its addresses, those of the
-//! twins among them, for its own on any interface. With af_xdp it has no frames, and yet it speaks
-//! Neighbor Discovery. Three settings of the interface keep it silent; what they were is put back at the
-//! end, or at the end of the next run, if this one is killed: until then it stands in a file beside the
-//! control socket.
+//! With af_packet the kernel has its copy of every frame, and takes each of its addresses, those of
+//! the host interfaces among them, for its own on any interface. With af_xdp it has no frames, and
+//! yet it speaks Neighbor Discovery. Three settings of the interface keep it silent; what they were
+//! is put back at the end, or at the end of the next run, if this one is killed: until then it
+//! stands in a file beside the control socket.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use linerate_appliance::error::Error;
 use linerate_appliance::privilege::{Privileged, SETTINGS_AT, notes_beside, settings_under};
 
 /// Settings that were changed. Dropped, it puts them back.
-pub(super) struct Hush {
+pub(super) struct SysctlGuard {
     /// Who may change them.
     privileged: Arc<dyn Privileged>,
     /// Where the kernel has its settings: `/proc/sys/net`.
@@ -33,8 +33,9 @@ pub(super) struct Hush {
     is_warned: bool,
 }
 
-impl Hush {
-    /// For the ports among these that are interfaces of the kernel; `socket` is that of the control thread.
+impl SysctlGuard {
+    /// For the ports among these that are interfaces of the kernel; `socket` is that of the control
+    /// thread.
     pub(super) fn new(ports: &[PortInfo], socket: &Path, privileged: Arc<dyn Privileged>) -> Self {
         Self::under(SETTINGS_AT, ports, socket, privileged)
     }
@@ -66,8 +67,8 @@ impl Hush {
         }
     }
 
-    /// Changes what is not as it should be: at the start, and again when an interface has come back.
-    /// What may not be changed is said once, with what is to be done instead.
+    /// Changes what is not as it should be: at the start, and again when an interface has come
+    /// back. What may not be changed is said once, with what is to be done instead.
     pub(super) fn keep(&mut self) {
         let mut refused = Vec::new();
         for interface in self.interfaces.clone() {
@@ -83,8 +84,8 @@ impl Hush {
                 .map(|(setting, _)| setting.as_str())
                 .collect();
             eprintln!(
-                "warning: the kernel may answer beside the router: settings of interfaces cannot be \
-                 changed: {error}\nfix: write them as root: {}",
+                "warning: the kernel may answer beside the router: settings of interfaces cannot \
+                 be changed: {error}\nfix: write them as root: {}",
                 all.join(" ")
             );
             self.is_warned = true;
@@ -169,7 +170,7 @@ fn interfaces(ports: &[PortInfo]) -> Vec<String> {
     below.map(|(_, interface)| interface).collect()
 }
 
-impl Drop for Hush {
+impl Drop for SysctlGuard {
     fn drop(&mut self) {
         let was = std::mem::take(&mut self.was);
         if was.is_empty() {
@@ -191,7 +192,7 @@ mod tests {
 
     /// A place with the settings of one interface, as the kernel shows them.
     fn place() -> PrivateFolder {
-        let place = PrivateFolder::new("hush").unwrap();
+        let place = PrivateFolder::new("sysctl-guard").unwrap();
         for (family, key, value) in [
             ("ipv4", "rp_filter", "2\n"),
             ("ipv4", "arp_ignore", "0\n"),
@@ -226,16 +227,16 @@ mod tests {
         })
     }
 
-    fn hush(place: &Path) -> Hush {
+    fn sysctl_guard(place: &Path) -> SysctlGuard {
         let ports = ["af_packet:eth0,queues=2", "ring:a", "af_xdp:gone"].map(port);
         let socket = place.join("router.sock");
-        Hush::under(place.to_str().unwrap(), &ports, &socket, Arc::new(Own))
+        SysctlGuard::under(place.to_str().unwrap(), &ports, &socket, Arc::new(Own))
     }
 
     #[test]
     fn settings_are_changed_and_put_back() {
         let place = place();
-        let mut first = hush(place.path());
+        let mut first = sysctl_guard(place.path());
         assert_eq!(first.interfaces, ["eth0", "gone"]);
         first.keep();
         assert_eq!(values(place.path()), ["1", "8", "1"]);
@@ -251,13 +252,13 @@ mod tests {
     #[test]
     fn an_interface_that_is_no_ports_any_more_has_its_settings_back() {
         let place = place();
-        let mut hush = hush(place.path());
-        hush.keep();
-        hush.follow(&[port("ring:a")]);
+        let mut sysctl_guard = sysctl_guard(place.path());
+        sysctl_guard.keep();
+        sysctl_guard.follow(&[port("ring:a")]);
         assert_eq!(values(place.path()), ["2", "0", "0"]);
-        hush.follow(&[port("af_xdp:eth0")]);
+        sysctl_guard.follow(&[port("af_xdp:eth0")]);
         assert_eq!(values(place.path()), ["1", "8", "1"]);
-        drop(hush);
+        drop(sysctl_guard);
         assert_eq!(values(place.path()), ["2", "0", "0"]);
         assert!(!place.join("router.sysctl").exists());
     }
@@ -265,14 +266,14 @@ mod tests {
     #[test]
     fn what_a_killed_run_left_is_put_back_by_the_next() {
         let place = place();
-        let mut killed = hush(place.path());
+        let mut killed = sysctl_guard(place.path());
         killed.keep();
         killed.was.clear(); // as if it had not come to that
         let notes = fs::read(place.join("router.sysctl")).unwrap();
         drop(killed);
         fs::write(place.join("router.sysctl"), notes).unwrap();
         assert_eq!(values(place.path()), ["1", "8", "1"]);
-        let mut next = hush(place.path());
+        let mut next = sysctl_guard(place.path());
         next.keep();
         drop(next);
         assert_eq!(values(place.path()), ["2", "0", "0"]);

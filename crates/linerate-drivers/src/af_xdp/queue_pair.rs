@@ -4,12 +4,12 @@
 //! take only when the socket dies with its interface, or a new one is there: then each hands back
 //! its part of the old socket and fetches its part of the new one. Slots that a half had lent
 //! return to the pool once the kernel cannot use them any more: when the socket is unbound, or
-//! closed by the last holder of the lane. Each socket registers the pool for itself, so that one
-//! can die and come back without the others; the same pages under two ports are one memory, and
+//! closed by the last holder of the queue pair. Each socket registers the pool for itself, so that
+//! one can die and come back without the others; the same pages under two ports are one memory, and
 //! packets pass from port to port in place.
 
 use super::device::Device;
-use super::ring::{Consumer, Kind, Lent, Producer};
+use super::ring::{Consumer, Lent, Producer, RingKind};
 use super::{sys, zero_copy};
 use linerate_core::packet::{Burst, Pool, PoolCache, RxTemplate};
 use linerate_core::port::{DropReason, PortError, QueueStats};
@@ -32,7 +32,7 @@ const DEVICE_STOPS: Duration = Duration::from_secs(5);
 const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
 const SOL_XDP: i32 = 283;
 
-/// What does not change while a lane lives.
+/// What does not change while a queue pair lives.
 pub(super) struct Shape {
     pub(super) queue: u32,
     pub(super) ring: u32,
@@ -42,7 +42,7 @@ pub(super) struct Shape {
     pub(super) tx: Option<Arc<QueueStats>>,
 }
 
-pub(super) struct Lane {
+pub(super) struct QueuePair {
     pub(super) device: Arc<Device>,
     pub(super) pool: Pool,
     pub(super) shape: Shape,
@@ -131,14 +131,14 @@ impl RxPart {
     }
 }
 
-impl Lane {
+impl QueuePair {
     /// Opens the queue's socket; the halves then fetch their parts.
     pub(super) fn open(
         device: &Arc<Device>,
         pool: &Pool,
         shape: Shape,
     ) -> Result<Arc<Self>, PortError> {
-        let lane = Self {
+        let queue_pair = Self {
             device: device.clone(),
             pool: pool.clone(),
             shape,
@@ -146,8 +146,8 @@ impl Lane {
             starved: AtomicBool::new(false),
             state: Mutex::default(),
         };
-        lane.connect(&mut lane.lock())?;
-        Ok(Arc::new(lane))
+        queue_pair.connect(&mut queue_pair.lock())?;
+        Ok(Arc::new(queue_pair))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -373,8 +373,8 @@ impl Lane {
         let mut rx = None;
         if self.shape.rx.is_some() {
             rx = Some(RxPart {
-                rx: Consumer::map(fd, Kind::Rx, &offsets.rx, ring).map_err(rings)?,
-                fill: Producer::map(fd, Kind::Fill, &offsets.fr, ring).map_err(rings)?,
+                rx: Consumer::map(fd, RingKind::Rx, &offsets.rx, ring).map_err(rings)?,
+                fill: Producer::map(fd, RingKind::Fill, &offsets.fr, ring).map_err(rings)?,
                 lent: Lent::new(self.pool.clone()),
                 socket: socket.clone(),
                 generation,
@@ -383,8 +383,8 @@ impl Lane {
         let mut tx = None;
         if self.shape.tx.is_some() {
             tx = Some(TxPart {
-                tx: Producer::map(fd, Kind::Tx, &offsets.tx, ring).map_err(rings)?,
-                completion: Consumer::map(fd, Kind::Completion, &offsets.cr, ring)
+                tx: Producer::map(fd, RingKind::Tx, &offsets.tx, ring).map_err(rings)?,
+                completion: Consumer::map(fd, RingKind::Completion, &offsets.cr, ring)
                     .map_err(rings)?,
                 lent: Lent::new(self.pool.clone()),
                 socket: socket.clone(),
@@ -451,14 +451,24 @@ impl Lane {
         };
         sockopt::set_xdp_umem_reg(socket, umem).map_err(|error| match error {
             rustix::io::Errno::NOBUFS | rustix::io::Errno::PERM => {
-                let action = format!("lock the {} MiB of pool `{}`", bytes >> 20, self.pool.name());
-                let fix = "raise the limit with `ulimit -l unlimited` (RLIMIT_MEMLOCK), or give the program CAP_IPC_LOCK: \
-                           `sudo setcap cap_net_raw,cap_net_admin,cap_bpf,cap_ipc_lock+ep FILE`";
+                let action = format!(
+                    "lock the {} MiB of pool `{}`",
+                    bytes >> 20,
+                    self.pool.name()
+                );
+                let fix = "raise the limit with `ulimit -l unlimited` (RLIMIT_MEMLOCK), or give \
+                           the program CAP_IPC_LOCK: `sudo setcap \
+                           cap_net_raw,cap_net_admin,cap_bpf,cap_ipc_lock+ep FILE`";
                 options.system(&action, error.into(), fix)
             }
             error => {
                 let action = format!("register pool `{}`", self.pool.name());
-                options.system(&action, error.into(), "before Linux 5.4, use a pool with aligned slots")
+                options.system(
+                    &action,
+                    error.into(),
+                    "before Linux 5.4, use a pool with aligned \
+                    slots",
+                )
             }
         })
     }
@@ -509,7 +519,8 @@ impl Lane {
         let (queue, name) = (self.shape.queue, &options.interface);
         let fix = match error.raw_os_error() {
             Some(libc::EBUSY) => {
-                "another AF_XDP socket has the queue: stop its owner, or choose others with `start_queue=`"
+                "another AF_XDP socket has the queue: stop its owner, or choose others with \
+                 `start_queue=`"
             }
             Some(libc::EINVAL) => {
                 "the interface has no such queue, or the driver refuses the pool's slots"
@@ -521,13 +532,14 @@ impl Lane {
     }
 }
 
-impl Drop for Lane {
+impl Drop for QueuePair {
     fn drop(&mut self) {
         self.close();
     }
 }
 
-/// The kernel frees the queue of a closed socket a little later, so a queue just left is waited for.
+/// The kernel frees the queue of a closed socket a little later, so a queue just left is waited
+/// for.
 fn bind(
     socket: BorrowedFd<'_>,
     flags: SocketAddrXdpFlags,

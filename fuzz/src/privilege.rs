@@ -1,4 +1,5 @@
-//! Any bytes as a message between the router and its keeper: what is one is written and read again as the same.
+//! Any bytes as a message between the router and its privilege helper: what is one is written and
+//! read again as the same.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

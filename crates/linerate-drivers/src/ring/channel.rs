@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The ring's ends while no queue has them, and whether somebody receives.
-pub(super) struct Lane {
+pub(super) struct Channel {
     /// Whether a receive queue has the ring's end: read with each transmit.
     heard: CachePadded<AtomicBool>,
     /// Rung with each transmit. None in a loop, whose sender is mostly the receiver, and where the
@@ -24,26 +24,26 @@ struct Home {
     taker: Option<spsc::Consumer<Packet>>,
 }
 
-/// `count` lanes of `size` packets each; with `bells` a sender wakes its receiver.
-pub(super) fn lanes(count: u16, size: usize, bells: bool) -> Vec<Arc<Lane>> {
-    let lane = |_| {
+/// `count` channels of `size` packets each; with `bells` a sender wakes its receiver.
+pub(super) fn channels(count: u16, size: usize, bells: bool) -> Vec<Arc<Channel>> {
+    let channel = |_| {
         let (putter, taker) = spsc::ring(size);
         let meter = taker.meter();
         let home = Mutex::new(Home {
             putter: Some(putter),
             taker: Some(taker),
         });
-        Arc::new(Lane {
+        Arc::new(Channel {
             heard: CachePadded::new(AtomicBool::new(false)),
             bell: bells.then(|| Doorbell::new().ok().map(Arc::new)).flatten(),
             meter,
             home,
         })
     };
-    (0..count.max(1)).map(lane).collect()
+    (0..count.max(1)).map(channel).collect()
 }
 
-impl Lane {
+impl Channel {
     pub(super) fn capacity(&self) -> usize {
         self.meter.read().capacity
     }
@@ -66,7 +66,7 @@ impl Lane {
         this.heard.store(true, Ordering::Relaxed);
         Receiver {
             taker: Some(taker),
-            lane: this.clone(),
+            channel: this.clone(),
             taken: 0,
             stats,
         }
@@ -81,7 +81,7 @@ impl Lane {
         );
         Sender {
             putter,
-            lane: this.clone(),
+            channel: this.clone(),
             given: 0,
             stats,
         }
@@ -101,7 +101,7 @@ fn drain(taker: &mut spsc::Consumer<Packet>) -> u64 {
 pub(super) struct Receiver {
     /// Only `drop` takes it.
     taker: Option<spsc::Consumer<Packet>>,
-    lane: Arc<Lane>,
+    channel: Arc<Channel>,
     /// Packets that came out, for the ledger.
     taken: u64,
     stats: Arc<QueueStats>,
@@ -126,7 +126,7 @@ impl RxQueue for Receiver {
     }
 
     fn sleep_on(&mut self) -> SleepOn {
-        match &self.lane.bell {
+        match &self.channel.bell {
             Some(bell) => SleepOn::Doorbell(bell.clone()),
             None => SleepOn::Nothing,
         }
@@ -139,8 +139,8 @@ impl RxQueue for Receiver {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        self.lane.heard.store(false, Ordering::Relaxed);
-        let mut home = self.lane.home();
+        self.channel.heard.store(false, Ordering::Relaxed);
+        let mut home = self.channel.home();
         home.taker = self.taker.take();
         // What the sender still puts in now is drained when it goes, or when a receiver returns.
         home.taker.as_mut().map(drain);
@@ -151,7 +151,7 @@ impl Drop for Receiver {
 pub(super) struct Sender {
     /// Only `drop` takes it.
     putter: Option<spsc::Producer<Packet>>,
-    lane: Arc<Lane>,
+    channel: Arc<Channel>,
     /// Packets that went in, for the ledger.
     given: u64,
     stats: Arc<QueueStats>,
@@ -159,7 +159,7 @@ pub(super) struct Sender {
 
 impl TxQueue for Sender {
     fn tx_burst(&mut self, burst: &mut Burst, cache: &mut PoolCache) -> usize {
-        if !self.lane.is_heard() {
+        if !self.channel.is_heard() {
             let count = burst.len();
             self.stats.dropped(DropReason::NoPeer, count as u64);
             cache.free(burst);
@@ -172,7 +172,7 @@ impl TxQueue for Sender {
         let count = putter.push_burst(burst);
         self.stats.passed(count as u64, bytes - burst.bytes());
         self.given += count as u64;
-        if let Some(bell) = &self.lane.bell
+        if let Some(bell) = &self.channel.bell
             && count > 0
         {
             bell.ring();
@@ -187,7 +187,7 @@ impl TxQueue for Sender {
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        let mut home = self.lane.home();
+        let mut home = self.channel.home();
         home.putter = self.putter.take();
         home.taker.as_mut().map(drain);
     }

@@ -1,5 +1,5 @@
-//! The session's thread: it alone owns the [`Session`], and does what others ask, one thing after the
-//! other. Whoever asks has a [`DeskHandle`].
+//! The session's thread: it alone owns the [`Session`], and does what others ask, one thing after
+//! the other. Whoever asks has a [`ControlHandle`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use linerate_appliance::error::Error;
 /// Requests that may wait; who asks more waits before it is heard.
 const WAITING: usize = 64;
 
-type Job = Box<dyn FnOnce(&mut Desk) + Send>;
+type Job = Box<dyn FnOnce(&mut Control) + Send>;
 
 /// A finished line, its end included, on its way to a client.
 pub(super) type Outgoing = Arc<[u8]>;
 
 /// The session, and who is told of it.
-pub(crate) struct Desk {
+pub(crate) struct Control {
     session: Option<Session>,
     /// Where a run file or a file of commands was loaded from.
     pub(super) profile: String,
@@ -51,18 +51,19 @@ struct Subscriber {
 
 /// Asks the session's thread.
 #[derive(Clone)]
-pub(crate) struct DeskHandle {
+pub(crate) struct ControlHandle {
     jobs: SyncSender<Job>,
 }
 
-impl Desk {
-    /// Gives a session its thread, which ends after [`DeskHandle::close`], or when no handle is left.
+impl Control {
+    /// Gives a session its thread, which ends after [`ControlHandle::close`], or when no handle is
+    /// left.
     pub(crate) fn spawn(
         session: Session,
         profile: String,
-    ) -> Result<(DeskHandle, JoinHandle<()>), Error> {
+    ) -> Result<(ControlHandle, JoinHandle<()>), Error> {
         let (sender, jobs) = mpsc::sync_channel(WAITING);
-        let desk = Self {
+        let control = Self {
             session: Some(session),
             profile,
             quitting: false,
@@ -72,8 +73,8 @@ impl Desk {
         };
         let thread = std::thread::Builder::new()
             .name("control".into())
-            .spawn(move || desk.run(&jobs))?;
-        Ok((DeskHandle { jobs: sender }, thread))
+            .spawn(move || control.run(&jobs))?;
+        Ok((ControlHandle { jobs: sender }, thread))
     }
 
     fn run(mut self, jobs: &Receiver<Job>) {
@@ -186,8 +187,8 @@ impl Desk {
         Ok(())
     }
 
-    /// Sets a key of ports: of all of them or, where it is wrong for one, of none. A key that streams
-    /// have too is taken off theirs, so that they share the port's.
+    /// Sets a key of ports: of all of them or, where it is wrong for one, of none. A key that
+    /// streams have too is taken off theirs, so that they share the port's.
     pub(super) fn set_ports(
         &mut self,
         ports: &[u16],
@@ -252,8 +253,8 @@ impl Desk {
             .retain(|subscriber| subscriber.number != number);
     }
 
-    /// Sends snapshots to those who are due; one snapshot serves all. Who does not read is left out, and
-    /// told how often once it reads again.
+    /// Sends snapshots to those who are due; one snapshot serves all. Who does not read is left
+    /// out, and told how often once it reads again.
     fn tell(&mut self, now: Instant) {
         if !self
             .subscribers
@@ -288,18 +289,18 @@ impl Desk {
     }
 }
 
-impl DeskHandle {
+impl ControlHandle {
     /// Has `work` done on the session's thread and returns what it returns.
     ///
     /// # Errors
     /// The session has ended.
     pub(crate) fn call<R: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Desk) -> R + Send + 'static,
+        work: impl FnOnce(&mut Control) -> R + Send + 'static,
     ) -> Result<R, Problem> {
         let (answer, answered) = mpsc::sync_channel(1);
-        let job = move |desk: &mut Desk| {
-            let _ = answer.send(work(desk));
+        let job = move |control: &mut Control| {
+            let _ = answer.send(work(control));
         };
         self.jobs.send(Box::new(job)).map_err(|_| ended())?;
         answered.recv().map_err(|_| ended())
@@ -307,7 +308,7 @@ impl DeskHandle {
 
     /// Ends the session; its last counts, and what went wrong. None where it has ended before.
     pub(crate) fn close(&self) -> Option<(Snapshot, Vec<Error>)> {
-        let close = |desk: &mut Desk| desk.session.take().map(Session::close);
+        let close = |control: &mut Control| control.session.take().map(Session::close);
         self.call(close).ok().flatten()
     }
 }

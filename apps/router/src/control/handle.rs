@@ -16,7 +16,7 @@ pub(super) type Job = Box<dyn FnOnce(&mut Control) + Send>;
 
 /// Asks the control thread. Clones ask the same one.
 #[derive(Clone)]
-pub(crate) struct Desk {
+pub(crate) struct ControlHandle {
     events: Sender<Event>,
     /// The configuration file, for one reader at a time: what was read later is taken over later.
     file: Arc<Mutex<PathBuf>>,
@@ -24,7 +24,7 @@ pub(crate) struct Desk {
     privileged: Arc<dyn Privileged>,
 }
 
-impl Desk {
+impl ControlHandle {
     pub(super) fn new(events: Sender<Event>, file: &Path, privileged: Arc<dyn Privileged>) -> Self {
         Self {
             events,

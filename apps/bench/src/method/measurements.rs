@@ -5,7 +5,7 @@
 
 use super::plan::{Progress, phase};
 use super::runner::Runner;
-use super::settings::{Kind, Settings};
+use super::settings::{Measurement, Settings};
 use super::throughput::{Found, generator_pps, middle, warm_up};
 use super::{Subjects, Tester};
 use super::{burst, compliance, latency, loss, mlr, recovery, soak, throughput, verdict};
@@ -15,7 +15,7 @@ use linerate_appliance::error::Error;
 /// Runs the benchmark. `report` comes with all that is known beforehand (machine, path, device,
 /// self-test), and is returned with results, label and verdict.
 pub(crate) fn run(
-    kind: Kind,
+    kind: Measurement,
     subjects: &mut Subjects,
     settings: &Settings,
     mut report: Report,
@@ -25,8 +25,8 @@ pub(crate) fn run(
     report.kind = kind.to_string();
     let mut runner = Runner::new(kind, settings, subjects.baselines.len(), progress);
     let end = match kind {
-        Kind::Ndr => ndr(&mut runner, subjects.device, &mut report),
-        Kind::Soak => soaked(&mut runner, subjects, &mut report),
+        Measurement::Ndr => ndr(&mut runner, subjects.device, &mut report),
+        Measurement::Soak => soaked(&mut runner, subjects, &mut report),
         _ => rfc2544(kind, &mut runner, subjects, &mut report),
     };
     match end {
@@ -42,7 +42,7 @@ pub(crate) fn run(
 
 /// RFC 2544 section 26, or one part of it, size by size.
 fn rfc2544(
-    kind: Kind,
+    kind: Measurement,
     run: &mut Runner,
     subjects: &mut Subjects,
     report: &mut Report,
@@ -50,37 +50,37 @@ fn rfc2544(
     for &size in &run.settings.sizes {
         run.begin_size();
         let (most, whole) = match kind {
-            Kind::Loss => {
+            Measurement::Loss => {
                 run.enter(phase::of("loss", size));
                 (
                     warm_up(run, subjects.device, size, generator_pps(report, size))?,
                     0.0,
                 )
             }
-            Kind::Throughput | Kind::Rfc2544 => {
+            Measurement::Throughput | Measurement::Rfc2544 => {
                 throughputs(run, subjects, size, run.settings.repeats, report)?
             }
             _ => throughputs(run, subjects, size, 1, report)?,
         };
         let device = &mut *subjects.device;
-        if matches!(kind, Kind::Latency | Kind::Rfc2544) && whole > 0.0 {
+        if matches!(kind, Measurement::Latency | Measurement::Rfc2544) && whole > 0.0 {
             run.enter(phase::of("latency", size));
             latencies(run, device, size, whole, "throughput", report)?;
             let at = ("throughput".into(), whole);
             let row = latency::at(run, device, size, at, run.settings.latency_repeats)?;
             report.latency.push(row);
         }
-        if matches!(kind, Kind::Loss | Kind::Rfc2544) {
+        if matches!(kind, Measurement::Loss | Measurement::Rfc2544) {
             run.enter(phase::of("loss", size));
             loss::curve(run, device, size, most, &mut report.loss)?;
         }
-        if matches!(kind, Kind::BackToBack | Kind::Rfc2544) && whole > 0.0 {
+        if matches!(kind, Measurement::BackToBack | Measurement::Rfc2544) && whole > 0.0 {
             run.enter(phase::of("bursts", size));
             report
                 .back_to_back
                 .extend(burst::bursts(run, device, size, most, whole)?);
         }
-        if kind == Kind::Rfc2544 && whole > 0.0 {
+        if kind == Measurement::Rfc2544 && whole > 0.0 {
             run.enter(phase::of("recovery", size));
             report
                 .recovery

@@ -1,4 +1,4 @@
-//! One stream in a sender's hands: what to send, how fast, how many.
+//! One stream that a sender sends: what to send, how fast, how many.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use linerate_core::packet::Packet;
 use super::StreamSent;
 use crate::TemplateView;
 use crate::engine::Replay;
-use crate::engine::schedule::{Beat, Pace, Window};
+use crate::engine::schedule::{Pace, Pacer, Window};
 use crate::stream::Stream;
 use crate::units::FCS_BYTES;
 
@@ -66,11 +66,11 @@ impl Content {
     }
 }
 
-/// One stream in a sender's hands.
-pub struct Lane {
+/// One stream that a sender sends.
+pub struct ScheduledStream {
     content: Content,
-    /// A lane that goes as fast as it can shares the port's rate with others like it. Delays, bursts and
-    /// gaps are of lanes with a rate or a gap of their own.
+    /// A stream that goes as fast as it can shares the port's rate with others like it. Delays,
+    /// bursts and gaps are of streams with a rate or a gap of their own.
     pace: Pace,
     weight: u32,
     /// Frames in all; none for ever.
@@ -81,19 +81,20 @@ pub struct Lane {
     pub(super) next: u64,
     /// Frames still to be intended.
     pub(super) left: u64,
-    /// Unsent frames that others are still sent for, so that as many go as were asked for. A port that
-    /// takes nothing comes to an end even so: for each frame asked for there is one.
+    /// Unsent frames that others are still sent for, so that as many go as were asked for. A port
+    /// that takes nothing comes to an end even so: for each frame asked for there is one.
     pub(super) spare: u64,
-    /// Frames that were intended since the start, before the lane took another's place.
+    /// Frames that were intended since the start, before the stream took another's place.
     drawn: u64,
     /// Its own, while it runs.
-    pub(super) beat: Option<Beat>,
+    pub(super) pacer: Option<Pacer>,
     /// With FCS, where all frames have the same.
     frame_bytes: Option<u32>,
 }
 
-impl Lane {
-    /// `pps`: frames a second; none to share the port's rate. `count`: frames in all; none for ever.
+impl ScheduledStream {
+    /// `pps`: frames a second; none to share the port's rate. `count`: frames in all; none for
+    /// ever.
     pub fn new(
         content: impl Into<Content>,
         pps: Option<f64>,
@@ -111,12 +112,12 @@ impl Lane {
             left: 0,
             spare: 0,
             drawn: 0,
-            beat: None,
+            pacer: None,
             frame_bytes: None,
         }
     }
 
-    /// How often the lane comes among those that share the port's rate.
+    /// How often the stream comes among those that share the port's rate.
     pub fn weight(mut self, weight: u32) -> Self {
         self.weight = weight;
         self
@@ -146,7 +147,7 @@ impl Lane {
         self
     }
 
-    /// A disabled lane sends nothing.
+    /// A disabled stream sends nothing.
     pub fn enabled(mut self, enabled: bool) -> Self {
         self.enabled = enabled;
         self
@@ -182,7 +183,7 @@ impl Lane {
         self.go_on(window);
     }
 
-    /// Takes the place of another lane: numbers and counters go on.
+    /// Takes the place of another stream: numbers and counters go on.
     pub(super) fn succeed(&mut self, old: &Self) {
         self.next = old.next;
         self.spare = match &self.content {
@@ -205,18 +206,18 @@ impl Lane {
             true => self.total().saturating_sub(self.drawn),
             false => 0,
         };
-        self.beat = None;
-        let cues = match &mut self.content {
+        self.pacer = None;
+        let replay_clock = match &mut self.content {
             Content::Replay(replay) => {
                 replay.begin(self.next);
-                replay.cues(window.ticks_per_second)
+                replay.replay_clock(window.ticks_per_second)
             }
             Content::Stream(_) => None,
         };
         if self.enabled && self.has_own_times() {
-            self.beat = Some(match cues {
-                Some(cues) => Beat::cued(cues, self.pace.delay, window),
-                None => Beat::new(&self.pace, window),
+            self.pacer = Some(match replay_clock {
+                Some(replay_clock) => Pacer::cued(replay_clock, self.pace.delay, window),
+                None => Pacer::new(&self.pace, window),
             });
         }
     }

@@ -1,7 +1,8 @@
-//! Twins: the kernel interfaces that stand for ours, made to look like them, and to behave as a router's.
+//! Host interfaces: the kernel interfaces that stand for ours, made to look like them, and to
+//! behave as a router's.
 //!
-//! Everything here names the one interface that it changes; the kernel's others are left alone. Asking
-//! twice does the same as asking once.
+//! Everything here names the one interface that it changes; the kernel's others are left alone.
+//! Asking twice does the same as asking once.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -37,7 +38,8 @@ pub struct Link {
     pub master: Option<u32>,
     /// Whether it is of the kernel's making (`ip -d link` names its kind), and no hardware's.
     pub is_made: bool,
-    /// Of one without a wire: whose addresses are the machine's own wherever packets for them come from.
+    /// Of one without a wire: whose addresses are the machine's own wherever packets for them come
+    /// from.
     pub inward: Option<Inward>,
 }
 
@@ -75,9 +77,9 @@ impl Link {
     }
 }
 
-/// What a twin is to be like.
+/// What a host interface is to be like.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Likeness {
+pub struct Attributes {
     /// MAC address.
     pub mac: MacAddr,
     /// Largest packet in bytes.
@@ -130,12 +132,17 @@ impl Kernel {
         Ok(all)
     }
 
-    /// Makes a twin what it is to be, its wire included; nothing where somebody has deleted it: when it is
-    /// back we hear of it.
+    /// Makes a host interface what it is to be, its wire included; nothing where somebody has
+    /// deleted it: when it is back we hear of it.
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub fn liken(&mut self, name: &str, like: &Likeness, carrier: bool) -> Result<(), Error> {
+    pub fn make_alike(
+        &mut self,
+        name: &str,
+        like: &Attributes,
+        carrier: bool,
+    ) -> Result<(), Error> {
         if self.link(name)?.is_none() {
             return Ok(());
         }
@@ -148,9 +155,10 @@ impl Kernel {
         self.make_router(name)
     }
 
-    /// Has the kernel take an interface for a router's: then it heeds no router advertisements and redirects
-    /// (RFC 4861 6.2.7, 8.2), of which it would make addresses and default routes, asks for none, and says that it
-    /// is a router where it answers (4.4). Of the interface alone: whether it forwards, `conf/all` says.
+    /// Has the kernel take an interface for a router's: then it heeds no router advertisements and
+    /// redirects (RFC 4861 6.2.7, 8.2), of which it would make addresses and default routes, asks
+    /// for none, and says that it is a router where it answers (4.4). Of the interface alone:
+    /// whether it forwards, `conf/all` says.
     ///
     /// # Errors
     /// If the kernel refuses: the setting, and why.
@@ -174,14 +182,15 @@ impl Kernel {
         })
     }
 
-    /// Makes an interface what it is to be, and adds the addresses that it lacks. Returns its number.
+    /// Makes an interface what it is to be, and adds the addresses that it lacks. Returns its
+    /// number.
     ///
     /// # Errors
     /// If there is no such interface, or the kernel refuses: the name, what and why.
-    pub fn mirror(&mut self, name: &str, like: &Likeness) -> Result<u32, Error> {
+    pub fn mirror(&mut self, name: &str, like: &Attributes) -> Result<u32, Error> {
         let link = self.link(name)?.ok_or_else(|| Error::Usage {
             problem: format!("there is no kernel interface `{name}`"),
-            fix: "leave twins to the router; it makes them when it starts".into(),
+            fix: "leave host interfaces to the router; it makes them when it starts".into(),
         })?;
         if link.mac != Some(like.mac) {
             self.set_mac(&link, like.mac)?;
@@ -231,8 +240,8 @@ impl Kernel {
         )
     }
 
-    /// Says whether its wire is there. Without one it keeps its addresses and routes, as any interface does
-    /// whose cable is pulled.
+    /// Says whether its wire is there. Without one it keeps its addresses and routes, as any
+    /// interface does whose cable is pulled.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -293,7 +302,8 @@ impl Kernel {
 fn refused(link: &Link, what: &str, error: &io::Error) -> Error {
     Error::Usage {
         problem: format!("the kernel refuses `{}` {what}: {error}", link.name),
-        fix: "give the router CAP_NET_ADMIN, or set `kernel = false` to do without twins".into(),
+        fix: "give the router CAP_NET_ADMIN, or set `kernel = false` to do without host interfaces"
+            .into(),
     }
 }
 

@@ -1,23 +1,25 @@
-//! The twins: for each interface a TAP in the kernel, whose other end the slow worker polls.
+//! The host interfaces: for each interface a TAP in the kernel, whose other end the slow worker
+//! polls.
 //!
-//! A twin is a port like any other, but nobody's of the rig: it may come and go with a reload. Its
-//! number lies behind those of the ports that were there at the start and of the ring to the slow worker.
+//! A host interface is a port like any other, but not among the open ports: it may come and go with
+//! a reload. Its number lies behind those of the ports that were there at the start and of the ring
+//! to the slow worker.
 
 use std::sync::Arc;
 
 use linerate_core::packet::Pools;
 use linerate_core::port::{Link, Port, PortConfig, PortStats, RxQueue};
-use linerate_core::run::{Inlet, Way, WorkerHandle};
+use linerate_core::run::{Inlet, TxPath, WorkerHandle};
 use linerate_drivers::{Drivers, Opener};
 use linerate_wire::MacAddr;
 
 use super::stage::RouterStage;
 use linerate_appliance::error::Error;
 
-/// What a twin is to be.
+/// What a host interface is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
-    /// Name of the interface that it is the twin of.
+    /// Name of the interface that it is the host interface of.
     pub(super) interface: String,
     /// Name in the kernel, and the name space there.
     pub(super) name: String,
@@ -43,8 +45,8 @@ impl Wanted {
     }
 }
 
-/// One twin.
-pub(super) struct Twin {
+/// One host interface.
+pub(super) struct HostInterface {
     pub(super) wanted: Wanted,
     /// Number of its port.
     pub(super) number: u16,
@@ -54,26 +56,29 @@ pub(super) struct Twin {
     rx: Option<Box<dyn RxQueue>>,
 }
 
-impl Twin {
+impl HostInterface {
     /// Whether the kernel has it.
     fn is_there(&self) -> bool {
-        let deleted = |port: &dyn Port| matches!(port.link(), Link::Down(why) if why.ends_with("was deleted"));
+        let deleted = |port: &dyn Port| {
+            matches!(port.link(),
+            Link::Down(why) if why.ends_with("was deleted"))
+        };
         self.port.as_deref().is_some_and(|port| !deleted(port))
     }
 }
 
-/// All twins.
-pub(super) struct Twins {
-    all: Vec<Twin>,
-    /// The lowest number that a twin may have.
+/// All host interfaces.
+pub(super) struct HostInterfaces {
+    all: Vec<HostInterface>,
+    /// The lowest number that a host interface may have.
     first: u16,
     /// Numbers that are ports'.
     ports: Vec<u16>,
-    /// What twins counted that have been taken away.
+    /// What host interfaces counted that have been taken away.
     gone: PortStats,
 }
 
-impl Twins {
+impl HostInterfaces {
     pub(super) fn new(first: u16) -> Self {
         Self {
             all: Vec::new(),
@@ -83,7 +88,7 @@ impl Twins {
         }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Twin> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &HostInterface> {
         self.all.iter()
     }
 
@@ -91,20 +96,20 @@ impl Twins {
         self.all.is_empty()
     }
 
-    /// What all have counted, those too that have gone: sent is what went to the kernel, received what
-    /// came from it.
+    /// What all have counted, those too that have gone: sent is what went to the kernel, received
+    /// what came from it.
     pub(super) fn stats(&self) -> PortStats {
         let mut all = self.gone.clone();
-        for twin in &self.all {
-            all.merge(&twin.stats());
+        for host_interface in &self.all {
+            all.merge(&host_interface.stats());
         }
         all
     }
 
-    /// What the twin of an interface has counted.
+    /// What the host interface of an interface has counted.
     pub(super) fn stats_of(&self, interface: &str) -> Option<PortStats> {
-        let known = |twin: &&Twin| twin.wanted.interface == interface;
-        self.all.iter().rfind(known).map(Twin::stats)
+        let known = |host_interface: &&HostInterface| host_interface.wanted.interface == interface;
+        self.all.iter().rfind(known).map(HostInterface::stats)
     }
 
     /// Leaves these numbers to ports.
@@ -112,16 +117,21 @@ impl Twins {
         self.ports = ports;
     }
 
-    /// Whether a number is a twin's, or that of the ring to the slow worker before them: no port's.
+    /// Whether a number is a host interface's, or that of the ring to the slow worker before them:
+    /// no port's.
     pub(super) fn has(&self, number: u16) -> bool {
         number.checked_add(1).is_none_or(|next| next == self.first)
-            || self.all.iter().any(|twin| twin.number == number)
+            || self
+                .all
+                .iter()
+                .any(|host_interface| host_interface.number == number)
     }
 
-    /// The number of an interface's twin, kept for it from now on. One that is there already stays;
-    /// netlink gives it its new address and MTU.
+    /// The number of an interface's host interface, kept for it from now on. One that is there
+    /// already stays; netlink gives it its new address and MTU.
     pub(super) fn allot(&mut self, wanted: Wanted) -> u16 {
-        let same = |twin: &&mut Twin| twin.wanted.is_device_of(&wanted);
+        let same =
+            |host_interface: &&mut HostInterface| host_interface.wanted.is_device_of(&wanted);
         if let Some(known) = self.all.iter_mut().find(same) {
             known.wanted = wanted;
             return known.number;
@@ -129,7 +139,7 @@ impl Twins {
         let number = (self.first..u16::MAX)
             .find(|number| !self.has(*number) && !self.ports.contains(number))
             .unwrap_or(u16::MAX);
-        self.all.push(Twin {
+        self.all.push(HostInterface {
             wanted,
             number,
             port: None,
@@ -138,21 +148,25 @@ impl Twins {
         number
     }
 
-    /// The number of an interface's twin.
+    /// The number of an interface's host interface.
     pub(super) fn number(&self, interface: &str) -> Option<u16> {
-        let known = |twin: &&Twin| twin.wanted.interface == interface;
+        let known = |host_interface: &&HostInterface| host_interface.wanted.interface == interface;
         // The newest: an older one may be on its way out.
-        self.all.iter().rfind(known).map(|twin| twin.number)
+        self.all
+            .iter()
+            .rfind(known)
+            .map(|host_interface| host_interface.number)
     }
 
-    /// Whether the kernel has the twin of an interface; none where it has no twin.
+    /// Whether the kernel has the host interface of an interface; none where it has no host
+    /// interface.
     pub(super) fn is_there(&self, interface: &str) -> Option<bool> {
-        let known = |twin: &&Twin| twin.wanted.interface == interface;
-        self.all.iter().rfind(known).map(Twin::is_there)
+        let known = |host_interface: &&HostInterface| host_interface.wanted.interface == interface;
+        self.all.iter().rfind(known).map(HostInterface::is_there)
     }
 
-    /// Makes those that were allotted and are not there yet. The worker can send to them, so it may be
-    /// told of them; nothing comes from them before [`listen`](Self::listen).
+    /// Makes those that were allotted and are not there yet. The worker can send to them, so it may
+    /// be told of them; nothing comes from them before [`listen`](Self::listen).
     ///
     /// # Errors
     /// What the kernel refused; those before it are there.
@@ -162,23 +176,29 @@ impl Twins {
         pools: &Pools,
         opener: &Arc<dyn Opener>,
     ) -> Result<(), Error> {
-        for twin in self.all.iter_mut().filter(|twin| twin.port.is_none()) {
+        for host_interface in self
+            .all
+            .iter_mut()
+            .filter(|host_interface| host_interface.port.is_none())
+        {
             let mut drivers = Drivers::opened_by(opener.clone());
-            let mut port = drivers.open(&twin.wanted.spec()).map_err(advised)?;
+            let mut port = drivers
+                .open(&host_interface.wanted.spec())
+                .map_err(advised)?;
             let config = PortConfig {
-                index: twin.number,
+                index: host_interface.number,
                 rx_queues: 1,
                 tx_queues: 1,
             };
             let mut queues = port.start(&config, pools).map_err(advised)?;
-            twin.port = Some(port);
-            let number = twin.number;
+            host_interface.port = Some(port);
+            let number = host_interface.number;
             let tx = queues.tx.pop();
-            twin.rx = queues.rx.pop();
+            host_interface.rx = queues.rx.pop();
             // Where the worker has ended, the run ends too, and says why.
-            let name = twin.wanted.name.clone();
+            let name = host_interface.wanted.name.clone();
             let _ = slow.call(move |worker| {
-                worker.set_outlet(number, tx.map(Way::Queue));
+                worker.set_outlet(number, tx.map(TxPath::Queue));
                 worker.egress.name_outlet(number, &name);
             });
         }
@@ -187,9 +207,9 @@ impl Twins {
 
     /// Has the worker, which knows of them by now, take what the kernel sends.
     pub(super) fn listen(&mut self, slow: &WorkerHandle<RouterStage>) {
-        for twin in &mut self.all {
-            if let Some(rx) = twin.rx.take() {
-                let number = twin.number;
+        for host_interface in &mut self.all {
+            if let Some(rx) = host_interface.rx.take() {
+                let number = host_interface.number;
                 let _ = slow.call(move |worker| worker.add_inlet(Inlet::queue(number, 0, rx)));
             }
         }
@@ -202,10 +222,12 @@ impl Twins {
         slow: &WorkerHandle<RouterStage>,
     ) -> Vec<Error> {
         let mut errors = Vec::new();
-        self.all.retain_mut(|twin| {
-            let stays = wanted.iter().any(|one| one.is_device_of(&twin.wanted));
+        self.all.retain_mut(|host_interface| {
+            let stays = wanted
+                .iter()
+                .any(|one| one.is_device_of(&host_interface.wanted));
             if !stays {
-                let (stats, error) = twin.stop(slow);
+                let (stats, error) = host_interface.stop(slow);
                 self.gone.merge(&stats);
                 errors.extend(error);
             }
@@ -215,7 +237,7 @@ impl Twins {
     }
 }
 
-impl Twin {
+impl HostInterface {
     /// What it has counted.
     pub(super) fn stats(&self) -> PortStats {
         let port = self.port.as_ref();
@@ -238,12 +260,12 @@ impl Twin {
     }
 }
 
-/// What can be done where the kernel makes no twins.
+/// What can be done where the kernel makes no host interfaces.
 fn advised(error: linerate_core::port::PortError) -> Error {
     let error = Error::from(error);
     let fix = error.fix().unwrap_or_default();
     Error::Usage {
-        problem: format!("the twin of an interface cannot be made: {error}"),
+        problem: format!("the host interface of an interface cannot be made: {error}"),
         fix: format!("{fix}; or do without the kernel: [router] kernel = false"),
     }
 }

@@ -233,6 +233,10 @@ impl Ui {
             KeyCode::Char(digit @ '1'..='9') => self.open(digit as usize - '1' as usize),
             KeyCode::Char(letter) if letter.is_ascii_alphabetic() && !control => {
                 self.typing = true;
+                if leaving {
+                    // The first letter of `quit`, then.
+                    self.line.key(KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE));
+                }
                 self.line.key(key);
             }
             KeyCode::Esc | KeyCode::Enter => {

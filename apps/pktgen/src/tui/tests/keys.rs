@@ -134,6 +134,17 @@ fn q_asks_while_sending_and_control_c_does_not() {
 }
 
 #[test]
+fn quit_can_be_typed_while_sending() {
+    let mut stage = stage();
+    stage.type_in("quit");
+    assert_eq!(stage.ui.line.text(), "quit");
+    assert_eq!(
+        stage.press(KeyCode::Enter),
+        Some(Ask::Command("quit".into()))
+    );
+}
+
+#[test]
 fn a_long_answer_covers_the_page_until_esc() {
     let mut stage = stage();
     let text: Vec<String> = (0..90).map(|line| format!("line {line}")).collect();

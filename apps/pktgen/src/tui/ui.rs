@@ -235,7 +235,8 @@ impl Ui {
                 self.typing = true;
                 if leaving {
                     // The first letter of `quit`, then.
-                    self.line.key(KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE));
+                    self.line
+                        .key(KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE));
                 }
                 self.line.key(key);
             }

@@ -107,7 +107,11 @@ fn all_come_back(kind: &str) {
         let [sent, received, lost, reordered, duplicates] = tally(&counts, stream);
         let unsent = number(&counts["streams"][stream]["unsent"]);
         let asked = [2000, 1000, 1000][stream];
-        assert_eq!(sent + unsent, asked, "stream {stream}: {counts}");
+        // What was given up because it was late is made up for.
+        assert!(
+            sent <= asked && sent + unsent >= asked,
+            "stream {stream}: {counts}"
+        );
         assert_eq!(
             [received, lost, reordered, duplicates],
             [sent, 0, 0, 0],

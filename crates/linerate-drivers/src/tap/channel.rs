@@ -9,6 +9,10 @@ use linerate_wire::ethernet::{self, MacAddr};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a TAP may be busy that is about to be free.
+const BUSY: Duration = Duration::from_millis(200);
 
 /// What the user asked for on the kernel's end, and what a TAP that comes back gets again.
 #[derive(Clone, Copy, Default)]
@@ -59,7 +63,19 @@ impl Channel {
         several: bool,
         large: bool,
     ) -> Result<Self, Refused> {
-        let (fd, offloads) = attach(interface, several, large)?;
+        let start = Instant::now();
+        let (fd, offloads) = loop {
+            match attach(interface, several, large) {
+                // A process that some thread has just started has a copy of the descriptor that was
+                // closed before this, until it runs its program.
+                Err(Refused::Attach(error))
+                    if error.kind() == io::ErrorKind::ResourceBusy && start.elapsed() < BUSY =>
+                {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                attached => break attached?,
+            }
+        };
         Ok(Self {
             interface: interface.clone(),
             wishes,

@@ -139,6 +139,22 @@ proptest! {
     }
 }
 
+/// A paragraph in lines of at most 100 columns.
+fn in_lines(text: &str) -> String {
+    let (mut lines, mut column) = (String::new(), 0);
+    for word in text.split(' ') {
+        let separator = match column {
+            0 => "",
+            _ if column + 1 + word.len() > 100 => "\n",
+            _ => " ",
+        };
+        column = if separator == " " { column + 1 } else { 0 } + word.len();
+        lines.push_str(separator);
+        lines.push_str(word);
+    }
+    lines
+}
+
 /// The guide's tables, as this table has them.
 fn generated() -> String {
     let cell = |text: &str| text.replace('|', "\\|");
@@ -152,12 +168,12 @@ fn generated() -> String {
             cell(row.example)
         );
     }
-    text.push_str("\nShort forms: ");
     let short: Vec<_> = ALIASES
         .iter()
         .map(|(alias, meaning)| format!("`{alias}` is `{meaning}`"))
         .collect();
-    let _ = writeln!(text, "{}.", short.join(", "));
+    let short = format!("Short forms: {}.", short.join(", "));
+    let _ = writeln!(text, "\n{}", in_lines(&short));
     text.push_str("\n| key | value | what it is |\n|---|---|---|\n");
     for (key, value, help) in all_keys() {
         let _ = writeln!(text, "| `{key}` | `{}` | {} |", cell(value), cell(help));
@@ -170,7 +186,8 @@ fn generated() -> String {
         .iter()
         .map(|theme| format!("`{}` ({})", theme.name, theme.help))
         .collect();
-    let _ = writeln!(text, "\nThemes: {}.", themes.join(", "));
+    let themes = format!("Themes: {}.", themes.join(", "));
+    let _ = writeln!(text, "\n{}", in_lines(&themes));
     text.push_str("\n| method | params | answer |\n|---|---|---|\n");
     for method in METHODS {
         let _ = writeln!(

@@ -136,7 +136,9 @@ fn a_ports_rate_and_count_are_shared_by_streams_without_their_own() {
         .map(|view| view.tally.sent)
         .collect();
     assert_eq!(sent[..2], [501, 500]);
-    assert_eq!(sent[2] + snapshot.streams[2].unsent, 11, "{snapshot:?}");
+    // What was given up because it was late is made up for.
+    assert!(sent[2] <= 11, "{snapshot:?}");
+    assert!(sent[2] + snapshot.streams[2].unsent >= 11, "{snapshot:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Routes and what forwards by them: what a router and a gateway share.
+//! Routes and what forwards by them: what a router is made of.
 //!
 //! | room | what |
 //! |---|---|

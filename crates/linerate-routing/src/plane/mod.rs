@@ -21,11 +21,13 @@
 //! tell each other of a burst. Read these first. `docs/rfc/forwarding.md` lists the clauses and
 //! their tests.
 //!
-//! - The time to live is counted down in `rewrite.rs`, `forward4` and `forward6`.
+//! - The time to live is counted down in `rewrite.rs`, `forward4` and `forward6`, for packets in
+//!   loops over a burst and for those that `exceptions.rs` forwards one by one.
 //! - A new drop reason is a field and a line in `reasons.rs`; a stage passes it as a
-//!   `Verdict`, and `exceptions.rs` drops and counts.
+//!   `Verdict`, and `exceptions.rs` drops and counts. The slow worker's are in `slow.rs`.
 //! - NAT would be two stages in `path.rs`: of destinations before `lookup`, of sources behind
-//!   `acl_out`.
+//!   `acl_out`. What comes after that looks at the source once more: whether it is the router's
+//!   own, which member of a group it goes by, whom an ICMP error is for.
 //!
 //! A burst has one input interface once it is split by VLAN, so one VRF, one access list and one
 //! policer.

@@ -2,7 +2,8 @@
 //!
 //! Each stage is in the file of its name, has its own state, and reads and fills the
 //! [`Context`](super::context::Context). A new one is a field, a line in `new`, one in `all` and
-//! one in `run`; control reaches it by `install`.
+//! one in `run`; control reaches it by `install`. One that is to have turns, or that keeps packets
+//! between bursts, has a line in `turn` and in `held` besides.
 
 use linerate_core::env::Isa;
 use linerate_core::packet::Burst;

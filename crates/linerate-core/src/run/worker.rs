@@ -264,7 +264,7 @@ impl<S: Stage> Worker<S> {
     }
 
     /// The sources by port and queue, in the order in which they are polled.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(super) fn inlet_order(&self) -> Vec<(u16, u16)> {
         self.inlets
             .iter()

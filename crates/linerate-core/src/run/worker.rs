@@ -11,11 +11,11 @@ use super::ledger::Account;
 use super::point::Point;
 use super::stage::{NEVER, Stage};
 use crate::env::Clock;
+use crate::mailbox::{self, Mailbox};
 use crate::packet::{Burst, Packet};
 use crate::port::{Counter, RxQueue, SleepOn};
 use crate::ring::{Pop, spsc};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Where a worker's packets come from.
@@ -162,8 +162,7 @@ pub struct Worker<S> {
     clock: Clock,
     ladder: Ladder,
     stats: Arc<WorkerStats>,
-    mail: mpsc::Receiver<Message<S>>,
-    flagged: Arc<AtomicBool>,
+    mail: Mailbox<Message<S>>,
     doorbell: Arc<Doorbell>,
     stopping: bool,
     /// Largest burst polled.
@@ -177,8 +176,7 @@ pub struct Worker<S> {
 /// Sends messages to a worker. Clones reach the same one.
 pub struct WorkerHandle<S> {
     name: String,
-    mail: mpsc::Sender<Message<S>>,
-    flagged: Arc<AtomicBool>,
+    mail: mailbox::Sender<Message<S>>,
     doorbell: Arc<Doorbell>,
     stats: Arc<WorkerStats>,
 }
@@ -199,9 +197,8 @@ impl<S: Stage> Worker<S> {
         mut egress: Egress,
         clock: Clock,
     ) -> std::io::Result<(Self, WorkerHandle<S>)> {
-        let (sender, mail) = mpsc::channel();
+        let (mail, sender) = mailbox::mailbox();
         let doorbell = Arc::new(Doorbell::new()?);
-        let flagged = Arc::new(AtomicBool::new(false));
         let stats = Arc::new(WorkerStats::default());
         stats.gap_limit.set(clock.ticks(20_000));
         *stats
@@ -211,7 +208,6 @@ impl<S: Stage> Worker<S> {
         let handle = WorkerHandle {
             name: name.into(),
             mail: sender,
-            flagged: flagged.clone(),
             doorbell: doorbell.clone(),
             stats: stats.clone(),
         };
@@ -225,7 +221,6 @@ impl<S: Stage> Worker<S> {
             ladder: Ladder::new(Idle::default()),
             stats,
             mail,
-            flagged,
             doorbell,
 
             stopping: false,
@@ -373,24 +368,22 @@ impl<S: Stage> Worker<S> {
                     break;
                 }
             }
-            if self.flagged.load(Ordering::Relaxed) {
+            if self.mail.has_mail() {
                 self.read_mail();
             }
         }
         self.egress.flush();
         self.egress.reclaim();
         // Whoever waits for an answer learns that none will come.
-        self.mail = mpsc::channel().1;
+        self.mail = mailbox::mailbox().0;
         self
     }
 
     /// Takes all messages that wait.
     #[cold]
     fn read_mail(&mut self) {
-        // Cleared before reading: a message sent meanwhile sets it again.
-        self.flagged.store(false, Ordering::SeqCst);
         let began = self.clock.now();
-        while let Ok(message) = self.mail.try_recv() {
+        for message in self.mail.take() {
             message(self);
         }
         // What they sent leaves now, not with the next packet.
@@ -424,7 +417,7 @@ impl<S: Stage> Worker<S> {
         bells().for_each(|bell| bell.prepare_sleep());
         // The last look: work that came before the flags were up rang no bell.
         let came = self.round();
-        let mail = self.flagged.load(Ordering::SeqCst);
+        let mail = self.mail.has_mail();
         let began = self.clock.now();
         if came == 0 && !mail {
             let left = self.due.saturating_sub(began);
@@ -490,13 +483,12 @@ impl<S: Stage + 'static> WorkerHandle<S> {
         &self,
         work: impl FnOnce(&mut Worker<S>) -> R + Send + 'static,
     ) -> Result<R, WorkerGone> {
-        let (answer, result) = mpsc::sync_channel(1);
-        let message: Message<S> = Box::new(move |worker| drop(answer.send(work(worker))));
+        let (reply, answer) = mailbox::answer();
+        let message: Message<S> = Box::new(move |worker| reply.give(work(worker)));
         let gone = || WorkerGone(self.name.clone());
         self.mail.send(message).map_err(|_| gone())?;
-        self.flagged.store(true, Ordering::SeqCst);
         self.doorbell.ring();
-        result.recv().map_err(|_| gone())
+        answer.wait().ok_or_else(gone)
     }
 
     /// Asks the worker to end. It may have ended already.
@@ -527,7 +519,6 @@ impl<S> Clone for WorkerHandle<S> {
         Self {
             name: self.name.clone(),
             mail: self.mail.clone(),
-            flagged: self.flagged.clone(),
             doorbell: self.doorbell.clone(),
             stats: self.stats.clone(),
         }

@@ -201,7 +201,9 @@ mod tests {
                 thread::yield_now();
             }
         }
-        senders.into_iter().for_each(|thread| thread.join().unwrap());
+        senders
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
         assert_eq!((come, sum), (4000, 4 * 999 * 500));
     }
 

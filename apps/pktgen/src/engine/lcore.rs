@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use linerate_core::arch::pause;
 use linerate_core::env::Clock;
-use linerate_core::mailbox::{self, Mailbox};
+use linerate_core::inbox::{self, Inbox};
 use linerate_core::packet::PoolCache;
 use linerate_core::port::SleepOn;
 use linerate_core::run::doorbell::Doorbell;
@@ -62,7 +62,7 @@ pub struct Engine {
     at_work: Arc<AtomicUsize>,
     /// How many of them are this lcore's.
     mine_at_work: usize,
-    mail: Mailbox<Message>,
+    mail: Inbox<Message>,
     doorbell: Arc<Doorbell>,
     stopping: bool,
     /// Polls on where nothing comes and nothing is sent.
@@ -71,7 +71,7 @@ pub struct Engine {
 
 /// Reaches an engine on its lcore.
 pub struct EngineHandle {
-    mail: mailbox::Sender<Message>,
+    mail: inbox::Sender<Message>,
     doorbell: Arc<Doorbell>,
 }
 
@@ -92,7 +92,7 @@ impl Waker {
 }
 
 /// An answer that is under way.
-pub struct Answer<R>(Option<mailbox::Answer<R>>);
+pub struct Answer<R>(Option<inbox::Answer<R>>);
 
 impl<R> Answer<R> {
     /// Waits for it; `None` where the lcore has ended.
@@ -113,7 +113,7 @@ impl Engine {
         is_shared: bool,
         at_work: Arc<AtomicUsize>,
     ) -> std::io::Result<(Self, EngineHandle)> {
-        let (mail, sender) = mailbox::mailbox();
+        let (mail, sender) = inbox::inbox();
         let doorbell = Arc::new(Doorbell::new()?);
         let handle = EngineHandle {
             mail: sender,
@@ -169,7 +169,7 @@ impl Engine {
         }
         self.at_work.fetch_sub(self.mine_at_work, Ordering::Relaxed);
         // Whoever waits for an answer learns that none will come.
-        self.mail = mailbox::mailbox().0;
+        self.mail = inbox::inbox().0;
         self
     }
 
@@ -303,7 +303,7 @@ impl EngineHandle {
         &self,
         work: impl FnOnce(&mut Engine) -> R + Send + 'static,
     ) -> Answer<R> {
-        let (reply, answer) = mailbox::answer();
+        let (reply, answer) = inbox::answer();
         let message = move |engine: &mut Engine| reply.give(work(engine));
         let sent = self.mail.send(Box::new(message));
         self.doorbell.ring();

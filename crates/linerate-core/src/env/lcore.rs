@@ -4,7 +4,7 @@ use std::any::Any;
 use std::thread::{self, JoinHandle};
 
 use super::{CpuList, EnvError, affinity};
-use crate::mailbox;
+use crate::inbox;
 
 /// Starts lcores. There is no registry: whoever holds the [`LcoreHandle`] owns the thread.
 ///
@@ -22,7 +22,7 @@ pub struct LcoreHandle<T> {
     name: String,
     cpu: Option<u32>,
     thread: Option<JoinHandle<()>>,
-    result: Option<mailbox::Answer<T>>,
+    result: Option<inbox::Answer<T>>,
 }
 
 /// The longest name that Linux keeps for a thread, in bytes.
@@ -37,7 +37,7 @@ impl Lcore {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let (reply, result) = mailbox::answer();
+        let (reply, result) = inbox::answer();
         let thread = start(name, cpu, Box::new(move || reply.give(work())))?;
         Ok(LcoreHandle {
             name: name.into(),
@@ -64,7 +64,7 @@ fn start(
     if name.contains('\0') {
         return Err(bad_name("it holds a NUL"));
     }
-    let (report, bound) = mailbox::answer();
+    let (report, bound) = inbox::answer();
     let thread = thread::Builder::new()
         .name(name.into())
         .spawn(move || {
@@ -115,7 +115,7 @@ impl<T> LcoreHandle<T> {
         if let Some(Err(payload)) = self.thread.take().map(JoinHandle::join) {
             return Err(panicked(panic_message(payload.as_ref())));
         }
-        let result = self.result.take().and_then(mailbox::Answer::wait);
+        let result = self.result.take().and_then(inbox::Answer::wait);
         // Always there: `spawn` hands out no handle whose work did not run, and this is the end of
         // the handle.
         result.ok_or_else(|| panicked("it never ran".into()))

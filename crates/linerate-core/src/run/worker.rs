@@ -11,7 +11,7 @@ use super::ledger::Account;
 use super::point::Point;
 use super::stage::{NEVER, Stage};
 use crate::env::Clock;
-use crate::mailbox::{self, Mailbox};
+use crate::inbox::{self, Inbox};
 use crate::packet::{Burst, Packet};
 use crate::port::{Counter, RxQueue, SleepOn};
 use crate::ring::{Pop, spsc};
@@ -162,7 +162,7 @@ pub struct Worker<S> {
     clock: Clock,
     ladder: Ladder,
     stats: Arc<WorkerStats>,
-    mail: Mailbox<Message<S>>,
+    mail: Inbox<Message<S>>,
     doorbell: Arc<Doorbell>,
     stopping: bool,
     /// Largest burst polled.
@@ -176,7 +176,7 @@ pub struct Worker<S> {
 /// Sends messages to a worker. Clones reach the same one.
 pub struct WorkerHandle<S> {
     name: String,
-    mail: mailbox::Sender<Message<S>>,
+    mail: inbox::Sender<Message<S>>,
     doorbell: Arc<Doorbell>,
     stats: Arc<WorkerStats>,
 }
@@ -197,7 +197,7 @@ impl<S: Stage> Worker<S> {
         mut egress: Egress,
         clock: Clock,
     ) -> std::io::Result<(Self, WorkerHandle<S>)> {
-        let (mail, sender) = mailbox::mailbox();
+        let (mail, sender) = inbox::inbox();
         let doorbell = Arc::new(Doorbell::new()?);
         let stats = Arc::new(WorkerStats::default());
         stats.gap_limit.set(clock.ticks(20_000));
@@ -375,7 +375,7 @@ impl<S: Stage> Worker<S> {
         self.egress.flush();
         self.egress.reclaim();
         // Whoever waits for an answer learns that none will come.
-        self.mail = mailbox::mailbox().0;
+        self.mail = inbox::inbox().0;
         self
     }
 
@@ -483,7 +483,7 @@ impl<S: Stage + 'static> WorkerHandle<S> {
         &self,
         work: impl FnOnce(&mut Worker<S>) -> R + Send + 'static,
     ) -> Result<R, WorkerGone> {
-        let (reply, answer) = mailbox::answer();
+        let (reply, answer) = inbox::answer();
         let message: Message<S> = Box::new(move |worker| reply.give(work(worker)));
         let gone = || WorkerGone(self.name.clone());
         self.mail.send(message).map_err(|_| gone())?;

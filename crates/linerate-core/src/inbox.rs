@@ -21,26 +21,26 @@ impl<M> Post<M> {
 }
 
 /// The reader's end: one thread's. Messages that wait when it goes are dropped.
-pub struct Mailbox<M>(Arc<Post<M>>);
+pub struct Inbox<M>(Arc<Post<M>>);
 
-/// The writers' end. Clones reach the same mailbox.
+/// The writers' end. Clones reach the same inbox.
 pub struct Sender<M>(Arc<Post<M>>);
 
-/// Nobody reads this mailbox any more.
+/// Nobody reads this inbox any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("whoever read these messages has ended")]
 pub struct Closed;
 
-/// An empty mailbox and its sender.
-pub fn mailbox<M>() -> (Mailbox<M>, Sender<M>) {
+/// An empty inbox and its sender.
+pub fn inbox<M>() -> (Inbox<M>, Sender<M>) {
     let post = Arc::new(Post {
         waiting: Mutex::new(Some(VecDeque::new())),
         flagged: AtomicBool::new(false),
     });
-    (Mailbox(post.clone()), Sender(post))
+    (Inbox(post.clone()), Sender(post))
 }
 
-impl<M> Mailbox<M> {
+impl<M> Inbox<M> {
     /// Whether something has come since the last [`take`](Self::take). Costs one load: for every
     /// round.
     #[inline]
@@ -60,7 +60,7 @@ impl<M> Mailbox<M> {
     }
 }
 
-impl<M> Drop for Mailbox<M> {
+impl<M> Drop for Inbox<M> {
     fn drop(&mut self) {
         // Dropped after the lock is given back: a message may hold the sender of another.
         let left = self.0.waiting().take();
@@ -172,18 +172,18 @@ mod tests {
 
     #[test]
     fn messages_come_in_order_and_raise_the_flag() {
-        let (mailbox, sender) = mailbox();
-        assert!(!mailbox.has_mail());
+        let (inbox, sender) = inbox();
+        assert!(!inbox.has_mail());
         (1..=3).for_each(|n| sender.clone().send(n).unwrap());
-        assert!(mailbox.has_mail());
-        assert_eq!(mailbox.take(), [1, 2, 3]);
-        assert!(!mailbox.has_mail());
-        assert!(mailbox.take().is_empty());
+        assert!(inbox.has_mail());
+        assert_eq!(inbox.take(), [1, 2, 3]);
+        assert!(!inbox.has_mail());
+        assert!(inbox.take().is_empty());
     }
 
     #[test]
     fn no_message_is_lost_between_threads() {
-        let (mailbox, sender) = mailbox();
+        let (inbox, sender) = inbox();
         let senders: Vec<_> = (0..4)
             .map(|_| {
                 let sender = sender.clone();
@@ -193,8 +193,8 @@ mod tests {
         let mut sum = 0;
         let mut come = 0;
         while come < 4000 {
-            if mailbox.has_mail() {
-                let mail = mailbox.take();
+            if inbox.has_mail() {
+                let mail = inbox.take();
                 come += mail.len();
                 sum += mail.into_iter().sum::<u32>();
             } else {
@@ -209,10 +209,10 @@ mod tests {
 
     #[test]
     fn a_reader_that_goes_drops_what_waits_and_takes_no_more() {
-        let (mailbox, sender) = mailbox();
+        let (inbox, sender) = inbox();
         let (reply, answer) = answer::<()>();
         sender.send(reply).unwrap();
-        drop(mailbox);
+        drop(inbox);
         assert_eq!(answer.wait(), None);
         let (reply, _answer) = super::answer();
         assert_eq!(sender.send(reply), Err(Closed));

@@ -499,21 +499,24 @@ impl<S: Stage + 'static> Running<S> {
                 );
             }
         }
-        // Between two bursts, so that what a worker has taken has left its pipeline, too.
-        let drained = |worker: &Member<S>| {
-            let rings_empty = worker.handle.call(|worker| worker.egress.is_drained());
-            rings_empty.unwrap_or(true)
+        // What all workers have handed over, and what they have taken from each other. One that
+        // has ended does neither any more.
+        let sums = || {
+            let calls = self.workers.iter();
+            let calls = calls.map(|worker| worker.handle.call(|worker| worker.handed_and_taken()));
+            calls
+                .flatten()
+                .fold((0, 0), |(handed, taken), of| (handed + of.0, taken + of.1))
         };
         let deadline = Instant::now() + DRAIN;
-        // A worker that was asked first may have been handed something by one that was asked later:
-        // only when all say so twice in a row is nothing under way (packets are handed on twice at
-        // most: into another pipeline, and from there to who has the transmit queue).
-        let mut rounds = 0;
-        while rounds < 2 && Instant::now() < deadline {
-            if self.workers.iter().all(drained) {
-                rounds += 1;
-            } else {
-                rounds = 0;
+        let mut taken_before = None;
+        while Instant::now() < deadline {
+            let (handed, taken) = sums();
+            if taken_before == Some(handed) {
+                break;
+            }
+            taken_before = Some(taken);
+            if taken != handed {
                 std::thread::sleep(Duration::from_micros(50));
             }
         }

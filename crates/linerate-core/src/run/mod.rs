@@ -15,7 +15,7 @@ mod stage;
 mod tests;
 mod worker;
 
-pub use egress::{DropCount, DropId, Egress, TxPath};
+pub use egress::{DropCount, DropId, Egress, Handed, TxPath};
 pub use histogram::{Histogram, HistogramSnapshot, bucket_count, bucket_of, bucket_upper};
 pub use idle::{Idle, nap_on};
 pub use point::{Named, Point, Tap, named};

@@ -19,11 +19,13 @@ pub mod wiring;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use linerate_core::env::{Clock, Lcore, LcoreHandle, Placement};
+use linerate_core::env::{Clock, Lcore, LcoreHandle, Placement, Role};
 use linerate_core::packet::{Layout, Pool, PoolCache, PoolConfig, Pools, SlotClass};
 use linerate_core::port::{Port, PortConfig, PortInfo, PortStats, Queues};
 use linerate_core::ring::spsc;
-use linerate_core::run::{Egress, Idle, Inlet, Stage, TxPath, Worker, WorkerHandle, WorkerStats};
+use linerate_core::run::{
+    ByRole, Egress, Idle, Inlet, Stage, TxPath, Worker, WorkerHandle, WorkerStats,
+};
 use linerate_drivers::Drivers;
 
 use crate::error::Error;
@@ -95,10 +97,10 @@ impl Options {
     /// What the worker of a share does when no packets come.
     fn idle(&self, share: &Share) -> Idle {
         let ladder = Idle {
-            sleep: self.sleep || share.background,
+            sleep: self.sleep || share.role == Role::Bg,
             ..Idle::default()
         };
-        match self.spin && !share.background {
+        match self.spin && share.role != Role::Bg {
             true => Idle {
                 polls: u32::MAX,
                 ..ladder
@@ -167,17 +169,50 @@ impl OpenPorts {
         options: &Options,
         stage: impl Fn(&mut Egress) -> S,
     ) -> Result<Running<S>, Error> {
-        let shapes: Vec<PortShape> = outs
-            .iter()
-            .zip(&self.ports)
-            .map(|(&out, port)| PortShape {
-                rx_queues: options.queues,
-                max_tx_queues: port.info.max_tx_queues,
-                outs: vec![out],
-            })
-            .collect();
-        let shares = wiring::spread(&shapes, lcores.len());
+        let outs: Vec<Vec<u16>> = outs.iter().map(|&out| vec![out]).collect();
+        let shares = wiring::spread(&self.shapes(outs, options), lcores.len());
         self.start_shares(shares, lcores, options, |_, egress| stage(egress))
+    }
+
+    /// Starts ports and workers of two kinds, by the roles of `lcores`: a pipeline of `io` on each
+    /// that polls ports, and one of `eu` behind rings from those, each given its place among its
+    /// like. An io pipeline sends to the k-th eu one by the k-th number of [`wiring::eus`], and
+    /// both send to any port. There [`Burst::port`](linerate_core::packet::Burst) is that number:
+    /// what the eu pipeline is to know of where a packet came from the io one writes into it
+    /// ([`Packet::set_port`](linerate_core::packet::Packet::set_port)).
+    ///
+    /// # Panics
+    /// Without an lcore of either role.
+    pub fn start_by_role<I: Stage + 'static, E: Stage + 'static>(
+        self,
+        lcores: &[Placement],
+        options: &Options,
+        mut io: impl FnMut(usize, &mut Egress) -> I,
+        mut eu: impl FnMut(usize, &mut Egress) -> E,
+    ) -> Result<Running<ByRole<I, E>>, Error> {
+        let of = |role| lcores.iter().filter(move |lcore| lcore.role == role);
+        let (io_lcores, eu_lcores) = (of(Role::Io).count(), of(Role::Eu).count());
+        assert!(io_lcores > 0 && eu_lcores > 0, "lcores of both roles");
+        let shapes = self.shapes(vec![Vec::new(); self.ports.len()], options);
+        let shares = wiring::by_role(&shapes, io_lcores, eu_lcores);
+        let polling = shares.len() - eu_lcores;
+        let lcores: Vec<&Placement> = of(Role::Io).take(polling).chain(of(Role::Eu)).collect();
+        self.start_shares(shares, &lcores, options, |index, egress| {
+            match index.checked_sub(polling) {
+                None => ByRole::Io(io(index, egress)),
+                Some(index) => ByRole::Eu(eu(index, egress)),
+            }
+        })
+    }
+
+    /// What there is to spread: `outs` says for each port where its packets go.
+    fn shapes(&self, outs: Vec<Vec<u16>>, options: &Options) -> Vec<PortShape> {
+        let shape = |(outs, port): (Vec<u16>, &OpenPort)| PortShape {
+            rx_queues: options.queues,
+            max_tx_queues: port.info.max_tx_queues,
+            outs,
+        };
+        outs.into_iter().zip(&self.ports).map(shape).collect()
     }
 
     /// Starts ports and workers, one worker for each share, on the lcore of the same place. `stage`

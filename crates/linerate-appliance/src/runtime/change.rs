@@ -28,6 +28,7 @@ struct Needs {
     rx_queues: u16,
     aligned: bool,
     oversized: bool,
+    numa_node: Option<u32>,
 }
 
 /// What there is for ports that were added.
@@ -81,6 +82,7 @@ impl<S: Stage + 'static> Running<S> {
             rx_queues: shape.rx_queues,
             aligned: info.aligned_pool,
             oversized: opened.has_oversized(),
+            numa_node: info.numa_node,
         };
         let spare = &mut self.added.spare;
         let same = spare.iter().position(|(had, _)| *had == needs);

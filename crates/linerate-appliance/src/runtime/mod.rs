@@ -9,6 +9,7 @@ mod args;
 mod change;
 pub mod claim;
 mod observe;
+mod pools;
 mod show;
 mod signals;
 #[cfg(test)]
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use linerate_core::env::{Clock, Lcore, LcoreHandle, Placement, Role};
-use linerate_core::packet::{Layout, Pool, PoolCache, PoolConfig, Pools, SlotClass};
+use linerate_core::packet::{Pool, PoolCache, Pools};
 use linerate_core::port::{Port, PortConfig, PortInfo, PortStats, Queues};
 use linerate_core::ring::spsc;
 use linerate_core::run::{
@@ -30,6 +31,7 @@ use linerate_drivers::Drivers;
 
 use crate::error::Error;
 use claim::Claim;
+use pools::near;
 use wiring::{PortShape, Share};
 
 pub use args::{PlanArgs, Run, RunArgs, RunKeys};
@@ -37,11 +39,6 @@ pub use observe::{LcoreRow, Reading, Sample};
 pub use signals::Interrupts;
 pub use watch::{WatchOptions, places, watch};
 
-/// Slots of the main pool for each queue, and for what is in caches and bursts besides.
-const SLOTS_PER_QUEUE: u32 = 4096;
-/// Slots of 64 KiB for each port from which oversized frames may come: the kernel, or a capture of
-/// it.
-const LARGE_SLOTS: u32 = 256;
 /// Packets that a ring between two workers holds.
 const HAND_OFF: usize = 1024;
 /// Inlets from rings are numbered from here, apart from those of receive queues.
@@ -241,7 +238,7 @@ impl OpenPorts {
         let mut queues = self.start_ports(&configs, &pools)?;
         let mut workers = Vec::with_capacity(shares.len());
         for (index, (lcore, share)) in lcores.iter().zip(&shares).enumerate() {
-            let mut egress = Egress::new(PoolCache::new(pools.as_slice()));
+            let mut egress = Egress::new(PoolCache::new(near(&pools, Some(lcore.node)).as_slice()));
             let stage = stage(index, &mut egress);
             let (mut worker, handle) = Worker::new(&lcore.name, stage, egress, self.clock)?;
             worker.set_burst(options.burst);
@@ -309,48 +306,8 @@ impl OpenPorts {
         sends.chain(hand_offs).filter_map(named).chain(rings)
     }
 
-    /// The pools that these ports want: one that they receive into, and one of 64 KiB slots where
-    /// the kernel hands over frames that it has not cut yet, or where somebody makes such.
-    /// `queues`: how many hold packets, `slots` overrules what is chosen by that.
-    pub fn pools(&self, queues: u32, slots: Option<u32>) -> Result<Pools, Error> {
-        let chosen = (1 + queues).saturating_mul(SLOTS_PER_QUEUE);
-        let aligned = self.ports.iter().any(|port| port.info.aligned_pool);
-        let numa_node = self.ports.iter().find_map(|port| port.info.numa_node);
-        let main = PoolConfig {
-            layout: if aligned {
-                Layout::Aligned
-            } else {
-                Layout::Staggered
-            },
-            numa_node,
-            ..PoolConfig::new("packets", slots.unwrap_or(chosen))
-        };
-        let mut pools = vec![Pool::new(&main)?];
-        let kernel_ports = self.oversized().count() as u32;
-        let large_of = kernel_ports.max(self.needs_large.into());
-        if large_of > 0 {
-            pools.push(Pool::new(&PoolConfig {
-                class: SlotClass::Large,
-                numa_node,
-                ..PoolConfig::new("oversized", LARGE_SLOTS * large_of)
-            })?);
-        }
-        Ok(Pools::new(pools))
-    }
-
-    /// The ports from which frames may come that nobody has cut yet.
-    fn oversized(&self) -> impl Iterator<Item = &OpenPort> {
-        let kinds = ["af_packet", "tap", "pcap"];
-        let ports = self.ports.iter();
-        ports.filter(move |port| kinds.contains(&port.info.kind))
-    }
-
-    /// Whether there are such.
-    fn has_oversized(&self) -> bool {
-        self.oversized().next().is_some()
-    }
-
-    /// Starts all ports, each by its own of `configs`, or none.
+    /// Starts all ports, each by its own of `configs`, or none. Each receives into the pool of its
+    /// NUMA node.
     pub fn start_ports(
         &mut self,
         configs: &[PortConfig],
@@ -358,7 +315,7 @@ impl OpenPorts {
     ) -> Result<Vec<Queues>, Error> {
         let mut started = Vec::with_capacity(self.ports.len());
         for (config, open) in configs.iter().zip(&mut self.ports) {
-            match open.port.start(config, pools) {
+            match open.port.start(config, &near(pools, open.info.numa_node)) {
                 Ok(queues) => started.push(queues),
                 Err(error) => {
                     drop(started);

@@ -82,6 +82,18 @@ impl Inlet {
         }
     }
 
+    /// Packets that came out of a ring from another lcore. None once the other has ended and all
+    /// has come out: it is not there any more to say how many it put in.
+    fn taken(&self) -> u64 {
+        match &self.source {
+            Source::Queue(_) => 0,
+            Source::HandOff(ring) | Source::Ring(ring) => {
+                let is_gone = ring.is_closed() && ring.meter().read().occupancy == 0;
+                if is_gone { 0 } else { self.received }
+            }
+        }
+    }
+
     /// A ring from another lcore to this one's pipeline.
     pub fn ring(port: u16, queue: u16, ring: spsc::Consumer<Packet>) -> Self {
         Self {
@@ -442,6 +454,16 @@ impl<S: Stage> Worker<S> {
         self.stats.asleep_ticks.add(woke.wrapping_sub(began));
     }
 
+    /// Packets that this worker ever put into rings to other workers, and that it took out of rings
+    /// from others. Between bursts none is in its hands, so once two rounds of questions to all
+    /// workers have gone by and what the first sums up as taken equals what the second sums up as
+    /// handed over, no packet is under way between them, whatever its way and the order of
+    /// questions (Mattern 1987, *Algorithms for distributed termination detection*, 4.1).
+    pub fn handed_and_taken(&self) -> (u64, u64) {
+        let taken = self.inlets.iter().map(Inlet::taken).sum();
+        (self.egress.handed_total(), taken)
+    }
+
     /// What this worker holds, for the [ledger](super::ledger): free slots, what its inlets and
     /// outlets took and gave, and what its stages keep and have lost.
     pub fn accounts(&mut self) -> Vec<Account> {
@@ -526,8 +548,9 @@ impl<S> Clone for WorkerHandle<S> {
 }
 
 /// Moves a receive queue from one worker to another, under load: packets keep their order, and
-/// none is lost. What the old worker has handed to other lcores must have left before the new one
-/// starts, so this waits, napping, for its hand-off rings to be drained.
+/// none is lost. What the old worker has handed to other lcores must have been taken before the new
+/// one starts, so this waits for that, napping; not for what it hands over from its other queues
+/// meanwhile.
 ///
 /// # Errors
 /// [`WorkerGone`] if one of them has ended. Then the queue is back with the old worker, or gone
@@ -542,11 +565,19 @@ where
     A: Stage + 'static,
     B: Stage + 'static,
 {
-    let Some(inlet) = from.call(move |worker| worker.take_inlet(port, queue))? else {
+    let take = move |worker: &mut Worker<A>| {
+        let inlet = worker.take_inlet(port, queue)?;
+        Some((inlet, Arc::new(worker.egress.handed())))
+    };
+    let Some((inlet, handed)) = from.call(take)? else {
         return Ok(false);
     };
-    while !from.call(|worker| worker.egress.is_drained())? {
-        std::thread::sleep(std::time::Duration::from_micros(50));
+    loop {
+        let handed = handed.clone();
+        if from.call(move |worker| worker.egress.is_taken(&handed))? {
+            break;
+        }
+        std::thread::sleep(Duration::from_micros(50));
     }
     to.call(move |worker| worker.add_inlet(inlet))?;
     Ok(true)

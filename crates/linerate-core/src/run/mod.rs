@@ -18,6 +18,6 @@ mod worker;
 pub use egress::{DropCount, DropId, Egress, TxPath};
 pub use histogram::{Histogram, HistogramSnapshot, bucket_count, bucket_of, bucket_upper};
 pub use idle::{Idle, nap_on};
-pub use point::{Named, Point, Tap, named};
+pub use point::{Named, Passing, Point, Tap, named};
 pub use stage::{Branch, BurstContext, Exits, NEVER, Stage, StageExt, Then, WithContext};
 pub use worker::{Inlet, Source, Worker, WorkerGone, WorkerHandle, WorkerStats, move_inlet};

@@ -554,6 +554,10 @@ fn a_live_capture_holds_what_its_filter_says() {
     assert!(path.iter().all(|row| row["unaccounted"] == 0), "{path:?}");
     let text = router.say(&["show", "path"]);
     assert!(text.starts_with("stage "), "{text}");
+    let text = router.say(&["show", "ledger"]);
+    let verdict = text.lines().last().unwrap();
+    let is_even = verdict.starts_with("all ") && verdict.ends_with(" packets accounted for");
+    assert!(is_even, "{text}");
     // As it goes out, to a pipe, cut short.
     let output = linerate(
         &[

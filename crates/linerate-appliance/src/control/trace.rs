@@ -395,9 +395,9 @@ mod tests {
         frame[12..14].copy_from_slice(&[8, 6]);
         packets[0].set_data(&frame); // does not match
         frame[12..14].copy_from_slice(&[8, 0]);
-        packets[1..]
-            .iter_mut()
-            .for_each(|packet| packet.set_data(&frame));
+        for packet in &mut packets[1..] {
+            packet.set_data(&frame);
+        }
         let mut see = |stage, reason, packet: &Packet| {
             let port = 7;
             follower.see(&Passing {

@@ -337,6 +337,18 @@ fn a_run_tells_stage_by_stage_what_becomes_of_its_packets() {
         "--filter",
         "port 9 and not port 80",
     ]);
+    // What is dropped says why.
+    let file = scratch.path("dropped.pcapng");
+    let capture = [
+        "capture", "--socket", &socket, "--stage", "drop", "--count", "3", "-w", &file,
+    ];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
+    assert!(command.args(capture).output().unwrap().status.success());
+    assert_eq!(frames_of(&file), vec![frames[1].clone(); 3]);
+    let bytes = std::fs::read(&file).unwrap();
+    let comment = b"dropped: ttl_expired";
+    let comments = bytes.windows(comment.len()).filter(|at| at == comment);
+    assert_eq!(comments.count(), 3);
     let rewritten = "  transmit: 02:00:00:00:01:01 > 02:00:00:00:00:01, \
         10.0.0.1:9 > 198.18.1.1:9 udp, hops 63, ";
     assert!(text.contains(rewritten), "{text}");

@@ -151,19 +151,27 @@ impl Egress {
     /// the end of the round, and then dropped and counted.
     #[inline]
     pub fn send(&mut self, port: u16, burst: &mut Burst) {
-        self.taken = self.taken.wrapping_add(burst.len() as u64);
-        self.sent.see_burst(port, burst);
-        self.pass_on(port, burst);
+        self.send_for::<true>(port, burst);
     }
 
     /// Sends what another lcore's pipeline has sent already: it is in the books of that one.
     #[inline]
     pub(super) fn pass_on(&mut self, port: u16, burst: &mut Burst) {
+        self.send_for::<false>(port, burst);
+    }
+
+    #[inline(always)]
+    fn send_for<const OWN: bool>(&mut self, port: u16, burst: &mut Burst) {
         let Some(outlet) = self.outlets.get_mut(usize::from(port)) else {
-            // Whoever sent it has had it taken.
-            self.taken = self.taken.wrapping_sub(burst.len() as u64);
+            if !OWN {
+                self.taken = self.taken.wrapping_sub(burst.len() as u64);
+            }
             return self.drop_burst(self.no_outlet, burst);
         };
+        if OWN {
+            self.taken = self.taken.wrapping_add(burst.len() as u64);
+            self.sent.see_burst(port, burst);
+        }
         (outlet.dirty, self.dirty) = (true, true);
         if outlet.pending.is_empty() {
             outlet.transmit_from(burst, &mut self.cache);
@@ -299,6 +307,7 @@ impl Egress {
             }
             self.outlets[at].finish(&mut self.cache);
         }
+        self.came_by = None;
     }
 
     /// Flushes if anything was sent since the last flush.
@@ -359,8 +368,7 @@ impl Egress {
     /// The pipeline has done with a burst of so many packets.
     #[inline(always)]
     pub(super) fn leave(&mut self, began: u64, packets: u64) {
-        if self.pipeline.is_watched() | self.drop.is_watched() {
-            self.came_by = None;
+        if self.pipeline.is_watched() {
             self.pipeline.end(began, packets);
         }
     }

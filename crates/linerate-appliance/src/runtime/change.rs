@@ -43,6 +43,12 @@ pub(super) struct Added {
 }
 
 impl Added {
+    /// Of ports that were added, those too that have gone.
+    pub(super) fn pools(&self) -> impl Iterator<Item = &Pool> {
+        let pools = self.pools.values().chain(&self.spare);
+        pools.flat_map(|(_, pools)| pools.iter())
+    }
+
     pub(super) fn forget_queues(&mut self) {
         self.waiting.clear();
     }

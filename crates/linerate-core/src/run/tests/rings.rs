@@ -13,7 +13,8 @@ fn send<S: Stage>(worker: &mut Worker<S>, pool: &Pool, count: usize) {
 
 /// What the books of two workers, who have all slots of the pool between them, say is missing.
 fn missing<A: Stage, B: Stage>(pool: &Pool, a: &mut Worker<A>, b: &mut Worker<B>) -> i64 {
-    let both = || [a.accounts(), b.accounts()].concat();
+    let port = |port: u16| format!("port{port}");
+    let both = || [a.accounts(&port), b.accounts(&port)].concat();
     Balance::take(std::slice::from_ref(pool), both).missing
 }
 

@@ -150,7 +150,7 @@ impl Egress {
         burst.move_front(burst.len(), &mut outlet.pending);
         while !burst.is_empty() {
             if outlet.transmit(&mut self.cache) == 0 {
-                self.drops[outlet.full.0].add(burst.len() as u64);
+                self.drops[outlet.refusal(self.no_outlet).0].add(burst.len() as u64);
                 self.cache.free(burst);
             }
             burst.move_front(burst.len(), &mut outlet.pending);
@@ -167,7 +167,7 @@ impl Egress {
         };
         (outlet.dirty, self.dirty) = (true, true);
         if outlet.pending.room() == 0 && outlet.transmit(&mut self.cache) == 0 {
-            self.drops[outlet.full.0].add(1);
+            self.drops[outlet.refusal(self.no_outlet).0].add(1);
             return self.cache.free_one(packet);
         }
         if let Err(packet) = outlet.pending.push(packet) {
@@ -231,7 +231,8 @@ impl Egress {
             if !outlet.pending.is_empty() {
                 outlet.transmit(&mut self.cache);
                 if !outlet.pending.is_empty() {
-                    self.drops[outlet.full.0].add(outlet.pending.len() as u64);
+                    let reason = outlet.refusal(self.no_outlet);
+                    self.drops[reason.0].add(outlet.pending.len() as u64);
                     self.cache.free(&mut outlet.pending);
                 }
             }
@@ -313,6 +314,16 @@ impl Egress {
 }
 
 impl Outlet {
+    /// Why packets are dropped that were not taken: a number below the highest may have no path,
+    /// such as that of a port that has gone.
+    #[cold]
+    fn refusal(&self, no_outlet: DropId) -> DropId {
+        match self.path {
+            Some(_) => self.full,
+            None => no_outlet,
+        }
+    }
+
     /// Sends from the front of the burst, straight into the queue.
     #[inline(always)]
     fn transmit_from(&mut self, burst: &mut Burst, cache: &mut PoolCache) -> usize {

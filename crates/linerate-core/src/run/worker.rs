@@ -11,11 +11,11 @@ use super::ledger::Account;
 use super::point::Point;
 use super::stage::{NEVER, Stage};
 use crate::env::Clock;
+use crate::inbox::{self, Inbox};
 use crate::packet::{Burst, Packet};
 use crate::port::{Counter, RxQueue, SleepOn};
 use crate::ring::{Pop, spsc};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Where a worker's packets come from.
@@ -174,8 +174,7 @@ pub struct Worker<S> {
     clock: Clock,
     ladder: Ladder,
     stats: Arc<WorkerStats>,
-    mail: mpsc::Receiver<Message<S>>,
-    flagged: Arc<AtomicBool>,
+    mail: Inbox<Message<S>>,
     doorbell: Arc<Doorbell>,
     stopping: bool,
     /// Largest burst polled.
@@ -189,8 +188,7 @@ pub struct Worker<S> {
 /// Sends messages to a worker. Clones reach the same one.
 pub struct WorkerHandle<S> {
     name: String,
-    mail: mpsc::Sender<Message<S>>,
-    flagged: Arc<AtomicBool>,
+    mail: inbox::Sender<Message<S>>,
     doorbell: Arc<Doorbell>,
     stats: Arc<WorkerStats>,
 }
@@ -211,9 +209,8 @@ impl<S: Stage> Worker<S> {
         mut egress: Egress,
         clock: Clock,
     ) -> std::io::Result<(Self, WorkerHandle<S>)> {
-        let (sender, mail) = mpsc::channel();
+        let (mail, sender) = inbox::inbox();
         let doorbell = Arc::new(Doorbell::new()?);
-        let flagged = Arc::new(AtomicBool::new(false));
         let stats = Arc::new(WorkerStats::default());
         stats.gap_limit.set(clock.ticks(20_000));
         *stats
@@ -223,7 +220,6 @@ impl<S: Stage> Worker<S> {
         let handle = WorkerHandle {
             name: name.into(),
             mail: sender,
-            flagged: flagged.clone(),
             doorbell: doorbell.clone(),
             stats: stats.clone(),
         };
@@ -237,7 +233,6 @@ impl<S: Stage> Worker<S> {
             ladder: Ladder::new(Idle::default()),
             stats,
             mail,
-            flagged,
             doorbell,
 
             stopping: false,
@@ -385,24 +380,22 @@ impl<S: Stage> Worker<S> {
                     break;
                 }
             }
-            if self.flagged.load(Ordering::Relaxed) {
+            if self.mail.has_mail() {
                 self.read_mail();
             }
         }
         self.egress.flush();
         self.egress.reclaim();
         // Whoever waits for an answer learns that none will come.
-        self.mail = mpsc::channel().1;
+        self.mail = inbox::inbox().0;
         self
     }
 
     /// Takes all messages that wait.
     #[cold]
     fn read_mail(&mut self) {
-        // Cleared before reading: a message sent meanwhile sets it again.
-        self.flagged.store(false, Ordering::SeqCst);
         let began = self.clock.now();
-        while let Ok(message) = self.mail.try_recv() {
+        for message in self.mail.take() {
             message(self);
         }
         // What they sent leaves now, not with the next packet.
@@ -436,7 +429,7 @@ impl<S: Stage> Worker<S> {
         bells().for_each(|bell| bell.prepare_sleep());
         // The last look: work that came before the flags were up rang no bell.
         let came = self.round();
-        let mail = self.flagged.load(Ordering::SeqCst);
+        let mail = self.mail.has_mail();
         let began = self.clock.now();
         if came == 0 && !mail {
             let left = self.due.saturating_sub(began);
@@ -512,13 +505,12 @@ impl<S: Stage + 'static> WorkerHandle<S> {
         &self,
         work: impl FnOnce(&mut Worker<S>) -> R + Send + 'static,
     ) -> Result<R, WorkerGone> {
-        let (answer, result) = mpsc::sync_channel(1);
-        let message: Message<S> = Box::new(move |worker| drop(answer.send(work(worker))));
+        let (reply, answer) = inbox::answer();
+        let message: Message<S> = Box::new(move |worker| reply.give(work(worker)));
         let gone = || WorkerGone(self.name.clone());
         self.mail.send(message).map_err(|_| gone())?;
-        self.flagged.store(true, Ordering::SeqCst);
         self.doorbell.ring();
-        result.recv().map_err(|_| gone())
+        answer.wait().ok_or_else(gone)
     }
 
     /// Asks the worker to end. It may have ended already.
@@ -549,7 +541,6 @@ impl<S> Clone for WorkerHandle<S> {
         Self {
             name: self.name.clone(),
             mail: self.mail.clone(),
-            flagged: self.flagged.clone(),
             doorbell: self.doorbell.clone(),
             stats: self.stats.clone(),
         }

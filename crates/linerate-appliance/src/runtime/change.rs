@@ -65,8 +65,8 @@ impl<S: Stage + 'static> Running<S> {
     /// nothing comes from it before [`listen`](Self::listen).
     ///
     /// # Errors
-    /// A number that a ring between workers has, what cannot be opened or started, or no memory; all
-    /// is then as it was.
+    /// A number that a ring between workers has, what cannot be opened or started, or no memory;
+    /// all is then as it was.
     pub fn add_port(
         &mut self,
         drivers: &mut Drivers,

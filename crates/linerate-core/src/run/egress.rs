@@ -198,9 +198,9 @@ impl Egress {
     fn refuse(&mut self, at: usize, burst: &mut Burst) {
         let (packets, outlet) = (burst.len() as u64, &mut self.outlets[at]);
         outlet.refused += packets;
-        let full = outlet.full;
+        let reason = outlet.refusal(self.no_outlet);
         self.taken = self.taken.wrapping_sub(packets);
-        self.drop_burst(full, burst);
+        self.drop_burst(reason, burst);
     }
 
     /// Sends one packet to a port, together with its like at the end of the round.
@@ -213,8 +213,8 @@ impl Egress {
         (outlet.dirty, self.dirty) = (true, true);
         if outlet.pending.room() == 0 && outlet.transmit(&mut self.cache) == 0 {
             outlet.refused += 1;
-            let full = outlet.full;
-            return self.drop_one(full, packet);
+            let reason = outlet.refusal(self.no_outlet);
+            return self.drop_one(reason, packet);
         }
         self.taken = self.taken.wrapping_add(1);
         if let Err(packet) = outlet.pending.push(packet) {
@@ -445,6 +445,16 @@ impl Egress {
 }
 
 impl Outlet {
+    /// Why packets are dropped that were not taken: a number below the highest may have no path,
+    /// such as that of a port that has gone.
+    #[cold]
+    fn refusal(&self, no_outlet: DropId) -> DropId {
+        match self.path {
+            Some(_) => self.full,
+            None => no_outlet,
+        }
+    }
+
     /// Sends from the front of the burst, straight into the queue.
     #[inline(always)]
     fn transmit_from(&mut self, burst: &mut Burst, cache: &mut PoolCache) -> usize {

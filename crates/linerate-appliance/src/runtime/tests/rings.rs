@@ -1,6 +1,6 @@
 //! Meshes of rings, and pipelines by role, with more workers than CPUs: what comes in goes out in
-//! order or is counted, the books are even, who has nothing to do sleeps, and nothing is left behind
-//! at the end.
+//! order or is counted, the books are even, who has nothing to do sleeps, and nothing is left
+//! behind at the end.
 
 use super::*;
 use linerate_core::env::{Plan, PlanSpec, Topology};

@@ -39,6 +39,31 @@ fn a_ring_in_the_place_of_another_is_booked_by_itself() {
     }
 }
 
+/// Such as a worker's own number in a mesh, or that of a port that has gone.
+#[test]
+fn a_number_between_others_that_leads_nowhere_is_no_full_ring() {
+    let pool = pool(256);
+    let mut egress = Egress::new(PoolCache::new(std::slice::from_ref(&pool)));
+    let (putter, _taker) = spsc::ring(64);
+    let bell = Arc::new(Doorbell::new().unwrap());
+    egress.set_outlet(2, Some(TxPath::Ring(putter, bell)));
+    for _ in 0..3 {
+        let mut burst = Burst::new();
+        egress.cache.fill(&pool, &mut burst, 50);
+        egress.send(1, &mut burst);
+        let packet = egress.cache.get(&pool).unwrap();
+        egress.send_one(0, packet);
+    }
+    egress.flush();
+    let counts = egress.drop_counts();
+    let counts = counts.lock().unwrap();
+    let happened = counts.iter().filter(|(_, count)| count.read() > 0);
+    let happened: Vec<_> = happened
+        .map(|(name, count)| (&**name, count.read()))
+        .collect();
+    assert_eq!(happened, [("no_outlet", 153)]);
+}
+
 #[test]
 fn what_one_that_has_ended_was_handed_is_not_waited_for() {
     let pool = pool(64);

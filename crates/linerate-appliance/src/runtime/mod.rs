@@ -30,9 +30,10 @@ use crate::error::Error;
 use claim::Claim;
 use wiring::{PortShape, Share};
 
-pub use args::{PlanArgs, Run, RunArgs, RunKeys};
+pub use args::{PlanArgs, Run, RunArgs, RunFile, RunKeys};
 pub use observe::{LcoreRow, Reading, Sample};
-pub use signals::Interrupts;
+pub use show::planned;
+pub use signals::{Interrupts, Signals};
 pub use watch::{WatchOptions, places, watch};
 
 /// Slots of the main pool for each queue, and for what is in caches and bursts besides.

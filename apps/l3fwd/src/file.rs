@@ -320,8 +320,8 @@ mod tests {
         assert_eq!(rules.routes.len(), 1);
         let all = result.unwrap_err().to_string();
         let lines: Vec<&str> = all.lines().skip(1).collect();
-        assert_eq!(lines.len(), 6, "{all}");
-        assert!(lines[5].starts_with("t.cfg:8: "), "{all}");
+        assert_eq!(lines.len(), 7, "{all}");
+        assert!(lines[6].starts_with("t.cfg:8: "), "{all}");
 
         let wrong = |mode, line: &str| {
             let error = read_as::<u32, 1>(mode, line).2.unwrap_err().to_string();

@@ -452,7 +452,7 @@ mod tests {
         let begins = [
             "2: run.length: there is no such key; one of duration, seed",
             "3: run.duration: this is no such number; a number of seconds",
-            "6: port.sped: there is no such key; perhaps spec or speed",
+            "6: port.sped: there is no such key; perhaps speed or spec",
             "7: port.rate: ",
             "8: port.addr: ",
             "10: stream.sise: there is no such key; perhaps size",

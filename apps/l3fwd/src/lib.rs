@@ -360,7 +360,7 @@ impl Settings {
             .and(added_key, added, v4.added + v6.added)
             .and(removed_key, removed, v4.removed + v6.removed)
             .and("reordered", "order of rules", usize::from(is_moved))
-            .and("ports", "port", others.count())
+            .and("eth_addresses", "MAC setting", others.count())
     }
 }
 

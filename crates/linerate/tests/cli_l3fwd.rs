@@ -343,6 +343,9 @@ fn a_reload_exchanges_the_tables_without_loss_and_says_what_differs() {
         (&answer["routes_added"], &answer["routes_removed"]),
         (&2.into(), &1.into())
     );
+    let mac = "eth_dest = [\"lan,02:00:00:00:00:fe\"]\n[[route]]";
+    std::fs::write(&config, one.replacen("[[route]]", mac, 1)).unwrap();
+    assert_eq!(run.ctl(&["reload"]).unwrap(), "changed: 1 MAC setting");
     let totals = run.totals();
     let packets = |port: usize, key: &str| totals["ports"][port][key].as_u64().unwrap();
     let sent = [1, 2].map(|port| packets(port, "tx_packets"));

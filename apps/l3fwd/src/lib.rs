@@ -248,7 +248,7 @@ fn read_again<L: Lookup + Clone>(
         let take_over: TakeOver<stage::Path<L>> = Box::new(move |running: &Running<_>| {
             for worker in running.handles() {
                 let (lookup, hops) = (lookup.clone(), hops.clone().into());
-                // What it had is freed here, not by the worker; one that has ended forwards nothing.
+                // What it had is freed here, not by the worker. One that has ended needs none.
                 drop(worker.call(move |worker| stage::exchange(&mut worker.stage, lookup, hops)));
             }
         });

@@ -31,8 +31,8 @@ pub struct WatchOptions {
 }
 
 /// Runs until the end, then takes all down and prints the totals. `path` says what is done with the
-/// packets of each port, to be shown at the start; `read` how its files are read again, where it has
-/// any.
+/// packets of each port, to be shown at the start; `read` how the files are read again, where there
+/// are any.
 pub fn watch<S: Stage + 'static>(
     running: Running<S>,
     watch: &WatchOptions,

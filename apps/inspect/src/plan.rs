@@ -9,7 +9,7 @@ use linerate_core::env::{Clock, Plan, PortPlace, Suggestion, Topology};
 use serde::Serialize;
 
 use super::rss::{FlowArgs, ModelArgs, Placed};
-use linerate_appliance::config::{Config, PlanStanza, PortStanza};
+use linerate_appliance::config::{self, PlanStanza, PortStanza, Section};
 use linerate_appliance::error::Error;
 use linerate_appliance::output::{
     self, Cell, Column, LcoreReport, MachineFacts, RunReport, Table, Tone,
@@ -64,18 +64,15 @@ pub fn run(args: &Args) -> Result<(), Error> {
         Some(path) => Topology::open(path)?,
         None => Topology::machine()?,
     };
-    let config = args
-        .config
-        .as_deref()
-        .map(Config::read)
-        .transpose()?
-        .unwrap_or_default();
-    let spec = args.plan.over(config.plan.unwrap_or_default());
-    let stated = args.port.iter().map(|spec| PortStanza {
-        name: None,
-        spec: spec.clone(),
-    });
-    let ports: Vec<PortStanza> = config.port.into_iter().chain(stated).collect();
+    // The rest of the file is the appliance's.
+    let read = |file: &Section<'_>| (config::plan(file), config::ports(file));
+    let path = args.config.as_deref();
+    let file = path.map(|path| config::read(path, read)).transpose()?;
+    let (plan, ports) = file.unwrap_or_default();
+    let spec = args.plan.over(plan);
+    let stated = args.port.iter().map(|spec| PortStanza::stated(spec));
+    let ports = ports.into_iter().map(|port| port.value);
+    let ports: Vec<PortStanza> = ports.chain(stated).collect();
     let places = ports
         .iter()
         .map(|port| port.place(&topology))

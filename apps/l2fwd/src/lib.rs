@@ -15,21 +15,24 @@ extern crate linerate_appliance;
 mod pairs;
 pub mod stage;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use linerate_core::env::{Clock, Placement, Plan, Role, Topology};
 use linerate_core::run::Egress;
 use linerate_wire::ethernet::MacAddr;
-use serde::Deserialize;
 
-use linerate_appliance::config::{self, PlanStanza, PortStanza};
+use linerate_appliance::config::{self, At, PortStanza, Section, Wrong};
+use linerate_appliance::control::reload::{Changes, Read, TakeOver};
 use linerate_appliance::error::Error;
 use linerate_appliance::output::MachineFacts;
-use linerate_appliance::runtime::{self, Interrupts, OpenPort, OpenPorts, Run, RunArgs, RunKeys};
-use stage::{L2fwd, Route};
+use linerate_appliance::runtime::wiring::{self, PortShape};
+use linerate_appliance::runtime::{
+    self, Interrupts, OpenPort, OpenPorts, Run, RunArgs, RunFile, Running,
+};
+use stage::{Forward, Route};
 
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub struct Args {
     /// Ports, each KIND:TARGET[,key=value...]: two or more, forwarded in pairs
     #[arg(value_name = "PORT", required_unless_present = "config")]
@@ -50,54 +53,30 @@ pub struct Args {
     run: RunArgs,
 }
 
-/// A configuration file of this command.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// A configuration file of this command: what all forwarders have, and in `[l2fwd]` the options
+/// under their own names; the command line goes before.
+#[derive(Clone, Debug, Default)]
 struct File {
-    plan: Option<PlanStanza>,
-    #[serde(default)]
-    port: Vec<PortStanza>,
-    #[serde(default)]
-    l2fwd: Stanza,
-}
-
-/// `[l2fwd]`: the options under their own names; the command line goes before.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Stanza {
-    pairs: Option<String>,
+    all: RunFile,
+    pairs: Option<At<String>>,
     mac_update: Option<bool>,
-    period: Option<f64>,
-    duration: Option<f64>,
-    queues: Option<u16>,
-    burst: Option<u16>,
-    pool_slots: Option<u32>,
-    sleep: Option<bool>,
-    control: Option<PathBuf>,
-    metrics: Option<SocketAddr>,
-}
-
-impl Stanza {
-    fn run(&self) -> RunKeys {
-        RunKeys {
-            period: self.period,
-            duration: self.duration,
-            queues: self.queues,
-            burst: self.burst,
-            pool_slots: self.pool_slots,
-            sleep: self.sleep,
-            control: self.control.clone(),
-            metrics: self.metrics,
-        }
-    }
 }
 
 /// What was asked for, from both places, checked.
 struct Settings {
+    /// What the file says that cannot change.
+    fixed: RunFile,
     ports: Vec<PortStanza>,
+    path: Path,
+    run: Run,
+}
+
+/// What becomes of packets: what a reload may change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Path {
+    /// By port, where its packets go.
     outs: Vec<u16>,
     mac_update: bool,
-    run: Run,
 }
 
 pub fn run(args: &Args) -> Result<(), Error> {
@@ -108,6 +87,11 @@ pub fn run(args: &Args) -> Result<(), Error> {
         &topology,
         &runtime::places(&settings.ports, &topology),
     )?;
+    let Path { outs, mac_update } = settings.path.clone();
+    let describe = |port: usize| format!(" -> port {}", outs[port]);
+    if args.run.check {
+        return runtime::planned(&settings.ports, &plan, describe);
+    }
     let interrupts = Interrupts::catch()?;
     let specs: Vec<_> = settings
         .ports
@@ -117,69 +101,165 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let opened = OpenPorts::open(&specs, Clock::calibrate())?;
     // Before anything runs that would look like stolen time.
     let machine = MachineFacts::gather(&opened.clock)?;
-    let routes = routes(&opened.ports, &settings.outs);
+    let sources: Vec<MacAddr> = opened.ports.iter().map(source).collect();
+    let routes = routes(&sources, &outs);
     let lcores: Vec<&Placement> = plan.role(Role::Io).collect();
-    let Settings { outs, run, .. } = &settings;
-    let Run { watch, options, .. } = run;
-    let describe = |port: usize| format!(" -> port {}", outs[port]);
-    if settings.mac_update {
-        let stage = |egress: &mut Egress| L2fwd::<true>::new(&routes, egress);
-        let running = opened.start(outs, &lcores, options, stage)?;
-        runtime::watch(running, watch, describe, &machine, &interrupts)
-    } else {
-        let stage = |egress: &mut Egress| L2fwd::<false>::new(&routes, egress);
-        let running = opened.start(outs, &lcores, options, stage)?;
-        runtime::watch(running, watch, describe, &machine, &interrupts)
-    }
+    let Run { watch, options, .. } = &settings.run;
+    let shape = |(port, &out): (&OpenPort, &u16)| PortShape {
+        rx_queues: options.queues,
+        max_tx_queues: port.info.max_tx_queues,
+        outs: vec![out],
+    };
+    let shapes: Vec<PortShape> = opened.ports.iter().zip(&outs).map(shape).collect();
+    let shares = match args.config {
+        // The file may pair the ports otherwise some time.
+        Some(_) => wiring::spread_all(&shapes, lcores.len()),
+        None => wiring::spread(&shapes, lcores.len()),
+    };
+    let stage = |_, egress: &mut Egress| Forward::new(&routes, mac_update, egress);
+    let running = opened.start_shares(shares, &lcores, options, stage)?;
+    let read = args
+        .config
+        .is_some()
+        .then(|| read_again(args.clone(), &settings, sources));
+    runtime::watch(running, watch, describe, read, &machine, &interrupts)
 }
 
-/// Source and destination addresses as DPDK's l2fwd: the sending port's own, or one made up for
-/// it, and 02:00:00:00:00:NN with its number.
-fn routes(ports: &[OpenPort], outs: &[u16]) -> Vec<Route> {
-    let route = |&out: &u16| {
-        let number = out as u8;
-        Route {
-            out,
-            src: ports[usize::from(out)]
-                .info
-                .mac
-                .unwrap_or(MacAddr([2, 0, 0, 0, 1, number])),
-            dst: MacAddr::local(number),
-        }
+/// How a reload comes by new pairs: it reads the file, which may say nothing else that is new.
+fn read_again(args: Args, settings: &Settings, sources: Vec<MacAddr>) -> Read<Forward> {
+    let (fixed, mut now) = (settings.fixed.clone(), settings.path.clone());
+    Box::new(move || {
+        let new = Settings::read(&args)?;
+        let file = args.config.as_deref().unwrap_or(std::path::Path::new(""));
+        fixed.refuse_changes(&new.fixed, file, "l2fwd")?;
+        let new = new.path;
+        let others = new.outs.iter().zip(&now.outs);
+        let changes = Changes::default()
+            .and(
+                "ports",
+                "port",
+                others.filter(|(new, old)| new != old).count(),
+            )
+            .and(
+                "mac_update",
+                "setting of mac_update",
+                usize::from(new.mac_update != now.mac_update),
+            );
+        let (routes, mac_update) = (routes(&sources, &new.outs), new.mac_update);
+        now = new;
+        let take_over: TakeOver<Forward> = Box::new(move |running: &Running<Forward>| {
+            let routes = Arc::new(routes);
+            for worker in running.handles() {
+                let routes = routes.clone();
+                // One that has ended forwards nothing.
+                let _ = worker.call(move |worker| {
+                    worker.stage = Forward::new(&routes, mac_update, &mut worker.egress);
+                });
+            }
+        });
+        Ok((changes, take_over))
+    })
+}
+
+/// The source address of what a port sends: its own, or one made up for it.
+fn source(port: &OpenPort) -> MacAddr {
+    let own = port.info.mac;
+    own.unwrap_or(MacAddr([2, 0, 0, 0, 1, port.number as u8]))
+}
+
+/// Source and destination addresses as DPDK's l2fwd: the sending port's, and 02:00:00:00:00:NN with
+/// its number.
+fn routes(sources: &[MacAddr], outs: &[u16]) -> Vec<Route> {
+    let route = |&out: &u16| Route {
+        out,
+        src: sources[usize::from(out)],
+        dst: MacAddr::local(out as u8),
     };
     outs.iter().map(route).collect()
 }
 
+impl File {
+    fn read(file: &Section<'_>) -> Self {
+        let own = |section: &Section<'_>| {
+            let pairs = section.text("pairs", "a text such as \"wan:lan,2:3\"");
+            let mac_update = section.switch("mac_update").map(|at| at.value);
+            (pairs, mac_update)
+        };
+        let (all, (pairs, mac_update)) = RunFile::read(file, "l2fwd", own);
+        file.end();
+        Self {
+            all,
+            pairs,
+            mac_update,
+        }
+    }
+}
+
 impl Settings {
     fn read(args: &Args) -> Result<Self, Error> {
-        let file: File = args
-            .config
-            .as_deref()
-            .map(config::read)
-            .transpose()?
-            .unwrap_or_default();
-        let stated = args.ports.iter().map(|spec| PortStanza {
-            name: None,
-            spec: spec.clone(),
+        let Some(path) = &args.config else {
+            let ports = args.stated();
+            let outs = pairs::outs(&pairs::names(&ports)?, args.pairs.as_deref());
+            return Self::of(args, File::default(), ports, outs.map_err(pairs::usage)?);
+        };
+        let parsed = config::parse(&config::text(path)?, |section| {
+            let file = File::read(section);
+            let ports: Vec<PortStanza> = file
+                .all
+                .ports
+                .iter()
+                .cloned()
+                .chain(args.stated())
+                .collect();
+            let stated = args.pairs.as_deref();
+            let of_file = file.pairs.as_ref().filter(|_| stated.is_none());
+            let text = stated.or(of_file.map(|at| at.value.as_str()));
+            let outs = pairs::names(&ports).map(|names| pairs::outs(&names, text));
+            if let (Ok(Err(wrong)), Some(at)) = (&outs, of_file) {
+                let notes = section.notes();
+                notes.error(at.line, "l2fwd.pairs", &wrong.problem, &wrong.legal);
+            }
+            (file, ports, outs)
         });
-        let ports: Vec<PortStanza> = file.port.into_iter().chain(stated).collect();
-        let stanza = file.l2fwd;
-        let names = pairs::names(&ports)?;
-        let stated = args.pairs.as_deref().or(stanza.pairs.as_deref());
-        let outs = pairs::outs(&names, stated)?;
-        if let (None, Some(alone)) = (stated, pairs::odd_one(&names)) {
+        let mut wrong = Wrong::default();
+        wrong.add(path.display(), parsed.errors);
+        let command = format!("linerate l2fwd --config {} --check", path.display());
+        wrong.checked_by(command).result()?;
+        let (file, ports, outs) = parsed.value;
+        Self::of(args, file, ports, outs?.map_err(pairs::usage)?)
+    }
+
+    fn of(args: &Args, file: File, ports: Vec<PortStanza>, outs: Vec<u16>) -> Result<Self, Error> {
+        let is_paired = args.pairs.is_some() || file.pairs.is_some();
+        if let (false, Some(alone)) = (is_paired, pairs::odd_one(&ports)) {
             // As DPDK's l2fwd has it, and says it.
             eprintln!(
-                "note: port {} ({alone}) is without another: what comes in there goes out there \
+                "note: port {} ({}) is without another: what comes in there goes out there \
                  again; name one more, or say by `--pairs` that it is meant so",
-                names.len() - 1
+                ports.len() - 1,
+                alone.called()
             );
         }
         Ok(Self {
+            path: Path {
+                outs,
+                mac_update: !args.no_mac_update && file.mac_update.unwrap_or(true),
+            },
+            run: args
+                .run
+                .over(file.all.plan.clone(), file.all.keys.clone())?,
+            fixed: file.all,
             ports,
-            outs,
-            mac_update: !args.no_mac_update && stanza.mac_update.unwrap_or(true),
-            run: args.run.over(file.plan, stanza.run())?,
         })
+    }
+}
+
+impl Args {
+    /// The ports that the command line names.
+    fn stated(&self) -> Vec<PortStanza> {
+        self.ports
+            .iter()
+            .map(|spec| PortStanza::stated(spec))
+            .collect()
     }
 }

@@ -1,14 +1,27 @@
 //! Who forwards to whom.
 
-use linerate_core::port::Spec;
-
 use linerate_appliance::config::PortStanza;
 use linerate_appliance::error::Error;
 
 /// DPDK's destination address has one byte for the port's number.
 const MOST_PORTS: usize = 256;
 
-/// What users call the ports: their names in the file, otherwise `KIND:TARGET`.
+/// What is wrong with pairs, and what would be right.
+#[derive(Debug)]
+pub(super) struct WrongPairs {
+    pub(super) problem: String,
+    pub(super) legal: String,
+}
+
+/// Where the command line says it.
+pub(super) fn usage(wrong: WrongPairs) -> Error {
+    Error::Usage {
+        problem: wrong.problem,
+        fix: wrong.legal,
+    }
+}
+
+/// What users call the ports.
 pub(super) fn names(ports: &[PortStanza]) -> Result<Vec<String>, Error> {
     if ports.is_empty() || ports.len() > MOST_PORTS {
         return Err(Error::Usage {
@@ -16,25 +29,21 @@ pub(super) fn names(ports: &[PortStanza]) -> Result<Vec<String>, Error> {
             fix: "name two ports, such as `linerate l2fwd af_packet:eth0 af_packet:eth1`".into(),
         });
     }
-    let name = |port: &PortStanza| match &port.name {
-        Some(name) => Ok(name.clone()),
-        None => Ok(port.spec.parse::<Spec>()?.name()),
-    };
-    ports.iter().map(name).collect()
+    Ok(ports.iter().map(PortStanza::called).collect())
 }
 
 /// The port that each port's packets go to. Without `pairs`, neighbours: 0 and 1, 2 and 3, and an
 /// odd last one to itself, as in DPDK's l2fwd. With `pairs` (`a:b,c:d`, names or numbers), each
 /// port stands in exactly one pair, and goes both ways; `a:a` sends a port's packets back to it.
-pub(super) fn outs(names: &[String], pairs: Option<&str>) -> Result<Vec<u16>, Error> {
+pub(super) fn outs(names: &[String], pairs: Option<&str>) -> Result<Vec<u16>, WrongPairs> {
     let count = names.len();
     let Some(text) = pairs else {
         let neighbour = |port: usize| if port ^ 1 < count { port ^ 1 } else { port };
         return Ok((0..count).map(|port| neighbour(port) as u16).collect());
     };
-    let wrong = |problem: String| Error::Usage {
+    let wrong = |problem: String| WrongPairs {
         problem: format!("pairs `{text}`: {problem}"),
-        fix: format!(
+        legal: format!(
             "write each port once, as in `a:b,c:d`, by number or name; the ports: {}",
             listed(names)
         ),
@@ -58,9 +67,8 @@ pub(super) fn outs(names: &[String], pairs: Option<&str>) -> Result<Vec<u16>, Er
 }
 
 /// The last of an odd number of ports, which without `pairs` has no neighbour.
-pub(super) fn odd_one(names: &[String]) -> Option<&str> {
-    let last = names.last().filter(|_| names.len() % 2 == 1);
-    last.map(String::as_str)
+pub(super) fn odd_one(ports: &[PortStanza]) -> Option<&PortStanza> {
+    ports.last().filter(|_| ports.len() % 2 == 1)
 }
 
 /// The two ports of `a:b`. Names hold colons themselves, so every colon is tried.
@@ -124,8 +132,8 @@ mod tests {
             ("", "is no pair"),
         ] {
             let error = outs(&names, Some(text)).unwrap_err();
-            assert!(error.to_string().contains(problem), "{text}: {error}");
-            assert!(error.fix().unwrap().contains("0 wan, 1 lan, 2 dmz"));
+            assert!(error.problem.contains(problem), "{text}: {error:?}");
+            assert!(error.legal.contains("0 wan, 1 lan, 2 dmz"));
         }
     }
 }

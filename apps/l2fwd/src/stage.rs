@@ -60,6 +60,33 @@ impl<const MAC: bool> Stage for L2fwd<MAC> {
     }
 }
 
+/// The path of a worker, with or without the MAC update: the choice costs one predicted branch a
+/// burst, and lets a reload change it.
+pub enum Forward {
+    Plain(L2fwd<false>),
+    Updating(L2fwd<true>),
+}
+
+impl Forward {
+    /// The stage that does what `mac_update` says, with a route for each port.
+    pub fn new(routes: &[Route], mac_update: bool, egress: &mut Egress) -> Self {
+        match mac_update {
+            true => Self::Updating(L2fwd::new(routes, egress)),
+            false => Self::Plain(L2fwd::new(routes, egress)),
+        }
+    }
+}
+
+impl Stage for Forward {
+    #[inline(always)]
+    fn run(&mut self, burst: &mut Burst, context: &mut (), out: &mut Egress) {
+        match self {
+            Self::Plain(stage) => stage.run(burst, context, out),
+            Self::Updating(stage) => stage.run(burst, context, out),
+        }
+    }
+}
+
 /// Gives all packets the route's addresses; false if one had no room for them.
 ///
 /// Without prefetches, for nothing waits for these stores: the core asks for the lines of many

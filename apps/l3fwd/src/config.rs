@@ -30,186 +30,237 @@
 //!
 //! Whether an entry is IPv4 or IPv6 its addresses say.
 
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-
-use serde::Deserialize;
-use toml::Spanned;
+use std::path::PathBuf;
 
 use linerate_wire::MacAddr;
 
-use super::rules::{AclText, Family, FlowText, NextHops, Place, Ports, Problems, Rules, Wrong};
+use super::rules::{AclText, Family, FlowText, NextHops, Place, Ports, Problems, Rules, WrongKey};
 use super::{Mode, Tables};
-use linerate_appliance::config::{self, PlanStanza, PortStanza};
-use linerate_appliance::error::Error;
-use linerate_appliance::runtime::RunKeys;
+use linerate_appliance::config::{At, Section};
+use linerate_appliance::runtime::RunFile;
 
 /// The file as it is written.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default)]
 pub(super) struct File {
-    pub(super) plan: Option<PlanStanza>,
-    #[serde(default)]
-    pub(super) port: Vec<PortStanza>,
-    #[serde(default)]
-    pub(super) l3fwd: Stanza,
-    #[serde(default)]
-    route: Vec<Spanned<Route>>,
-    #[serde(default)]
-    flow: Vec<Spanned<Flow>>,
-    #[serde(default)]
-    rule: Vec<Spanned<Rule>>,
+    pub(super) all: RunFile,
+    pub(super) own: Stanza,
+    routes: Vec<Route>,
+    flows: Vec<Flow>,
+    rules: Vec<Rule>,
 }
 
 /// `[l3fwd]`: the options under their own names; the command line goes before.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Default)]
 pub(super) struct Stanza {
     pub(super) lookup: Option<Mode>,
     pub(super) rule_ipv4: Option<PathBuf>,
     pub(super) rule_ipv6: Option<PathBuf>,
-    pub(super) eth_dest: Vec<String>,
-    pub(super) eth_src: Vec<String>,
-    period: Option<f64>,
-    duration: Option<f64>,
-    queues: Option<u16>,
-    burst: Option<u16>,
-    pool_slots: Option<u32>,
-    sleep: Option<bool>,
-    control: Option<PathBuf>,
-    metrics: Option<SocketAddr>,
-}
-
-impl Stanza {
-    pub(super) fn run(&self) -> RunKeys {
-        RunKeys {
-            period: self.period,
-            duration: self.duration,
-            queues: self.queues,
-            burst: self.burst,
-            pool_slots: self.pool_slots,
-            sleep: self.sleep,
-            control: self.control.clone(),
-            metrics: self.metrics,
-        }
-    }
-}
-
-/// A number, or what stands for one.
-#[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "expected a number or a string")]
-enum Value {
-    Number(u64),
-    Text(String),
-}
-
-impl Value {
-    fn text(&self) -> String {
-        match self {
-            Self::Number(number) => number.to_string(),
-            Self::Text(text) => text.clone(),
-        }
-    }
+    pub(super) eth_dest: Vec<At<String>>,
+    pub(super) eth_src: Vec<At<String>>,
 }
 
 /// `[[route]]`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug)]
 struct Route {
-    destination: String,
-    port: Value,
-    mac: Option<String>,
+    line: usize,
+    destination: At<String>,
+    out: Out,
 }
 
 /// `[[flow]]`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug)]
 struct Flow {
-    destination: String,
-    source: String,
-    destination_port: Value,
-    source_port: Value,
-    protocol: Value,
-    port: Value,
-    mac: Option<String>,
+    line: usize,
+    destination: At<String>,
+    source: At<String>,
+    destination_port: At<String>,
+    source_port: At<String>,
+    protocol: At<String>,
+    out: Out,
 }
 
 /// `[[rule]]`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug)]
 struct Rule {
-    source: Option<String>,
-    destination: Option<String>,
-    source_ports: Option<Value>,
-    destination_ports: Option<Value>,
-    protocol: Option<Value>,
-    port: Option<Value>,
-    #[serde(default)]
+    line: usize,
+    source: Option<At<String>>,
+    destination: Option<At<String>>,
+    source_ports: Option<At<String>>,
+    destination_ports: Option<At<String>>,
+    protocol: Option<At<String>>,
     deny: bool,
-    mac: Option<String>,
+    out: Option<Out>,
 }
 
-/// Reads the file, and the text of which its entries' lines are counted.
-pub(super) fn read(path: &Path) -> Result<(File, String), Error> {
-    config::read_text(path)
+/// Where an entry leads: a port and perhaps a station behind it.
+#[derive(Debug)]
+struct Out {
+    port: At<String>,
+    mac: Option<MacAddr>,
+}
+
+const PREFIX: &str = "a prefix such as \"198.18.0.0/24\"";
+const ADDRESS: &str = "an address such as \"198.18.0.1\"";
+const PORT: &str = "a port's name or number";
+const L4_PORT: &str = "a number from 0 to 65535";
+const L4_PORTS: &str = "a number from 0 to 65535, or a range such as \"1024-65535\"";
+const PROTOCOL: &str = "0 to 255, or icmp, tcp, udp, icmpv6 or sctp";
+
+impl File {
+    /// What can be made of a file; what cannot is noted.
+    pub(super) fn read(file: &Section<'_>) -> Self {
+        let (all, own) = RunFile::read(file, "l3fwd", Stanza::read);
+        let tables = |key| file.tables(key, &format!("tables: [[{key}]]"));
+        let all = Self {
+            all,
+            own,
+            routes: tables("route").iter().filter_map(Route::read).collect(),
+            flows: tables("flow").iter().filter_map(Flow::read).collect(),
+            rules: tables("rule").iter().filter_map(Rule::read).collect(),
+        };
+        file.end();
+        all
+    }
+}
+
+impl Stanza {
+    fn read(section: &Section<'_>) -> Self {
+        let file = |key| {
+            let path = section.text(key, "a path such as \"v4.cfg\"");
+            path.map(|at| PathBuf::from(at.value))
+        };
+        let lookups = Mode::ALL.map(|mode| (mode.name(), mode));
+        let texts = |key| {
+            let legal = "a list such as [\"0,02:00:00:00:00:fe\"]";
+            section.texts(key, legal, |text| Ok(text.to_owned()))
+        };
+        Self {
+            lookup: section.choice("lookup", &lookups).map(|at| at.value),
+            rule_ipv4: file("rule_ipv4"),
+            rule_ipv6: file("rule_ipv6"),
+            eth_dest: texts("eth_dest"),
+            eth_src: texts("eth_src"),
+        }
+    }
+}
+
+impl Out {
+    fn read(section: &Section<'_>) -> Option<Self> {
+        let (port, mac) = (section.required_scalar("port", PORT), Self::mac(section));
+        Some(Self { port: port?, mac })
+    }
+
+    fn mac(section: &Section<'_>) -> Option<MacAddr> {
+        let legal = "an address such as \"02:00:00:00:00:fd\"";
+        section.parsed("mac", legal).map(|at| at.value)
+    }
+}
+
+impl Route {
+    fn read(section: &Section<'_>) -> Option<Self> {
+        let destination = section.required("destination", PREFIX);
+        let out = Out::read(section);
+        section.end();
+        Some(Self {
+            line: section.line,
+            destination: destination?,
+            out: out?,
+        })
+    }
+}
+
+impl Flow {
+    fn read(section: &Section<'_>) -> Option<Self> {
+        let destination = section.required("destination", ADDRESS);
+        let source = section.required("source", ADDRESS);
+        let destination_port = section.required_scalar("destination_port", L4_PORT);
+        let source_port = section.required_scalar("source_port", L4_PORT);
+        let protocol = section.required_scalar("protocol", PROTOCOL);
+        let out = Out::read(section);
+        section.end();
+        Some(Self {
+            line: section.line,
+            destination: destination?,
+            source: source?,
+            destination_port: destination_port?,
+            source_port: source_port?,
+            protocol: protocol?,
+            out: out?,
+        })
+    }
+}
+
+impl Rule {
+    fn read(section: &Section<'_>) -> Option<Self> {
+        let deny = section.switch("deny").is_some_and(|at| at.value);
+        let (port, mac) = (section.scalar("port", PORT), Out::mac(section));
+        if section.has("port") == deny {
+            let problem = "the rule says neither where to, nor deny, or both";
+            let legal = "give it either a port or deny = true";
+            section.wrong(section.line, "port", problem, legal);
+        }
+        let rule = Self {
+            line: section.line,
+            source: section.text("source", PREFIX),
+            destination: section.text("destination", PREFIX),
+            source_ports: section.scalar("source_ports", L4_PORTS),
+            destination_ports: section.scalar("destination_ports", L4_PORTS),
+            protocol: section.scalar("protocol", PROTOCOL),
+            deny,
+            out: port.map(|port| Out { port, mac }),
+        };
+        section.end();
+        Some(rule)
+    }
+}
+
+/// The text of a field.
+fn text(at: &At<String>) -> At<&str> {
+    At {
+        value: &at.value,
+        line: at.line,
+    }
 }
 
 impl File {
-    /// Adds the file's entries to `tables`; what is wrong goes to `problems`.
+    /// Adds the file's entries to `tables`; what is wrong goes to `problems`, as of `source`.
     pub(super) fn entries(
         &self,
-        path: &Path,
-        text: &str,
+        source: usize,
         mode: Mode,
         ports: &Ports,
         tables: &mut Tables,
         problems: &mut Problems,
     ) {
-        let source = problems.source(path.display().to_string());
+        let Tables { hops, v4, v6 } = tables;
         let mut reader = Reader {
             source,
-            text,
+            mode,
             ports,
-            hops: &mut tables.hops,
+            hops,
             problems,
         };
-        let wanted = match mode {
-            Mode::Lpm | Mode::Fib => "[[route]]",
-            Mode::Em => "[[flow]]",
-            Mode::Acl => "[[rule]]",
-        };
-        for route in &self.route {
-            let place = reader.place(route);
-            if wanted == "[[route]]" {
-                let route = route.get_ref();
-                let hop = reader.hop(place, &route.port, route.mac.as_deref());
-                let (text, problems) = (&route.destination, &mut *reader.problems);
-                match text.contains(':') {
-                    false => tables.v4.route(place, text, hop, problems),
-                    true => tables.v6.route(place, text, hop, problems),
+        for route in &self.routes {
+            if let Some(place) = reader.wanted(route.line, "route.") {
+                let hop = reader.hop(place, &route.out);
+                let (destination, problems) = (text(&route.destination), &mut *reader.problems);
+                match destination.value.contains(':') {
+                    false => v4.route(place, destination, hop, problems),
+                    true => v6.route(place, destination, hop, problems),
                 }
-            } else {
-                reader.unwanted(place, "[[route]]", mode, wanted);
             }
         }
-        for flow in &self.flow {
-            let place = reader.place(flow);
-            if wanted == "[[flow]]" {
-                let flow = flow.get_ref();
-                match flow.destination.contains(':') {
-                    false => reader.flow(place, flow, &mut tables.v4),
-                    true => reader.flow(place, flow, &mut tables.v6),
+        for flow in &self.flows {
+            if let Some(place) = reader.wanted(flow.line, "flow.") {
+                match flow.destination.value.contains(':') {
+                    false => reader.flow(place, flow, v4),
+                    true => reader.flow(place, flow, v6),
                 }
-            } else {
-                reader.unwanted(place, "[[flow]]", mode, wanted);
             }
         }
-        for rule in &self.rule {
-            let place = reader.place(rule);
-            if wanted == "[[rule]]" {
-                reader.rule(place, rule.get_ref(), &mut tables.v4, &mut tables.v6);
-            } else {
-                reader.unwanted(place, "[[rule]]", mode, wanted);
+        for rule in &self.rules {
+            if let Some(place) = reader.wanted(rule.line, "rule.") {
+                reader.rule(place, rule, v4, v6);
             }
         }
     }
@@ -218,46 +269,41 @@ impl File {
 /// What reading an entry takes besides the entry.
 struct Reader<'a> {
     source: usize,
-    text: &'a str,
+    mode: Mode,
     ports: &'a Ports,
     hops: &'a mut NextHops,
     problems: &'a mut Problems,
 }
 
 impl Reader<'_> {
-    /// The line in which an entry begins.
-    fn place<T>(&self, entry: &Spanned<T>) -> Place {
-        let before = self.text.get(..entry.span().start).unwrap_or_default();
-        Place {
+    /// Where an entry stands, if it is of the kind that the lookup takes.
+    fn wanted(&mut self, line: usize, entry: &'static str) -> Option<Place> {
+        let place = Place {
             source: self.source,
-            line: 1 + before.bytes().filter(|&byte| byte == b'\n').count(),
+            line,
+            entry,
+        };
+        let wanted = match self.mode {
+            Mode::Lpm | Mode::Fib => "route.",
+            Mode::Em => "flow.",
+            Mode::Acl => "rule.",
+        };
+        if entry == wanted {
+            return Some(place);
         }
+        let name = |entry: &str| format!("[[{}]]", entry.trim_end_matches('.'));
+        let problem = format!("this is no entry for lookup {}", self.mode);
+        let legal = format!("write {} entries, or choose another lookup", name(wanted));
+        self.problems.add(place, WrongKey::new("", problem, legal));
+        None
     }
 
-    fn unwanted(&mut self, place: Place, kind: &str, mode: Mode, wanted: &str) {
-        let wrong = Wrong::new(
-            format!("{kind} is no entry for lookup {mode}"),
-            format!("write {wanted} entries, or choose another lookup"),
-        );
-        self.problems.add(place, wrong);
-    }
-
-    /// The next hop out of a port, if all is right with it.
-    fn hop(&mut self, place: Place, port: &Value, mac: Option<&str>) -> Option<u32> {
-        let port = self.ports.find(&port.text());
-        let mac = mac.map(|text| {
-            text.parse::<MacAddr>()
-                .map_err(|error| Wrong::new(format!("mac `{text}` is none"), error.to_string()))
-        });
-        match (port, mac.transpose()) {
-            (Ok(port), Ok(mac)) => Some(self.hops.number(port, mac)),
-            (port, mac) => {
-                for wrong in [port.err(), mac.err()].into_iter().flatten() {
-                    self.problems.add(place, wrong);
-                }
-                None
-            }
-        }
+    /// The next hop out of a port, if there is such a port.
+    fn hop(&mut self, place: Place, out: &Out) -> Option<u32> {
+        let port = self
+            .problems
+            .take(place, text(&out.port), |port| self.ports.find(port))?;
+        Some(self.hops.number(port, out.mac))
     }
 
     fn flow<A: Family<W>, const W: usize>(
@@ -266,35 +312,29 @@ impl Reader<'_> {
         flow: &Flow,
         rules: &mut Rules<A, W>,
     ) {
-        let hop = self.hop(place, &flow.port, flow.mac.as_deref());
-        let text = FlowText {
-            dst: &flow.destination,
-            src: &flow.source,
-            dst_port: &flow.destination_port.text(),
-            src_port: &flow.source_port.text(),
-            protocol: &flow.protocol.text(),
+        let hop = self.hop(place, &flow.out);
+        let fields = FlowText {
+            dst: text(&flow.destination),
+            src: text(&flow.source),
+            dst_port: text(&flow.destination_port),
+            src_port: text(&flow.source_port),
+            protocol: text(&flow.protocol),
         };
-        rules.flow(place, text, hop, self.problems);
+        rules.flow(place, fields, hop, self.problems);
     }
 
     /// An entry without addresses is one for each family.
     fn rule(&mut self, place: Place, rule: &Rule, v4: &mut Rules<u32, 1>, v6: &mut Rules<u128, 4>) {
-        let hop = match (&rule.port, rule.deny) {
-            (Some(port), false) => self.hop(place, port, rule.mac.as_deref()),
+        let hop = match (&rule.out, rule.deny) {
+            (Some(out), false) => self.hop(place, out),
             (None, true) => Some(self.hops.denied()),
-            _ => {
-                let wrong = Wrong::new(
-                    "the rule says neither where to, nor deny, or both",
-                    "give it either a port or deny = true",
-                );
-                self.problems.add(place, wrong);
-                None
-            }
+            // It was told of when the file was read.
+            _ => None,
         };
         let addresses = [&rule.source, &rule.destination];
         let has = |colon: bool| {
             let mut addresses = addresses.into_iter().flatten();
-            addresses.any(|address| address.contains(':') == colon)
+            addresses.any(|address| address.value.contains(':') == colon)
         };
         let (is_v4, is_v6) = (has(false), has(true));
         if is_v4 || !is_v6 {
@@ -313,22 +353,24 @@ impl Reader<'_> {
         any: &str,
         rules: &mut Rules<A, W>,
     ) {
-        let [src_ports, dst_ports] = [&rule.source_ports, &rule.destination_ports].map(|ports| {
-            let text = ports.as_ref().map_or("0-65535".into(), Value::text);
-            match text.split_once('-') {
-                Some((first, last)) => [first, last].map(|port| port.trim().to_owned()),
-                None => [text.clone(), text],
-            }
-        });
-        let protocol = rule.protocol.as_ref().map_or("0/0".into(), Value::text);
-        let text = AclText {
-            src: rule.source.as_deref().unwrap_or(any),
-            dst: rule.destination.as_deref().unwrap_or(any),
-            src_ports: [&src_ports[0], &src_ports[1]],
-            dst_ports: [&dst_ports[0], &dst_ports[1]],
-            protocol: &protocol,
+        let line = place.line;
+        fn or<'a>(at: &'a Option<At<String>>, line: usize, value: &'a str) -> At<&'a str> {
+            at.as_ref().map_or(At { value, line }, text)
+        }
+        let ports = |ports| {
+            let At { value, line } = or(ports, line, "0-65535");
+            let (first, last) = value.split_once('-').unwrap_or((value, value));
+            let value = [first.trim(), last.trim()];
+            At { value, line }
         };
-        rules.acl(place, text, hop, self.problems);
+        let fields = AclText {
+            src: or(&rule.source, line, any),
+            dst: or(&rule.destination, line, any),
+            src_ports: ports(&rule.source_ports),
+            dst_ports: ports(&rule.destination_ports),
+            protocol: or(&rule.protocol, line, "0/0"),
+        };
+        rules.acl(place, fields, hop, self.problems);
     }
 }
 
@@ -336,20 +378,18 @@ impl Reader<'_> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use linerate_appliance::config;
+    use linerate_appliance::error::Error;
 
     fn entries(mode: Mode, text: &str) -> (Tables, Result<(), Error>) {
-        let file: File = toml::from_str(text).unwrap();
+        let parsed = config::parse(text, File::read);
         let ports = Ports(["wan", "lan"].map(String::from).into());
         let (mut tables, mut problems) = (Tables::new(2), Problems::default());
-        file.entries(
-            Path::new("t.toml"),
-            text,
-            mode,
-            &ports,
-            &mut tables,
-            &mut problems,
-        );
-        (tables, problems.result())
+        let source = problems.source("t.toml");
+        problems.found(source, parsed.errors);
+        let file = parsed.value;
+        file.entries(source, mode, &ports, &mut tables, &mut problems);
+        (tables, problems.result(None))
     }
 
     #[test]
@@ -377,25 +417,35 @@ mod tests {
     }
 
     #[test]
-    fn problems_name_the_line_of_the_entry() {
+    fn all_that_is_wrong_is_told_at_once_with_its_line_and_key() {
         let text = "# comment\n[[route]]\ndestination = \"198.18.0.0/24\"\nport = 0\n\n\
-                    [[route]]\ndestination = \"198.18.0.0\"\nport = \"dmz\"\nmac = \"x\"\n\
+                    [[route]]\ndestination = \"198.18.0.0\"\nport = \"dmz\"\n\
+                    [[route]]\ndestintion = \"::/0\"\nport = 1\nmac = \"x\"\n\
                     [[flow]]\ndestination=\"1.1.1.1\"\nsource=\"1.1.1.2\"\ndestination_port=1\n\
-                    source_port=1\nprotocol=6\nport=1\n";
+                    source_port=1\nprotocol=6\nport=1\n[l3fwd]\nlookup = \"lmp\"\nburst = 0\n";
         let (tables, result) = entries(Mode::Lpm, text);
         assert_eq!(tables.v4.len(), 1);
-        // The last of four; the others were printed.
-        let error = result.unwrap_err();
+        let error = result.unwrap_err().to_string();
+        let lines: Vec<&str> = error.lines().skip(1).collect();
         assert_eq!(
-            error.to_string(),
-            "t.toml:10: [[flow]] is no entry for lookup lpm"
+            lines,
+            [
+                "t.toml:7: route.destination: `198.18.0.0` is no IPv4 prefix; write \
+                 address/length, such as 198.18.0.0/24",
+                "t.toml:8: route.port: no port `dmz`; the ports are 0 wan, 1 lan",
+                "t.toml:10: route.destintion: there is no such key; perhaps destination",
+                "t.toml:12: route.mac: `x` is none; an address such as \"02:00:00:00:00:fd\"",
+                "t.toml:13: flow: this is no entry for lookup lpm; write [[route]] entries, or \
+                 choose another lookup",
+                "t.toml:21: l3fwd.lookup: `lmp` is unknown; perhaps lpm",
+                "t.toml:22: l3fwd.burst: 0 is out of range; a number from 1 to 64",
+            ]
         );
         let (_, result) = entries(Mode::Acl, "[[rule]]\nport = 0\ndeny = true\n");
+        let error = result.unwrap_err().to_string();
         assert!(
-            result
-                .unwrap_err()
-                .to_string()
-                .contains("t.toml:1: the rule says")
+            error.starts_with("t.toml:1: rule.port: the rule says"),
+            "{error}"
         );
     }
 }

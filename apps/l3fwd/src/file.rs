@@ -19,7 +19,8 @@
 use linerate_wire::MacAddr;
 
 use super::Mode;
-use super::rules::{AclText, Family, FlowText, NextHops, Place, Ports, Problems, Rules, Wrong};
+use super::rules::{AclText, Family, FlowText, NextHops, Place, Ports, Problems, Rules, WrongKey};
+use linerate_appliance::config::At;
 
 /// Reads the lines of one file into `rules`; what is wrong goes to `problems`.
 pub(super) fn read<A: Family<W>, const W: usize>(
@@ -32,7 +33,11 @@ pub(super) fn read<A: Family<W>, const W: usize>(
     problems: &mut Problems,
 ) {
     for (line, words) in (1..).zip(text.lines()) {
-        let place = Place { source, line };
+        let place = Place {
+            source,
+            line,
+            entry: "",
+        };
         if words.starts_with('#') || words.trim().is_empty() {
             continue;
         }
@@ -48,11 +53,13 @@ pub(super) fn read<A: Family<W>, const W: usize>(
             (Mode::Em, Some(("R", rest))) => entry.flow(rest),
             (Mode::Acl, Some(("R", rest))) => entry.acl(rest, false),
             (Mode::Acl, Some(("@", rest))) => entry.acl(rest, true),
-            (Mode::Acl, _) => Err(Wrong::new(
+            (Mode::Acl, _) => Err(WrongKey::new(
+                "",
                 "the line begins with neither R nor @",
                 "begin it with R (forward), @ (drop) or # (a comment)",
             )),
-            _ => Err(Wrong::new(
+            _ => Err(WrongKey::new(
+                "",
                 "the line does not begin with R",
                 "begin it with R, or with # if it is a comment; @ is for lookup acl",
             )),
@@ -73,14 +80,15 @@ struct Entry<'a, A: Family<W>, const W: usize> {
 }
 
 impl<A: Family<W>, const W: usize> Entry<'_, A, W> {
-    fn route(&mut self, line: &str) -> Result<(), Wrong> {
+    fn route(&mut self, line: &str) -> Result<(), WrongKey> {
         let [prefix, port] = fields(line, ["destination", "port"], Rest::None)?;
         let hop = self.hop(port);
+        let prefix = self.here(prefix);
         self.rules.route(self.place, prefix, hop, self.problems);
         Ok(())
     }
 
-    fn flow(&mut self, line: &str) -> Result<(), Wrong> {
+    fn flow(&mut self, line: &str) -> Result<(), WrongKey> {
         let names = [
             "destination",
             "source",
@@ -92,17 +100,17 @@ impl<A: Family<W>, const W: usize> Entry<'_, A, W> {
         let [dst, src, dst_port, src_port, protocol, port] = fields(line, names, Rest::None)?;
         let hop = self.hop(port);
         let flow = FlowText {
-            dst,
-            src,
-            dst_port,
-            src_port,
-            protocol,
+            dst: self.here(dst),
+            src: self.here(src),
+            dst_port: self.here(dst_port),
+            src_port: self.here(src_port),
+            protocol: self.here(protocol),
         };
         self.rules.flow(self.place, flow, hop, self.problems);
         Ok(())
     }
 
-    fn acl(&mut self, line: &str, drops: bool) -> Result<(), Wrong> {
+    fn acl(&mut self, line: &str, drops: bool) -> Result<(), WrongKey> {
         const NAMES: [&str; 10] = [
             "source",
             "destination",
@@ -135,20 +143,29 @@ impl<A: Family<W>, const W: usize> Entry<'_, A, W> {
             protocol,
         ] = words;
         if (colon, other) != (":", ":") {
-            return Err(Wrong::new(
+            return Err(WrongKey::new(
+                "",
                 "the ports are no ranges",
                 "write both ranges with a colon between blanks, as in 0 : 65535",
             ));
         }
         let entry = AclText {
-            src,
-            dst,
-            src_ports: [src_first, src_last],
-            dst_ports: [dst_first, dst_last],
-            protocol,
+            src: self.here(src),
+            dst: self.here(dst),
+            src_ports: self.here([src_first, src_last]),
+            dst_ports: self.here([dst_first, dst_last]),
+            protocol: self.here(protocol),
         };
         self.rules.acl(self.place, entry, hop, self.problems);
         Ok(())
+    }
+
+    /// A field of this line.
+    fn here<T>(&self, value: T) -> At<T> {
+        At {
+            value,
+            line: self.place.line,
+        }
     }
 
     /// The next hop out of a port, if there is such a port.
@@ -177,18 +194,26 @@ fn fields<'a, const N: usize>(
     line: &'a str,
     names: [&str; N],
     rest: Rest,
-) -> Result<[&'a str; N], Wrong> {
+) -> Result<[&'a str; N], WrongKey> {
     let mut words = line.split_ascii_whitespace();
     let found = names.map(|_| words.next());
     let all = || format!("the fields are {}", names.join(", "));
     if let Some(missing) = found.iter().position(Option::is_none) {
-        return Err(Wrong::new(format!("{} is missing", names[missing]), all()));
+        return Err(WrongKey::new(
+            "",
+            format!("{} is missing", names[missing]),
+            all(),
+        ));
     }
     if rest == Rest::Flags {
         words.next();
     }
     match words.next() {
-        Some(word) => Err(Wrong::new(format!("`{word}` is one field too many"), all())),
+        Some(word) => Err(WrongKey::new(
+            "",
+            format!("`{word}` is one field too many"),
+            all(),
+        )),
         None => Ok(found.map(|word| word.unwrap_or_default())),
     }
 }
@@ -219,7 +244,7 @@ mod tests {
             &mut rules,
             &mut problems,
         );
-        (rules, hops, problems.result())
+        (rules, hops, problems.result(None))
     }
 
     #[test]
@@ -293,12 +318,15 @@ mod tests {
                     é\n";
         let (rules, _, result) = read_as::<u32, 1>(Mode::Lpm, text);
         assert_eq!(rules.routes.len(), 1);
-        let last = result.unwrap_err();
-        assert!(last.to_string().starts_with("t.cfg:8: "), "{last}");
+        let all = result.unwrap_err().to_string();
+        let lines: Vec<&str> = all.lines().skip(1).collect();
+        assert_eq!(lines.len(), 7, "{all}");
+        assert!(lines[6].starts_with("t.cfg:8: "), "{all}");
 
         let wrong = |mode, line: &str| {
-            let error = read_as::<u32, 1>(mode, line).2.unwrap_err();
-            (error.to_string(), error.fix().unwrap())
+            let error = read_as::<u32, 1>(mode, line).2.unwrap_err().to_string();
+            let (what, legal) = error.split_once("; ").unwrap();
+            (what.to_owned(), legal.to_owned())
         };
         for (mode, line, what, legal) in [
             (
@@ -329,7 +357,7 @@ mod tests {
             (
                 Mode::Em,
                 "R1.2.3.4 1.2.3.5 9 9 0x111 0",
-                "protocol `0x111`",
+                "protocol: `0x111`",
                 "0 to 255",
             ),
             (
@@ -341,7 +369,7 @@ mod tests {
             (
                 Mode::Acl,
                 "R1.2.3.4/32 1.2.3.5/32 9 : 8 0 : 1 6/0xff 0",
-                "source port: range 9 to 8",
+                "source_ports: range 9 to 8",
                 "8 : 9",
             ),
             (

@@ -17,28 +17,31 @@ pub mod stage;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use linerate_core::env::{Clock, Placement, Plan, Role, Topology};
-use linerate_core::port::Spec;
+use linerate_tables::TableError;
 use linerate_tables::rewrite::Macs;
 use linerate_wire::MacAddr;
-use serde::Deserialize;
 
 use config::File;
-use linerate_appliance::config::PortStanza;
+use linerate_appliance::config::{At, ConfigError, PortStanza};
+use linerate_appliance::control::reload::{self, Changes, Read, TakeOver};
 use linerate_appliance::error::Error;
 use linerate_appliance::output::MachineFacts;
 use linerate_appliance::runtime::wiring::{self, PortShape};
-use linerate_appliance::runtime::{self, Interrupts, OpenPort, OpenPorts, Run, RunArgs};
+use linerate_appliance::runtime::{
+    self, Interrupts, OpenPort, OpenPorts, Run, RunArgs, RunFile, Running,
+};
 use lookup::{ExactMatch, FirstMatch, Longest, Lookup};
-use rules::{Destination, NextHops, Ports, Problems, Rules};
+use rules::{Destination, NextHops, Ports, Problems, Rules, WrongKey};
 use stage::{NextHop, path};
 
 /// Ports have numbers of one byte in DPDK's rule files and addresses.
 const MOST_PORTS: usize = 256;
 
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub struct Args {
     /// Ports, each KIND:TARGET[,key=value...]; rule files name them by number, from 0
     #[arg(value_name = "PORT", required_unless_present = "config")]
@@ -71,8 +74,7 @@ pub struct Args {
 }
 
 /// What packets are looked up by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mode {
     /// Longest prefix match of the destination
     Lpm,
@@ -84,14 +86,41 @@ pub enum Mode {
     Acl,
 }
 
-impl std::fmt::Display for Mode {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
+impl Mode {
+    const ALL: [Self; 4] = [Self::Lpm, Self::Em, Self::Fib, Self::Acl];
+
+    const fn name(self) -> &'static str {
+        match self {
             Self::Lpm => "lpm",
             Self::Em => "em",
             Self::Fib => "fib",
             Self::Acl => "acl",
-        })
+        }
+    }
+
+    /// What its entries are called: the key of how many are new, what those are, and the same of
+    /// those that are gone.
+    const fn entries(self) -> [(&'static str, &'static str); 2] {
+        match self {
+            Self::Lpm | Self::Fib => [
+                ("routes_added", "route added"),
+                ("routes_removed", "route removed"),
+            ],
+            Self::Em => [
+                ("flows_added", "flow added"),
+                ("flows_removed", "flow removed"),
+            ],
+            Self::Acl => [
+                ("rules_added", "rule added"),
+                ("rules_removed", "rule removed"),
+            ],
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -115,46 +144,54 @@ impl Tables {
 
 /// What was asked for, from all places, checked.
 struct Settings {
+    /// What the file says that cannot change.
+    fixed: RunFile,
     ports: Vec<PortStanza>,
     mode: Mode,
     tables: Tables,
-    /// By port, where the user says so.
-    eth_dest: Vec<Option<MacAddr>>,
-    eth_src: Vec<Option<MacAddr>>,
+    macs: PortMacs,
     run: Run,
+}
+
+/// Addresses by port, where the user says them.
+#[derive(Clone, Debug, PartialEq)]
+struct PortMacs {
+    /// Of the station behind it.
+    dst: Vec<Option<MacAddr>>,
+    /// Of what it sends.
+    src: Vec<Option<MacAddr>>,
 }
 
 pub fn run(args: &Args) -> Result<(), Error> {
     let settings = Settings::read(args)?;
-    let Tables { hops, v4, v6 } = &settings.tables;
-    let entries = format!("{} IPv4 and {} IPv6 entries", v4.len(), v6.len());
-    let describe = |_| format!(" -> {}, {entries}", settings.mode);
     match settings.mode {
-        Mode::Lpm | Mode::Fib => {
-            let lookup = Longest::new(&v4.routes, &v6.routes)?;
-            forward(&settings, hops, describe, lookup)
-        }
-        Mode::Em => {
-            let lookup = ExactMatch::new(&v4.flows, &v6.flows)?;
-            forward(&settings, hops, describe, lookup)
-        }
-        Mode::Acl => {
-            let lookup = FirstMatch::new(&v4.acl, &v6.acl)?;
-            forward(&settings, hops, describe, lookup)
-        }
+        Mode::Lpm | Mode::Fib => forward(args, settings, |tables| {
+            Longest::new(&tables.v4.routes, &tables.v6.routes)
+        }),
+        Mode::Em => forward(args, settings, |tables| {
+            ExactMatch::new(&tables.v4.flows, &tables.v6.flows)
+        }),
+        Mode::Acl => forward(args, settings, |tables| {
+            FirstMatch::new(&tables.v4.acl, &tables.v6.acl)
+        }),
     }
 }
 
+/// Makes the tables that workers look packets up in.
+type Make<L> = fn(&Tables) -> Result<L, TableError>;
+
 /// Opens the ports and forwards until the end.
-fn forward<L: Lookup + Clone>(
-    settings: &Settings,
-    hops: &NextHops,
-    describe: impl Fn(usize) -> String,
-    lookup: L,
-) -> Result<(), Error> {
+fn forward<L: Lookup + Clone>(args: &Args, settings: Settings, make: Make<L>) -> Result<(), Error> {
     let topology = Topology::machine()?;
     let places = runtime::places(&settings.ports, &topology);
     let plan = Plan::build(&settings.run.plan, &topology, &places)?;
+    let (mode, Tables { v4, v6, .. }) = (settings.mode, &settings.tables);
+    let entries = format!("{} IPv4 and {} IPv6 entries", v4.len(), v6.len());
+    let describe = |_| format!(" -> {mode}, {entries}");
+    let lookup = make(&settings.tables)?;
+    if args.run.check {
+        return runtime::planned(&settings.ports, &plan, describe);
+    }
     let interrupts = Interrupts::catch()?;
     let specs: Vec<_> = settings
         .ports
@@ -164,126 +201,201 @@ fn forward<L: Lookup + Clone>(
     let opened = OpenPorts::open(&specs, Clock::calibrate())?;
     // Before anything runs that would look like stolen time.
     let machine = MachineFacts::gather(&opened.clock)?;
-    let hops = settings.hops(hops, &opened.ports);
+    let own: Vec<MacAddr> = opened.ports.iter().map(own_address).collect();
+    let hops = settings.hops(&own);
     let lcores: Vec<&Placement> = plan.role(Role::Io).collect();
+    let Run { watch, options, .. } = settings.run.clone();
     let shape = |port: &OpenPort| PortShape {
-        rx_queues: settings.run.options.queues,
+        rx_queues: options.queues,
         max_tx_queues: port.info.max_tx_queues,
         outs: Vec::new(),
     };
     let shapes: Vec<PortShape> = opened.ports.iter().map(shape).collect();
     // A table may lead anywhere.
     let shares = wiring::spread_all(&shapes, lcores.len());
-    let running = opened.start_shares(shares, &lcores, &settings.run.options, |_, egress| {
+    let running = opened.start_shares(shares, &lcores, &options, |_, egress| {
         path(lookup.clone(), &hops, egress)
     })?;
-    runtime::watch(
-        running,
-        &settings.run.watch,
-        describe,
-        &machine,
-        &interrupts,
-    )
+    // The workers have theirs: it would keep the first table alive for ever.
+    drop(lookup);
+    let read = (args.has_files()).then(|| read_again(args.clone(), settings, own, make));
+    runtime::watch(running, &watch, describe, read, &machine, &interrupts)
+}
+
+/// The address of what a port sends where the user says none: its own, or one made up for it.
+fn own_address(port: &OpenPort) -> MacAddr {
+    let own = port.info.mac;
+    own.unwrap_or(MacAddr([2, 0, 0, 0, 1, port.number as u8]))
+}
+
+/// How a reload comes by new tables: it reads all files again, and makes them.
+fn read_again<L: Lookup + Clone>(
+    args: Args,
+    mut now: Settings,
+    own: Vec<MacAddr>,
+    make: Make<L>,
+) -> Read<stage::Path<L>> {
+    Box::new(move || {
+        let new = Settings::read(&args)?;
+        let file = args.config.as_deref().unwrap_or(Path::new(""));
+        now.fixed.refuse_changes(&new.fixed, file, "l3fwd")?;
+        if new.mode != now.mode {
+            reload::refuse(file, "l3fwd", &["l3fwd.lookup".into()])?;
+        }
+        let changes = now.changes(&new);
+        let (lookup, hops) = (make(&new.tables)?, new.hops(&own));
+        now = new;
+        let take_over: TakeOver<stage::Path<L>> = Box::new(move |running: &Running<_>| {
+            for worker in running.handles() {
+                let (lookup, hops) = (lookup.clone(), hops.clone().into());
+                // What it had is freed here, not by the worker. One that has ended needs none.
+                drop(worker.call(move |worker| stage::exchange(&mut worker.stage, lookup, hops)));
+            }
+        });
+        Ok((changes, take_over))
+    })
+}
+
+impl Args {
+    /// The ports that the command line names.
+    fn stated(&self) -> impl Iterator<Item = PortStanza> {
+        self.ports.iter().map(|spec| PortStanza::stated(spec))
+    }
+
+    /// Whether anything was read from files, and can be read again.
+    fn has_files(&self) -> bool {
+        [&self.config, &self.rule_ipv4, &self.rule_ipv6]
+            .into_iter()
+            .any(Option::is_some)
+    }
 }
 
 impl Settings {
     fn read(args: &Args) -> Result<Self, Error> {
-        let read = args.config.as_deref().map(config::read).transpose()?;
-        let (mut file, text) = read.unwrap_or_default();
-        let stated = args.ports.iter().map(|spec| PortStanza {
-            name: None,
-            spec: spec.clone(),
-        });
-        let ports: Vec<PortStanza> = file.port.drain(..).chain(stated).collect();
-        let names = names(&ports)?;
-        let stanza = std::mem::take(&mut file.l3fwd);
-        let mode = args.lookup.or(stanza.lookup).unwrap_or(Mode::Lpm);
-        let rule_ipv4 = args.rule_ipv4.as_ref().or(stanza.rule_ipv4.as_ref());
-        let rule_ipv6 = args.rule_ipv6.as_ref().or(stanza.rule_ipv6.as_ref());
-        let toml = args.config.as_deref().map(|path| (path, &file, &*text));
-        let tables = tables(mode, &names, rule_ipv4, rule_ipv6, toml)?;
+        // Without a file there is an empty one.
+        let toml = args.config.as_deref();
+        let text = toml.map(linerate_appliance::config::text).transpose()?;
+        let parsed = linerate_appliance::config::parse(&text.unwrap_or_default(), File::read);
+        let file = parsed.value;
+        let all = file.all.ports.iter().cloned();
+        let ports: Vec<PortStanza> = all.chain(args.stated()).collect();
+        let names = Ports(ports.iter().map(PortStanza::called).collect());
+        let mode = args.lookup.or(file.own.lookup).unwrap_or(Mode::Lpm);
+        let (mut tables, mut problems) = (Tables::new(ports.len()), Problems::default());
+        let Tables { hops, v4, v6 } = &mut tables;
+        if let Some(path) = args.rule_ipv4.as_ref().or(file.own.rule_ipv4.as_ref()) {
+            let (text, source) = (text_of(path)?, problems.source(path.display()));
+            file::read(&text, source, mode, &names, hops, v4, &mut problems);
+        }
+        if let Some(path) = args.rule_ipv6.as_ref().or(file.own.rule_ipv6.as_ref()) {
+            let (text, source) = (text_of(path)?, problems.source(path.display()));
+            file::read(&text, source, mode, &names, hops, v6, &mut problems);
+        }
+        let source = problems.source(toml.unwrap_or(Path::new("")).display());
+        problems.found(source, parsed.errors);
+        file.entries(source, mode, &names, &mut tables, &mut problems);
+        let mut macs = |key, all: &[At<String>]| of_file(key, all, &names, source, &mut problems);
+        let mut dst = macs("l3fwd.eth_dest", &file.own.eth_dest);
+        let mut src = macs("l3fwd.eth_src", &file.own.eth_src);
+        let check = toml.map(|path| format!("linerate l3fwd --config {} --check", path.display()));
+        problems.result(check)?;
+        if ports.is_empty() || ports.len() > MOST_PORTS {
+            return Err(Error::Usage {
+                problem: format!("{} ports to forward between", ports.len()),
+                fix: "name one to 256 ports, such as `linerate l3fwd af_packet:eth0 \
+                      af_packet:eth1`"
+                    .into(),
+            });
+        }
         // The last word on a port counts, and the command line's come last.
-        let macs = |key: &str, file: &[String], args: &[String]| {
-            let mut macs = vec![None; names.0.len()];
-            for text in file.iter().chain(args) {
-                let (port, mac) = port_and_mac(key, text, &names)?;
+        for (key, texts, macs) in [
+            ("eth-dest", &args.eth_dest, &mut dst),
+            ("eth-src", &args.eth_src, &mut src),
+        ] {
+            for text in texts {
+                let said = port_and_mac(text, &names);
+                let (port, mac) = said.map_err(|wrong| Error::Usage {
+                    problem: format!("{key} `{text}`: {}", wrong.what),
+                    fix: wrong.legal,
+                })?;
                 macs[usize::from(port)] = Some(mac);
             }
-            Ok::<_, Error>(macs)
-        };
+        }
         Ok(Self {
-            eth_dest: macs("eth-dest", &stanza.eth_dest, &args.eth_dest)?,
-            eth_src: macs("eth-src", &stanza.eth_src, &args.eth_src)?,
-            ports,
+            tables: or_dpdks_own(tables, mode, &names)?,
+            run: args
+                .run
+                .over(file.all.plan.clone(), file.all.keys.clone())?,
+            fixed: file.all,
+            macs: PortMacs { dst, src },
             mode,
-            tables,
-            run: args.run.over(file.plan, stanza.run())?,
+            ports,
         })
     }
 
-    /// The next hops with the addresses that the frames get.
-    fn hops(&self, hops: &NextHops, ports: &[OpenPort]) -> Vec<NextHop> {
-        let src = |port: u16| {
-            let at = usize::from(port);
-            self.eth_src[at]
-                .or(ports[at].info.mac)
-                .unwrap_or(MacAddr([2, 0, 0, 0, 1, port as u8]))
-        };
+    /// The next hops with the addresses that the frames get, `own` being those of the ports.
+    fn hops(&self, own: &[MacAddr]) -> Vec<NextHop> {
+        let src = |port: u16| self.macs.src[usize::from(port)].unwrap_or(own[usize::from(port)]);
         let dst =
-            |port: u16| self.eth_dest[usize::from(port)].unwrap_or(MacAddr::local(port as u8));
+            |port: u16| self.macs.dst[usize::from(port)].unwrap_or(MacAddr::local(port as u8));
         let hop = |hop: &Destination| match *hop {
             Destination::Port(port) => NextHop::out(port, Macs::new(dst(port), src(port))),
             Destination::Station(port, mac) => NextHop::out(port, Macs::new(mac, src(port))),
             Destination::Denied => NextHop::denied(),
         };
-        hops.hops.iter().map(hop).collect()
+        self.tables.hops.hops.iter().map(hop).collect()
+    }
+
+    /// What is other in `new`.
+    fn changes(&self, new: &Self) -> Changes {
+        let (old, now) = (&self.tables, &new.tables);
+        let v4 = old.v4.differences(&old.hops, &now.v4, &now.hops);
+        let v6 = old.v6.differences(&old.hops, &now.v6, &now.hops);
+        let [(added_key, added), (removed_key, removed)] = self.mode.entries();
+        let is_moved = v4.is_moved || v6.is_moved;
+        let macs = |port: usize, of: &PortMacs| (of.dst[port], of.src[port]);
+        let others =
+            (0..self.ports.len()).filter(|&port| macs(port, &self.macs) != macs(port, &new.macs));
+        Changes::default()
+            .and(added_key, added, v4.added + v6.added)
+            .and(removed_key, removed, v4.removed + v6.removed)
+            .and("reordered", "order of rules", usize::from(is_moved))
+            .and("eth_addresses", "MAC setting", others.count())
     }
 }
 
-/// What users call the ports: their names in the file, otherwise `KIND:TARGET`.
-fn names(ports: &[PortStanza]) -> Result<Ports, Error> {
-    if ports.is_empty() || ports.len() > MOST_PORTS {
-        return Err(Error::Usage {
-            problem: format!("{} ports to forward between", ports.len()),
-            fix: "name one to 256 ports, such as `linerate l3fwd af_packet:eth0 af_packet:eth1`"
-                .into(),
-        });
-    }
-    let name = |port: &PortStanza| match &port.name {
-        Some(name) => Ok(name.clone()),
-        None => Ok(port.spec.parse::<Spec>()?.name()),
-    };
-    let names: Result<_, Error> = ports.iter().map(name).collect();
-    names.map(Ports)
-}
-
-/// Reads all entries there are, the rule files' first, or makes DPDK's own where there are none.
-fn tables(
-    mode: Mode,
+/// Addresses by port as the file has them; what is wrong goes to `problems`.
+fn of_file(
+    key: &str,
+    all: &[At<String>],
     ports: &Ports,
-    rule_ipv4: Option<&PathBuf>,
-    rule_ipv6: Option<&PathBuf>,
-    toml: Option<(&Path, &File, &str)>,
-) -> Result<Tables, Error> {
-    let mut tables = Tables::new(ports.0.len());
-    let mut problems = Problems::default();
-    let Tables { hops, v4, v6 } = &mut tables;
-    if let Some(path) = rule_ipv4 {
-        let (text, source) = (text(path)?, problems.source(path.display().to_string()));
-        file::read(&text, source, mode, ports, hops, v4, &mut problems);
+    source: usize,
+    problems: &mut Problems,
+) -> Vec<Option<MacAddr>> {
+    let mut macs = vec![None; ports.0.len()];
+    for At { value, line } in all {
+        match port_and_mac(value, ports) {
+            Ok((port, mac)) => macs[usize::from(port)] = Some(mac),
+            Err(wrong) => {
+                let error = ConfigError {
+                    line: *line,
+                    key: key.into(),
+                    problem: format!("`{value}`: {}", wrong.what),
+                    legal: wrong.legal,
+                };
+                problems.found(source, vec![error]);
+            }
+        }
     }
-    if let Some(path) = rule_ipv6 {
-        let (text, source) = (text(path)?, problems.source(path.display().to_string()));
-        file::read(&text, source, mode, ports, hops, v6, &mut problems);
-    }
-    if let Some((path, file, text)) = toml {
-        file.entries(path, text, mode, ports, &mut tables, &mut problems);
-    }
-    problems.result()?;
+    macs
+}
+
+/// The entries that there are, or DPDK's own where there are none.
+fn or_dpdks_own(mut tables: Tables, mode: Mode, ports: &Ports) -> Result<Tables, Error> {
     if tables.v4.len() + tables.v6.len() > 0 {
         return Ok(tables);
     }
-    let Some((v4, v6)) = dpdks_own(mode, ports.0.len()) else {
+    let Some((text4, text6)) = dpdks_own(mode, ports.0.len()) else {
         return Err(Error::Usage {
             problem: "an access list without entries forwards nothing".into(),
             fix: "give entries with --rule-ipv4, --rule-ipv6 or [[rule]] in the file of --config"
@@ -292,26 +404,10 @@ fn tables(
     };
     let mut problems = Problems::default();
     let source = problems.source("built in");
-    let all = &mut tables;
-    file::read(
-        &v4,
-        source,
-        mode,
-        ports,
-        &mut all.hops,
-        &mut all.v4,
-        &mut problems,
-    );
-    file::read(
-        &v6,
-        source,
-        mode,
-        ports,
-        &mut all.hops,
-        &mut all.v6,
-        &mut problems,
-    );
-    problems.result()?;
+    let Tables { hops, v4, v6 } = &mut tables;
+    file::read(&text4, source, mode, ports, hops, v4, &mut problems);
+    file::read(&text6, source, mode, ports, hops, v6, &mut problems);
+    problems.result(None)?;
     Ok(tables)
 }
 
@@ -332,7 +428,7 @@ fn dpdks_own(mode: Mode, ports: usize) -> Option<(String, String)> {
     (mode != Mode::Acl).then(|| (lines(&v4), lines(&v6)))
 }
 
-fn text(path: &Path) -> Result<String, Error> {
+fn text_of(path: &Path) -> Result<String, Error> {
     // A byte that is no text is the line's problem, not the file's.
     let bytes = std::fs::read(path).map_err(|source| Error::File {
         path: path.into(),
@@ -342,22 +438,16 @@ fn text(path: &Path) -> Result<String, Error> {
 }
 
 /// `PORT,MAC`, as DPDK's `--eth-dest` has it; names hold commas themselves.
-fn port_and_mac(key: &str, text: &str, ports: &Ports) -> Result<(u16, MacAddr), Error> {
-    let wrong = |what: &str, fix: String| Error::Usage {
-        problem: format!("{key} `{text}`: {what}"),
-        fix,
-    };
+fn port_and_mac(text: &str, ports: &Ports) -> Result<(u16, MacAddr), WrongKey> {
     let (port, mac) = text.rsplit_once(',').ok_or_else(|| {
-        let fix = "write a port, a comma and an address, as in 0,02:00:00:00:00:fe".into();
-        wrong("it is no port and address", fix)
+        let legal = "write a port, a comma and an address, as in 0,02:00:00:00:00:fe";
+        WrongKey::new("", "it is no port and address", legal)
     })?;
-    let port = ports
-        .find(port)
-        .map_err(|problem| wrong(&problem.what, problem.legal))?;
+    let port = ports.find(port)?;
     let mac = mac
         .parse()
         .map_err(|error: linerate_wire::ethernet::BadMacAddr| {
-            wrong("no address follows the comma", error.to_string())
+            WrongKey::new("", "no address follows the comma", error.to_string())
         })?;
     Ok((port, mac))
 }

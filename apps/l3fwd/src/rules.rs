@@ -4,43 +4,48 @@
 //! ([`config`](super::config)), and are read here alone, so that both understand the same. What is
 //! wrong is collected, with its place, until all has been read.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
 use linerate_tables::acl::{Bits, Match, Prefix as AclPrefix, Range, words6};
 use linerate_tables::lpm::{Address, Prefix};
 use linerate_wire::{FlowKey4, FlowKey6, MacAddr};
 
+use linerate_appliance::config::{At, ConfigError, Wrong};
 use linerate_appliance::error::Error;
 
-/// Problems shown; a file of another kind has one in each line.
-const SHOWN: usize = 50;
-
-/// A line of a source: the number of the source, as [`Problems`] gave it, and of the line.
+/// Where an entry stands: the number of its source, as [`Problems`] gave it, the line, and what
+/// errors say before the keys of an entry: `route.` in the configuration, nothing in a rule file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) source: usize,
     pub(super) line: usize,
+    pub(super) entry: &'static str,
 }
 
 /// All that is wrong, and where.
 #[derive(Debug, Default)]
 pub(super) struct Problems {
-    sources: Vec<String>,
-    found: Vec<(Place, Wrong)>,
-    beyond: usize,
+    /// Each source's name, and what is wrong with it.
+    sources: Vec<(String, Vec<ConfigError>)>,
 }
 
-/// What is wrong with a field, and what would be right.
+/// What is wrong with a key, or with the whole line, and what would be right.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Wrong {
+pub(super) struct WrongKey {
+    key: &'static str,
     pub(super) what: String,
     pub(super) legal: String,
 }
 
-impl Wrong {
-    pub(super) fn new(what: impl Into<String>, legal: impl Into<String>) -> Self {
+impl WrongKey {
+    pub(super) fn new(
+        key: &'static str,
+        what: impl Into<String>,
+        legal: impl Into<String>,
+    ) -> Self {
         Self {
+            key,
             what: what.into(),
             legal: legal.into(),
         }
@@ -49,59 +54,61 @@ impl Wrong {
 
 impl Problems {
     /// A number for a source, by which its lines are named.
-    pub(super) fn source(&mut self, name: impl Into<String>) -> usize {
-        self.sources.push(name.into());
+    pub(super) fn source(&mut self, name: impl std::fmt::Display) -> usize {
+        self.sources.push((name.to_string(), Vec::new()));
         self.sources.len() - 1
     }
 
-    pub(super) fn add(&mut self, place: Place, wrong: Wrong) {
-        if self.found.len() < SHOWN {
-            self.found.push((place, wrong));
-        } else {
-            self.beyond += 1;
-        }
+    /// What somebody else found wrong with a source.
+    pub(super) fn found(&mut self, source: usize, errors: Vec<ConfigError>) {
+        self.sources[source].1.extend(errors);
+    }
+
+    pub(super) fn add(&mut self, place: Place, wrong: WrongKey) {
+        let key = match wrong.key {
+            "" => place.entry.trim_end_matches('.').into(),
+            key => format!("{}{key}", place.entry),
+        };
+        let error = ConfigError {
+            line: place.line,
+            key,
+            problem: wrong.what,
+            legal: wrong.legal,
+        };
+        self.sources[place.source].1.push(error);
     }
 
     /// Something that an earlier place says already.
     fn twice(&mut self, place: Place, kind: &str, what: &dyn std::fmt::Display, before: Place) {
-        let before = self.name(before);
-        self.add(
-            place,
-            Wrong::new(
-                format!("the {kind} of {before} has this {what} already"),
-                format!("remove one of the two {kind}s"),
-            ),
-        );
+        let before = format!("{}:{}", self.sources[before.source].0, before.line);
+        let problem = format!("the {kind} of {before} has this {what} already");
+        let fix = format!("remove one of the two {kind}s");
+        self.add(place, WrongKey::new("", problem, fix));
     }
 
-    /// `what` if it is right, or a problem.
-    fn take<T>(&mut self, place: Place, what: Result<T, Wrong>) -> Option<T> {
-        what.map_err(|wrong| self.add(place, wrong)).ok()
+    /// What `read` makes of a key's text if it is right, or a problem.
+    pub(super) fn take<V: Copy, T>(
+        &mut self,
+        place: Place,
+        at: At<V>,
+        read: impl FnOnce(V) -> Result<T, WrongKey>,
+    ) -> Option<T> {
+        let line = at.line;
+        let wrong = |wrong| self.add(Place { line, ..place }, wrong);
+        read(at.value).map_err(wrong).ok()
     }
 
-    /// The place as its user writes it.
-    fn name(&self, place: Place) -> String {
-        format!("{}:{}", self.sources[place.source], place.line)
-    }
-
-    /// All of them as one error: the last is returned, the others are printed.
-    pub(super) fn result(self) -> Result<(), Error> {
-        let count = self.found.len() + self.beyond;
-        let mut errors: Vec<Error> = self
-            .found
-            .iter()
-            .map(|(place, wrong)| Error::Usage {
-                problem: format!("{}: {}", self.name(*place), wrong.what),
-                fix: wrong.legal.clone(),
-            })
-            .collect();
-        if self.beyond > 0 {
-            errors.push(Error::Usage {
-                problem: format!("{count} lines are wrong, of which {SHOWN} are shown"),
-                fix: "correct those first".into(),
-            });
+    /// All of them as one error; `check` is the command that looks again.
+    pub(super) fn result(self, check: Option<String>) -> Result<(), Error> {
+        let mut all = Wrong::default();
+        for (name, mut errors) in self.sources {
+            errors.sort();
+            all.add(name, errors);
         }
-        Error::all(errors)
+        match check {
+            Some(check) => all.checked_by(check).result(),
+            None => all.result(),
+        }
     }
 }
 
@@ -111,7 +118,7 @@ pub(super) struct Ports(pub(super) Vec<String>);
 
 impl Ports {
     /// A port by its name or number.
-    pub(super) fn find(&self, text: &str) -> Result<u16, Wrong> {
+    pub(super) fn find(&self, text: &str) -> Result<u16, WrongKey> {
         let by_name = self.0.iter().position(|name| name == text);
         let by_number = || number(text, u64::MAX).map(|number| number as usize);
         match by_name
@@ -119,7 +126,8 @@ impl Ports {
             .filter(|&port| port < self.0.len())
         {
             Some(port) => Ok(port as u16),
-            None => Err(Wrong::new(
+            None => Err(WrongKey::new(
+                "port",
                 format!("no port `{text}`"),
                 format!("the ports are {self}"),
             )),
@@ -138,7 +146,7 @@ impl std::fmt::Display for Ports {
 }
 
 /// Where packets can go, before the ports' own addresses are known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Destination {
     /// Out of a port, to the station that all its packets go to unless something else is said.
     Port(u16),
@@ -253,26 +261,79 @@ impl<A: Family<W>, const W: usize> Default for Rules<A, W> {
 /// The fields of a flow, as text.
 #[derive(Clone, Copy)]
 pub(super) struct FlowText<'a> {
-    pub(super) dst: &'a str,
-    pub(super) src: &'a str,
-    pub(super) dst_port: &'a str,
-    pub(super) src_port: &'a str,
-    pub(super) protocol: &'a str,
+    pub(super) dst: At<&'a str>,
+    pub(super) src: At<&'a str>,
+    pub(super) dst_port: At<&'a str>,
+    pub(super) src_port: At<&'a str>,
+    pub(super) protocol: At<&'a str>,
 }
 
 /// The fields of an entry of an access list, as text.
 #[derive(Clone, Copy)]
 pub(super) struct AclText<'a> {
-    pub(super) src: &'a str,
-    pub(super) dst: &'a str,
+    pub(super) src: At<&'a str>,
+    pub(super) dst: At<&'a str>,
     /// First and last.
-    pub(super) src_ports: [&'a str; 2],
-    pub(super) dst_ports: [&'a str; 2],
+    pub(super) src_ports: At<[&'a str; 2]>,
+    pub(super) dst_ports: At<[&'a str; 2]>,
     /// Value and mask, as in `0x06/0xff`.
-    pub(super) protocol: &'a str,
+    pub(super) protocol: At<&'a str>,
+}
+
+/// How the rules of one address family differ from others.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Differences {
+    /// New ones, and those that lead elsewhere now.
+    pub(super) added: usize,
+    /// Those that are gone, and those that led elsewhere.
+    pub(super) removed: usize,
+    /// Whether the same rules of an access list come in another order.
+    pub(super) is_moved: bool,
+}
+
+impl Differences {
+    fn between<K: Copy + Eq + Hash>(
+        old: (&[(K, u32)], &NextHops),
+        new: (&[(K, u32)], &NextHops),
+    ) -> Self {
+        let led = |(rules, hops): (&[(K, u32)], &NextHops)| -> Vec<(K, Destination)> {
+            let lead = |&(key, hop): &(K, u32)| (key, hops.hops[hop as usize]);
+            rules.iter().map(lead).collect()
+        };
+        let (old, new) = (led(old), led(new));
+        let (before, after): (HashSet<_>, HashSet<_>) =
+            (old.iter().collect(), new.iter().collect());
+        let kept = |rules: &[(K, Destination)]| -> Vec<(K, Destination)> {
+            let stays = |rule: &&(K, Destination)| before.contains(rule) && after.contains(rule);
+            rules.iter().filter(stays).copied().collect()
+        };
+        Self {
+            added: after.difference(&before).count(),
+            removed: before.difference(&after).count(),
+            is_moved: kept(&old) != kept(&new),
+        }
+    }
 }
 
 impl<A: Family<W>, const W: usize> Rules<A, W> {
+    /// How `new` rules differ, whose next hops have other numbers. Of routes and flows the order
+    /// means nothing.
+    pub(super) fn differences(
+        &self,
+        hops: &NextHops,
+        new: &Self,
+        new_hops: &NextHops,
+    ) -> Differences {
+        let routes = Differences::between((&self.routes, hops), (&new.routes, new_hops));
+        let flows = Differences::between((&self.flows, hops), (&new.flows, new_hops));
+        let acl = Differences::between((&self.acl, hops), (&new.acl, new_hops));
+        Differences {
+            added: routes.added + flows.added + acl.added,
+            removed: routes.removed + flows.removed + acl.removed,
+            is_moved: acl.is_moved,
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.routes.len() + self.flows.len() + self.acl.len()
     }
@@ -281,11 +342,11 @@ impl<A: Family<W>, const W: usize> Rules<A, W> {
     pub(super) fn route(
         &mut self,
         place: Place,
-        prefix_text: &str,
+        destination: At<&str>,
         hop: Option<u32>,
         problems: &mut Problems,
     ) {
-        let prefix = problems.take(place, prefix("destination", prefix_text));
+        let prefix = problems.take(place, destination, |text| prefix("destination", text));
         let (Some(prefix), Some(hop)) = (prefix, hop) else {
             return;
         };
@@ -303,11 +364,11 @@ impl<A: Family<W>, const W: usize> Rules<A, W> {
         hop: Option<u32>,
         problems: &mut Problems,
     ) {
-        let dst = problems.take(place, address::<A, W>("destination", flow.dst));
-        let src = problems.take(place, address::<A, W>("source", flow.src));
-        let dst_port = problems.take(place, port("destination port", flow.dst_port));
-        let src_port = problems.take(place, port("source port", flow.src_port));
-        let protocol = problems.take(place, protocol(flow.protocol));
+        let dst = problems.take(place, flow.dst, |text| address("destination", text));
+        let src = problems.take(place, flow.src, |text| address("source", text));
+        let dst_port = problems.take(place, flow.dst_port, |text| port("destination_port", text));
+        let src_port = problems.take(place, flow.src_port, |text| port("source_port", text));
+        let protocol = problems.take(place, flow.protocol, protocol);
         let (Some(dst), Some(src), Some(dst_port), Some(src_port), Some(protocol), Some(hop)) =
             (dst, src, dst_port, src_port, protocol, hop)
         else {
@@ -328,11 +389,14 @@ impl<A: Family<W>, const W: usize> Rules<A, W> {
         hop: Option<u32>,
         problems: &mut Problems,
     ) {
-        let src = problems.take(place, acl_prefix::<A, W>("source", entry.src));
-        let dst = problems.take(place, acl_prefix::<A, W>("destination", entry.dst));
-        let src_ports = problems.take(place, range("source port", entry.src_ports));
-        let dst_ports = problems.take(place, range("destination port", entry.dst_ports));
-        let protocol = problems.take(place, bits(entry.protocol));
+        let acl_prefix = acl_prefix::<A, W>;
+        let src = problems.take(place, entry.src, |text| acl_prefix("source", text));
+        let dst = problems.take(place, entry.dst, |text| acl_prefix("destination", text));
+        let src_ports = problems.take(place, entry.src_ports, |ends| range("source_ports", ends));
+        let dst_ports = problems.take(place, entry.dst_ports, |ends| {
+            range("destination_ports", ends)
+        });
+        let protocol = problems.take(place, entry.protocol, bits);
         let (Some(src), Some(dst), Some(src_ports), Some(dst_ports), Some(protocol), Some(hop)) =
             (src, dst, src_ports, dst_ports, protocol, hop)
         else {
@@ -365,20 +429,25 @@ fn number(text: &str, most: u64) -> Option<u64> {
     (is_plain && !is_octal && number <= most).then_some(number)
 }
 
-fn address<A: Family<W>, const W: usize>(field: &str, text: &str) -> Result<A, Wrong> {
+fn address<A: Family<W>, const W: usize>(field: &'static str, text: &str) -> Result<A, WrongKey> {
     A::read(text).ok_or_else(|| {
-        Wrong::new(
-            format!("{field} `{text}` is no IPv{} address", version::<W>()),
+        WrongKey::new(
+            field,
+            format!("`{text}` is no IPv{} address", version::<W>()),
             format!("write it as {}", A::EXAMPLE),
         )
     })
 }
 
 /// A prefix; bits beyond its length do not count, as with DPDK.
-fn prefix<A: Family<W>, const W: usize>(field: &str, text: &str) -> Result<Prefix<A>, Wrong> {
+fn prefix<A: Family<W>, const W: usize>(
+    field: &'static str,
+    text: &str,
+) -> Result<Prefix<A>, WrongKey> {
     let wrong = || {
-        Wrong::new(
-            format!("{field} `{text}` is no IPv{} prefix", version::<W>()),
+        WrongKey::new(
+            field,
+            format!("`{text}` is no IPv{} prefix", version::<W>()),
             format!(
                 "write address/length, such as {}/{}",
                 A::EXAMPLE,
@@ -390,17 +459,18 @@ fn prefix<A: Family<W>, const W: usize>(field: &str, text: &str) -> Result<Prefi
     let address = A::read(address).ok_or_else(wrong)?;
     match number(len, A::BITS.into()) {
         Some(len) => Ok(Prefix::of(address, len as u8)),
-        None => Err(Wrong::new(
-            format!("{field} `{text}` has no length between 0 and {}", A::BITS),
+        None => Err(WrongKey::new(
+            field,
+            format!("`{text}` has no length between 0 and {}", A::BITS),
             format!("a length is 0 to {} bits", A::BITS),
         )),
     }
 }
 
 fn acl_prefix<A: Family<W>, const W: usize>(
-    field: &str,
+    field: &'static str,
     text: &str,
-) -> Result<AclPrefix<W>, Wrong> {
+) -> Result<AclPrefix<W>, WrongKey> {
     let prefix: Prefix<A> = prefix(field, text)?;
     Ok(AclPrefix::of(prefix.first().words(), prefix.len()))
 }
@@ -409,27 +479,27 @@ const fn version<const W: usize>() -> u8 {
     if W == 1 { 4 } else { 6 }
 }
 
-fn port(field: &str, text: &str) -> Result<u16, Wrong> {
+fn port(field: &'static str, text: &str) -> Result<u16, WrongKey> {
     let port = number(text, u16::MAX.into()).map(|port| port as u16);
     port.ok_or_else(|| {
-        Wrong::new(
-            format!("{field} `{text}` is none"),
-            format!("a {field} is 0 to 65535"),
+        WrongKey::new(
+            field,
+            format!("`{text}` is no port"),
+            "a number from 0 to 65535",
         )
     })
 }
 
-fn range(field: &str, [first, last]: [&str; 2]) -> Result<Range, Wrong> {
+fn range(field: &'static str, [first, last]: [&str; 2]) -> Result<Range, WrongKey> {
     let (first, last) = (port(field, first)?, port(field, last)?);
     Range::new(first, last).map_err(|error| {
-        Wrong::new(format!("{field}: {error}"), {
-            format!("write the smaller {field} first, as in {last} : {first}")
-        })
+        let legal = format!("write the smaller port first, as in {last} : {first}");
+        WrongKey::new(field, error.to_string(), legal)
     })
 }
 
 /// An IP protocol by name or number.
-fn protocol(text: &str) -> Result<u8, Wrong> {
+fn protocol(text: &str) -> Result<u8, WrongKey> {
     use linerate_wire::protocol::{ICMP, ICMPV6, SCTP, TCP, UDP};
     let names = [
         ("icmp", ICMP),
@@ -443,28 +513,31 @@ fn protocol(text: &str) -> Result<u8, Wrong> {
     found
         .or_else(|| number(text, 255).map(|number| number as u8))
         .ok_or_else(|| {
-            Wrong::new(
-                format!("protocol `{text}` is none"),
-                "a protocol is 0 to 255 (17 or 0x11 for UDP), or icmp, tcp, udp, icmpv6 or sctp",
+            WrongKey::new(
+                "protocol",
+                format!("`{text}` is none"),
+                "0 to 255 (17 or 0x11 for UDP), or icmp, tcp, udp, icmpv6 or sctp",
             )
         })
 }
 
 /// A protocol and its mask; a protocol alone is that one.
-fn bits(text: &str) -> Result<Bits, Wrong> {
+fn bits(text: &str) -> Result<Bits, WrongKey> {
     let Some((value, mask)) = text.split_once('/') else {
         return Ok(Bits::byte(protocol(text)?));
     };
     let both = number(value, 255).zip(number(mask, 255));
     let (value, mask) = both.ok_or_else(|| {
-        Wrong::new(
-            format!("protocol `{text}` is no value and mask"),
+        WrongKey::new(
+            "protocol",
+            format!("`{text}` is no value and mask"),
             "write both as 0 to 255 or 0x00 to 0xff, as in 0x06/0xff; 0x00/0x00 is any protocol",
         )
     })?;
     Bits::new(value as u16, mask as u16).map_err(|error| {
-        Wrong::new(
-            format!("protocol `{text}`: {error}"),
+        WrongKey::new(
+            "protocol",
+            format!("`{text}`: {error}"),
             "0xff is the mask of one protocol, 0x00/0x00 is any protocol",
         )
     })
@@ -514,22 +587,26 @@ mod tests {
     fn each_wrong_field_is_a_problem_of_its_own() {
         let mut problems = Problems::default();
         let place = Place {
-            source: problems.source("x.cfg"),
+            source: problems.source("x.toml"),
             line: 7,
+            entry: "flow.",
         };
         let mut rules = Rules::<u32, 1>::default();
+        let at = |line, value| At { value, line };
         let flow = FlowText {
-            dst: "198.18.0",
-            src: "::1",
-            dst_port: "65536",
-            src_port: "x",
-            protocol: "300",
+            dst: at(8, "198.18.0"),
+            src: at(9, "::1"),
+            dst_port: at(10, "65536"),
+            src_port: at(11, "x"),
+            protocol: at(12, "300"),
         };
         rules.flow(place, flow, None, &mut problems);
-        assert_eq!(problems.found.len(), 5);
         assert_eq!(rules.len(), 0);
-        let error = problems.result().unwrap_err();
-        assert_eq!(error.to_string(), "x.cfg:7: protocol `300` is none");
+        let error = problems.result(None).unwrap_err().to_string();
+        let lines: Vec<&str> = error.lines().skip(1).collect();
+        assert_eq!(lines.len(), 5, "{error}");
+        let last = "x.toml:12: flow.protocol: `300` is none; 0 to 255";
+        assert!(lines[4].starts_with(last), "{error}");
     }
 
     #[test]
@@ -538,7 +615,12 @@ mod tests {
         let source = problems.source("x.cfg");
         let mut rules = Rules::<u128, 4>::default();
         for (line, text) in (1..).zip(["2001:db8::1/32", "2001:db8::/32", "::/0"]) {
-            rules.route(Place { source, line }, text, Some(0), &mut problems);
+            let place = Place {
+                source,
+                line,
+                entry: "",
+            };
+            rules.route(place, At { value: text, line }, Some(0), &mut problems);
         }
         let shown: Vec<_> = rules
             .routes
@@ -546,7 +628,7 @@ mod tests {
             .map(|(prefix, _)| prefix.to_string())
             .collect();
         assert_eq!(shown, ["2001:db8::/32", "::/0"]);
-        let error = problems.result().unwrap_err().to_string();
+        let error = problems.result(None).unwrap_err().to_string();
         assert!(
             error.starts_with("x.cfg:2: the route of x.cfg:1 has this 2001:db8::/32"),
             "{error}"
@@ -554,14 +636,19 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_another_kind_is_not_shown_in_full() {
-        let mut problems = Problems::default();
-        let source = problems.source("x.cfg");
-        for line in 1..=1000 {
-            problems.add(Place { source, line }, Wrong::new("wrong", "right"));
-        }
-        let error = problems.result().unwrap_err().to_string();
-        assert_eq!(error, "1000 lines are wrong, of which 50 are shown");
+    fn differences_go_by_what_rules_lead_to_and_not_by_numbers() {
+        let mut old = NextHops::new(2);
+        let stations = [7, 8].map(MacAddr::local);
+        let [a, b] = stations.map(|mac| old.number(0, Some(mac)));
+        let before = [(1_u8, a), (2, b), (3, 1)];
+        // The same stations, numbered the other way round.
+        let mut new = NextHops::new(2);
+        let [b, a] = [stations[1], stations[0]].map(|mac| new.number(0, Some(mac)));
+        let differ = |after: &[(u8, u32)]| Differences::between((&before, &old), (after, &new));
+        assert_eq!(differ(&[(1, a), (2, b), (3, 1)]), Differences::default());
+        let changed = differ(&[(1, b), (3, 1), (4, 0)]);
+        assert_eq!((changed.added, changed.removed), (2, 2));
+        assert!(!changed.is_moved && differ(&[(2, b), (1, a), (3, 1)]).is_moved);
     }
 
     #[test]

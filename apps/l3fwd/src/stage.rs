@@ -7,7 +7,9 @@
 
 use linerate_core::env::Isa;
 use linerate_core::packet::Burst;
-use linerate_core::run::{BurstContext, DropId, Egress, Stage, StageExt, named};
+use linerate_core::run::{
+    BurstContext, DropId, Egress, Named, Stage, StageExt, Then, WithContext, named,
+};
 use linerate_tables::parse::{Mask, Parsed, Parser};
 use linerate_tables::rewrite::{self, Macs, Scatter};
 
@@ -96,8 +98,13 @@ pub struct Context {
 
 impl BurstContext for Context {}
 
+/// The path of one worker.
+pub type Path<L> = WithContext<Context, Chain<L>>;
+
+type Chain<L> = Then<Then<Then<Named<Parse>, Named<Find<L>>>, Named<Rewrite>>, Named<Transmit>>;
+
 /// The path of one worker: it sends by `hops`, whose numbers `lookup` gives.
-pub fn path<L: Lookup>(lookup: L, hops: &[NextHop], egress: &mut Egress) -> impl Stage + use<L> {
+pub fn path<L: Lookup>(lookup: L, hops: &[NextHop], egress: &mut Egress) -> Path<L> {
     let isa = Isa::detect();
     named("parse", Parse(Parser::new(isa)))
         .then("lookup", Find(lookup))
@@ -118,8 +125,18 @@ pub fn path<L: Lookup>(lookup: L, hops: &[NextHop], egress: &mut Egress) -> impl
         })
 }
 
+/// Gives a path other tables, between two bursts. Returns those that it had, to be freed by
+/// somebody who has the time.
+pub fn exchange<L>(path: &mut Path<L>, lookup: L, hops: Box<[NextHop]>) -> (L, Box<[NextHop]>) {
+    let chain = path.stage_mut().first_mut();
+    let rewrite = chain.second_mut().stage_mut();
+    let hops = std::mem::replace(&mut rewrite.hops, hops);
+    let find = chain.first_mut().second_mut().stage_mut();
+    (std::mem::replace(&mut find.0, lookup), hops)
+}
+
 /// Reads the headers, and tells which packets are fit to be forwarded.
-struct Parse(Parser);
+pub struct Parse(Parser);
 
 impl Stage<Context> for Parse {
     #[inline(always)]
@@ -132,7 +149,7 @@ impl Stage<Context> for Parse {
 }
 
 /// Finds the next hops.
-struct Find<L>(L);
+pub struct Find<L>(L);
 
 impl<L: Lookup> Stage<Context> for Find<L> {
     #[inline(always)]
@@ -144,7 +161,7 @@ impl<L: Lookup> Stage<Context> for Find<L> {
 }
 
 /// Writes the headers of what is forwarded, and gives everything its exit.
-struct Rewrite {
+pub struct Rewrite {
     /// By the numbers that lookups give.
     hops: Box<[NextHop]>,
 }
@@ -189,7 +206,7 @@ impl Context {
 }
 
 /// Sends or drops by the exits.
-struct Transmit {
+pub struct Transmit {
     scatter: Scatter,
     drops: [DropId; NAMES.len()],
 }

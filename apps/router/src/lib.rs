@@ -130,13 +130,14 @@ pub fn run(args: &Args) -> Result<(), Error> {
         problem: "duration: this is no time".into(),
         fix: "give --duration in seconds, such as 2.5".into(),
     })?;
+    let config_duration = config.router.duration;
     control::start(
         path,
         config,
         &plan,
         &control::Run {
             json: args.json,
-            duration,
+            duration: duration.or(config_duration),
         },
     )
 }

@@ -7,6 +7,8 @@ use linerate_core::MemError;
 use linerate_core::env::EnvError;
 use linerate_core::port::PortError;
 
+use crate::config::Wrong;
+
 /// "Something was found in an unconfigured or misconfigured state" (sysexits.h).
 const EX_CONFIG: u8 = 78;
 
@@ -24,14 +26,9 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// toml's message shows the line.
-    #[error("{}: {}", path.display(), source.to_string().trim_end())]
-    Config {
-        /// Which file.
-        path: PathBuf,
-        /// What is wrong, and where.
-        source: Box<toml::de::Error>,
-    },
+    /// Lines of configuration files, all that are wrong.
+    #[error("{0}")]
+    Config(Wrong),
     /// A file is no report of a run.
     #[error("{}: not a report: {source}", path.display())]
     Report {
@@ -106,11 +103,7 @@ impl Error {
             Self::Env(error) => error.fix(),
             Self::Misconfigured(error) => error.fix(),
             Self::File { .. } => Some("check the path and its permissions".into()),
-            Self::Config { .. } => Some(
-                "correct the line shown; [plan] takes bg, io, eu and cpus, \
-                each a string such as \"0,2-4\""
-                    .into(),
-            ),
+            Self::Config(wrong) => Some(wrong.fix()),
             Self::Report { .. } => Some(
                 "give a JSON object with \"lcores\": [{\"name\", \"role\", \"cpu\", \
                  \"busy_share\"}], as `linerate l2fwd --json` prints"

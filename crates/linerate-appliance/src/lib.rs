@@ -3,8 +3,8 @@
 //! | room | what |
 //! |---|---|
 //! | [`runtime`] | ports, workers and who polls what; signals; rates on the screen and in JSON |
-//! | [`config`] | the stanzas of a file that all commands share |
-//! | [`control`] | who may ask: sockets, metrics, and what every appliance shows |
+//! | [`config`] | how files are read, key by key, and the stanzas that all commands share |
+//! | [`control`] | who may ask, and how threads are asked; metrics, tables, reload |
 //! | [`socket`] | the control socket: requests, answers, both ends |
 //! | [`ctl`], [`capture`] | the commands that ask a running appliance |
 //! | [`output`] | tables and JSON for people, facts about the machine |

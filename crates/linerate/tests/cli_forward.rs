@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod captures;
+mod instance;
 mod scratch;
 
 use std::collections::BTreeSet;
@@ -10,10 +11,12 @@ use std::io::{BufRead, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 
 use captures::frames_of;
+use instance::Instance;
 use scratch::Scratch;
 
 fn command(args: &[&str]) -> Command {
@@ -532,9 +535,91 @@ fn a_file_says_the_same_as_options() {
         (&all[0]["ports"][0]["name"], &all[0]["ports"][1]["name"]),
         (&"wan".into(), &"lan".into())
     );
-    std::fs::write(&path, text.replace("pairs", "pear")).unwrap();
-    let (error, _) = refused(&["l2fwd", "--config", &path]);
-    assert!(error.contains("pear"), "{error}");
+    let text = text.replace("period = 0", "perod = 0\nburst = 65");
+    std::fs::write(&path, text.replace("wan:lan", "wan:lam")).unwrap();
+    let (error, fix) = refused(&["l2fwd", "--config", &path]);
+    let lines: Vec<&str> = error.lines().collect();
+    let begins = [
+        format!("{path}: 3 things are wrong"),
+        format!("{path}:10: l2fwd.pairs: pairs `wan:lam`: `wan:lam` is no pair of ports; write"),
+        format!("{path}:12: l2fwd.perod: there is no such key; perhaps period"),
+        format!("{path}:13: l2fwd.burst: 65 is out of range; a number from 1 to 64"),
+    ];
+    assert_eq!(lines.len(), begins.len(), "{error}");
+    for (line, begin) in lines.iter().zip(&begins) {
+        assert!(line.starts_with(begin), "{line}\nnot\n{begin}");
+    }
+    assert!(fix.contains("`linerate l2fwd --config"), "{fix}");
+}
+
+#[test]
+fn a_reload_pairs_the_ports_otherwise_without_loss() {
+    let scratch = Scratch::new("reload");
+    let port = |name: &str, spec: &str| format!("[[port]]\nname = \"{name}\"\nspec = \"{spec}\"\n");
+    let ports = port("a", "null") + &port("b", "null,rx=off") + &port("c", "null,rx=off");
+    let text = |own: &str| format!("{ports}[l2fwd]\n{own}\n");
+    let config = scratch.write("l2fwd.toml", text("pairs = \"a:b,c:c\""));
+    let socket = scratch.path("l2fwd.sock");
+    // Two lcores: what the other one sends goes over a ring until it is paired otherwise.
+    let args = [
+        "l2fwd",
+        "--config",
+        &config,
+        "--io=0-1",
+        "--cpus=0,0",
+        "--queues=2",
+    ];
+    let mut run = Instance::start(&args, &socket);
+    let reload = |run: &Instance, own: &str| {
+        std::fs::write(&config, text(own)).unwrap();
+        run.ctl(&["reload"])
+    };
+    let said = reload(&run, "pairs = \"a:c,b:b\"\nmac_update = false").unwrap();
+    assert_eq!(said, "changed: 3 ports, 1 setting of mac_update");
+    std::thread::sleep(Duration::from_millis(100));
+    let error = reload(&run, "pairs = \"a:c,b:d\"\nmac_updat = true").unwrap_err();
+    for wanted in [
+        ":11: l2fwd.pairs: pairs `a:c,b:d`: `b:d` is no pair of ports; write each port once",
+        ":12: l2fwd.mac_updat: there is no such key; perhaps mac_update",
+    ] {
+        assert!(error.contains(wanted), "{wanted} not in {error}");
+    }
+    let error = reload(&run, "pairs = \"a:c,b:b\"\nburst = 4").unwrap_err();
+    assert!(
+        error.contains("not while l2fwd runs: l2fwd.burst is another"),
+        "{error}"
+    );
+    std::fs::write(&config, text("pairs = \"a:b,c:c\"")).unwrap();
+    let said = run.hang_up();
+    assert_eq!(said, "reload: changed: 3 ports, 1 setting of mac_update");
+    let totals = run.totals();
+    let packets = |port: usize, key: &str| totals["ports"][port][key].as_u64().unwrap();
+    let sent = [1, 2].map(|port| packets(port, "tx_packets"));
+    assert!(sent[0] > 0 && sent[1] > 0, "{totals}");
+    assert_eq!(packets(0, "rx_packets"), sent[0] + sent[1], "{totals}");
+}
+
+#[test]
+fn without_a_file_there_is_nothing_to_reload() {
+    let scratch = Scratch::new("no-file");
+    let run = Instance::start(&["l2fwd", "null", "null"], &scratch.path("l2fwd.sock"));
+    let error = run.ctl(&["reload"]).unwrap_err();
+    assert!(
+        error.contains("no file to read again") && error.contains("--config"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_file_is_checked_without_touching_anything() {
+    let check = output(&["l2fwd", "pcap:rx=/no/such/file", "null", "--check"]);
+    let said = String::from_utf8(check.stdout).unwrap();
+    assert!(check.status.success(), "{said}");
+    let port = "port 0 pcap (pcap:rx=/no/such/file) -> port 1\n";
+    assert!(
+        said.starts_with(port) && said.contains("lcore io"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod captures;
+mod instance;
 mod scratch;
 
 use std::process::{Command, Output};
@@ -11,6 +12,7 @@ use etherparse::PacketBuilder;
 use serde_json::Value;
 
 use captures::frames_of;
+use instance::Instance;
 use scratch::Scratch;
 
 fn output(args: &[&str]) -> Output {
@@ -249,17 +251,30 @@ fn all_errors_of_rule_files_come_at_once_with_line_and_legal_values() {
         "R198.18.0.0/24 0\nR198.18.0.0/33 0\nR198.18.1.0/24 7\nhello\nR198.18.0.0/24 1\n",
     );
     let v6 = scratch.write("v6.cfg", "R198.18.0.0/24 0\n");
-    let said = refused(&["null:", "null:", "--rule-ipv4", &v4, "--rule-ipv6", &v6]);
+    let toml = scratch.write(
+        "l3.toml",
+        "[l3fwd]\nlokup = \"lpm\"\n[[route]]\ndestination = \"::/0\"\nport = 9\n[[flow]]\n",
+    );
+    let rules = ["--rule-ipv4", &v4, "--rule-ipv6", &v6];
+    let said = refused(&[&["null:", "null:", "--config", &toml], &rules[..]].concat());
     for wanted in [
-        format!("{v4}:2: destination `198.18.0.0/33` has no length between 0 and 32"),
-        format!("{v4}:3: no port `7`\nfix: the ports are 0 null, 1 null"),
-        format!("{v4}:4: the line does not begin with R"),
-        format!("{v4}:5: the route of {v4}:1 has this 198.18.0.0/24 already"),
-        format!("{v6}:1: destination `198.18.0.0/24` is no IPv6 prefix"),
+        format!("{v4}:2: destination: `198.18.0.0/33` has no length between 0 and 32; a length"),
+        format!("{v4}:3: port: no port `7`; the ports are 0 null, 1 null"),
+        format!("{v4}:4: the line does not begin with R; begin it with R"),
+        format!("{v4}:5: the route of {v4}:1 has this 198.18.0.0/24 already; remove one"),
+        format!("{v6}:1: destination: `198.18.0.0/24` is no IPv6 prefix; write"),
+        format!("{toml}:2: l3fwd.lokup: there is no such key; perhaps lookup"),
+        format!("{toml}:5: route.port: no port `9`; the ports are 0 null, 1 null"),
+        format!("{toml}:6: flow.destination: it is missing; an address"),
     ] {
         assert!(said.contains(&wanted), "{wanted}\nnot in\n{said}");
     }
-    assert_eq!(said.matches("error: ").count(), 5, "{said}");
+    // A flow without keys lacks all six.
+    assert!(said.contains(": 13 things are wrong\n"), "{said}");
+    assert!(
+        said.contains("fix: correct these lines; `linerate l3fwd --config"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -372,4 +387,116 @@ fn a_run_tells_stage_by_stage_what_becomes_of_its_packets() {
     assert!(text.ends_with(" packets accounted for\n"), "{text}");
     ask(&["stop"]);
     assert!(child.wait().unwrap().success());
+}
+
+/// A configuration of three ports, the first of which plays a capture for ever.
+fn looped(input: &str, more: &str) -> String {
+    format!(
+        "[[port]]\nname = \"in\"\nspec = \"pcap:rx={input},loop=on\"\n\
+         [[port]]\nname = \"lan\"\nspec = \"null,rx=off\"\n\
+         [[port]]\nname = \"dmz\"\nspec = \"null,rx=off\"\n{more}"
+    )
+}
+
+fn route(destination: &str, port: &str) -> String {
+    format!("[[route]]\ndestination = \"{destination}\"\nport = \"{port}\"\n")
+}
+
+#[test]
+fn a_reload_exchanges_the_tables_without_loss_and_says_what_differs() {
+    let scratch = Scratch::new("reload");
+    let frames = [1, 2].map(|net| udp(FROM, [198, 18, net, 7], (1, 2), 64));
+    let input = scratch.write("in.pcap", pcap(&frames));
+    let rules = scratch.write("v4.cfg", "R198.18.2.0/24 1\n");
+    let own = format!("[l3fwd]\nrule_ipv4 = \"{rules}\"\n");
+    let text = |routes: [String; 2]| looped(&input, &(own.clone() + &routes.concat()));
+    let [one, other] = [
+        text([route("198.18.1.0/24", "lan"), route("10.0.0.0/8", "lan")]),
+        text([route("198.18.1.0/24", "dmz"), route("10.1.0.0/16", "lan")]),
+    ];
+    let config = scratch.write("l3fwd.toml", &one);
+    let mut run = Instance::start(&["l3fwd", "--config", &config], &scratch.path("l3fwd.sock"));
+    assert_eq!(run.ctl(&["reload"]).unwrap(), "nothing changed");
+    for text in [&other, &one].into_iter().cycle().take(8) {
+        std::fs::write(&config, text).unwrap();
+        let said = run.ctl(&["reload"]).unwrap();
+        assert_eq!(said, "changed: 2 routes added, 2 routes removed");
+    }
+    // The rule file, too, and a signal does as well.
+    std::fs::write(&rules, "R198.18.2.0/24 2\n").unwrap();
+    let said = run.hang_up();
+    assert_eq!(said, "reload: changed: 1 route added, 1 route removed");
+    std::fs::write(&rules, "R198.18.2.0/24 1\nR198.18.4.0/24 1\n").unwrap();
+    let answer: Value = serde_json::from_str(&run.ctl(&["reload", "--json"]).unwrap()).unwrap();
+    assert_eq!(
+        (&answer["routes_added"], &answer["routes_removed"]),
+        (&2.into(), &1.into())
+    );
+    let mac = "eth_dest = [\"lan,02:00:00:00:00:fe\"]\n[[route]]";
+    std::fs::write(&config, one.replacen("[[route]]", mac, 1)).unwrap();
+    assert_eq!(run.ctl(&["reload"]).unwrap(), "changed: 1 MAC setting");
+    let totals = run.totals();
+    let packets = |port: usize, key: &str| totals["ports"][port][key].as_u64().unwrap();
+    let sent = [1, 2].map(|port| packets(port, "tx_packets"));
+    assert!(sent[0] > 0 && sent[1] > 0, "{sent:?}");
+    assert_eq!(packets(0, "rx_packets"), sent[0] + sent[1], "{totals}");
+}
+
+#[test]
+fn a_reload_of_a_wrong_file_names_all_errors_and_changes_nothing() {
+    let scratch = Scratch::new("reload-wrong");
+    let input = scratch.write("in.pcap", pcap(&[udp(FROM, [198, 18, 1, 7], (1, 2), 64)]));
+    let good = looped(&input, &route("198.18.1.0/24", "lan"));
+    let config = scratch.write("l3fwd.toml", &good);
+    let mut run = Instance::start(&["l3fwd", "--config", &config], &scratch.path("l3fwd.sock"));
+    let refused = |text: &str| {
+        std::fs::write(&config, text).unwrap();
+        run.ctl(&["reload"]).unwrap_err()
+    };
+    let said = refused(&(good.clone() + &route("198.18.1.0/33", "dmy")));
+    for wanted in [
+        ":14: route.destination: `198.18.1.0/33` has no length",
+        ":15: route.port: no port `dmy`; the ports are 0 in, 1 lan, 2 dmz",
+    ] {
+        assert!(said.contains(wanted), "{wanted} not in {said}");
+    }
+    // What cannot change is named.
+    let plan = "[plan]\nio = \"0\"\n[l3fwd]\nburst = 8\nqueues = 1\n";
+    let said = refused(
+        &(good
+            .replace("lan\"\nspec", "wan\"\nspec")
+            .replace("\"lan\"", "1")
+            + plan),
+    );
+    for key in ["[plan]", "[[port]]", "l3fwd.queues", "l3fwd.burst"] {
+        assert!(said.contains(&format!("{key} is another")), "{said}");
+    }
+    let said = refused(&(good.clone() + "[l3fwd]\nlookup = \"fib\"\n"));
+    assert!(said.contains("l3fwd.lookup is another"), "{said}");
+    std::fs::write(&config, "[[rout]]\n").unwrap();
+    let said = run.hang_up();
+    assert!(said.starts_with("reload refused: "), "{said}");
+    std::fs::write(&config, &good).unwrap();
+    assert_eq!(run.ctl(&["reload"]).unwrap(), "nothing changed");
+    let totals = run.totals();
+    assert_eq!(
+        totals["ports"][0]["rx_packets"],
+        totals["ports"][1]["tx_packets"]
+    );
+}
+
+#[test]
+fn a_file_is_checked_without_touching_anything() {
+    let scratch = Scratch::new("check");
+    let text = "[[port]]\nname = \"wan\"\nspec = \"pcap:rx=/no/such/file\"\n[[route]]\n\
+                destination = \"::/0\"\nport = \"wan\"\n";
+    let config = scratch.write("l3fwd.toml", text);
+    let output = output(&["--config", &config, "--check"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{said}");
+    let port = "port 0 wan (pcap:rx=/no/such/file) -> lpm, 0 IPv4 and 1 IPv6 entries\n";
+    assert!(
+        said.starts_with(port) && said.contains("lcore io"),
+        "{said}"
+    );
 }

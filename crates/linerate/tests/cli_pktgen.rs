@@ -420,15 +420,24 @@ fn what_makes_no_sense_is_refused_before_the_run() {
     let (error, _) = refused(&["--connect", "/nonexistent/socket"]);
     assert!(error.contains("no session"), "{error}");
     let scratch = Scratch::new("refused");
-    let file = scratch.write("bad.toml", "[run]\ndurration = 3\n");
+    let text = "[run]\ndurration = 3\n[[stream]]\nsize = 1\n";
+    let file = scratch.write("bad.toml", text);
     let (error, _) = refused(&["--headless", &file, "-p", LOOP]);
-    assert!(error.contains("durration"), "{error}");
-    let file = scratch.write("bad.cmd", "# two lines\nset 0 size 128\nstrat 0\n");
-    let (error, fix) = refused(&["-p", LOOP, "-f", &file, "--json"]);
-    assert!(
-        error.contains("bad.cmd:3: ") && fix.contains("start"),
-        "{error} {fix}"
+    for wanted in [
+        "bad.toml:2: run.durration: there is no such key; perhaps duration",
+        "bad.toml:4: stream.size: size=1",
+    ] {
+        assert!(error.contains(wanted), "{wanted} not in {error}");
+    }
+    let file = scratch.write(
+        "bad.cmd",
+        "# two are wrong\nset 0 size 128\nstrat 0\nset 0\n",
     );
+    let (error, fix) = refused(&["-p", LOOP, "-f", &file, "--json"]);
+    for wanted in ["bad.cmd:3: ", "; perhaps start", "bad.cmd:4: "] {
+        assert!(error.contains(wanted), "{wanted} not in {error}");
+    }
+    assert_eq!(fix.trim_end(), "correct these lines");
 }
 
 #[test]

@@ -295,12 +295,15 @@ fn bad_files_are_refused_with_their_line() {
     for (text, part) in [
         (
             "[plan]\nio = \"1\"\nworkers = \"2\"\n",
-            "unknown field `workers`",
+            "3: plan.workers: there is no such key",
         ),
-        ("[plan]\nio = 1\n", "line 2"),
-        ("[plan\n", "line 1"),
+        ("[plan]\nio = 1\n", "2: plan.io: this is a number; a list"),
+        ("[plan\n", ":1: "),
         ("[plan]\nio = \"1-\"\n", "io: `1-`"),
-        ("[[port]]\nname = \"wan\"\n", "missing field `spec`"),
+        (
+            "[[port]]\nname = \"wan\"\n",
+            ":1: port.spec: it is missing; KIND:TARGET",
+        ),
     ] {
         let file = Scratch::new("bad.toml", text);
         let (error, _) = refused(&["plan", "--config", file.path()]);

@@ -25,6 +25,7 @@ use linerate_wire::ethernet::MacAddr;
 
 use crate::report::Device;
 use linerate_appliance::error::Error;
+use linerate_appliance::nearest::offer;
 use linerate_appliance::netns::{self, Space};
 use linerate_pktgen::engine::PortAddr;
 
@@ -94,14 +95,8 @@ impl std::str::FromStr for DeviceKind {
             return Ok(*kind);
         }
         let names = Self::ALL.map(|(name, _)| name);
-        let nearest = names
-            .iter()
-            .max_by(|a, b| strsim::jaro_winkler(a, text).total_cmp(&strsim::jaro_winkler(b, text)));
-        Err(format!(
-            "no device is called `{text}`; did you mean `{}`? there are {}",
-            nearest.copied().unwrap_or_default(),
-            names.join(", ")
-        ))
+        let offered = offer(text, names);
+        Err(format!("no device is called `{text}`; {offered}"))
     }
 }
 

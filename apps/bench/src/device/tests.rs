@@ -17,7 +17,7 @@ fn devices_are_called_by_name_and_the_nearest_is_offered() {
         assert_eq!(kind.name(), name);
     }
     let error = "brige".parse::<DeviceKind>().unwrap_err();
-    assert!(error.contains("did you mean `bridge`"), "{error}");
+    assert!(error.contains("perhaps bridge"), "{error}");
 }
 
 #[test]

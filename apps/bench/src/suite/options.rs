@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::{self, Asked, Cpus, NamedPort, Wire};
 use crate::method::Settings;
-use linerate_appliance::config;
+use linerate_appliance::config::{self, Section};
 use linerate_appliance::error::Error;
 use linerate_pktgen::units::{LEAST_FRAME, RFC2544_SIZES, parse_speed};
 
@@ -160,12 +160,81 @@ fn seconds(key: &str, value: f64) -> Result<Duration, Error> {
 }
 
 impl Options {
+    /// What can be made of a file; what cannot is noted.
+    fn of(section: &Section<'_>) -> Self {
+        let text = |key| {
+            section
+                .text(key, "a text, as on the command line")
+                .map(|at| at.value)
+        };
+        let path = |key| {
+            section
+                .text(key, "a path")
+                .map(|at| PathBuf::from(at.value))
+        };
+        let number = |key| {
+            section
+                .decimal(key, "a number, not negative")
+                .map(|at| at.value)
+        };
+        let count = |key| section.number(key, 0..=u32::MAX).map(|at| at.value);
+        let switch = |key| section.switch(key).is_some_and(|at| at.value);
+        let texts = |key| -> Vec<String> {
+            let read = |text: &str| Ok(text.to_owned());
+            let all = section.texts(key, "a list of texts", read);
+            all.into_iter().map(|at| at.value).collect()
+        };
+        let options = Self {
+            device: text("device"),
+            ports: text("ports"),
+            port: texts("port"),
+            baseline: texts("baseline"),
+            sizes: text("sizes"),
+            quick: switch("quick"),
+            trial: number("trial"),
+            search_trial: number("search-trial"),
+            latency_trial: number("latency-trial"),
+            latency_repeats: count("latency-repeats").map(|n| n as usize),
+            latency_loads: text("latency-loads"),
+            loss_step: number("loss-step"),
+            burst_repeats: count("burst-repeats").map(|n| n as usize),
+            burst_limit: number("burst-limit"),
+            recovery_repeats: count("recovery-repeats").map(|n| n as usize),
+            width: number("width"),
+            repeats: count("repeats").map(|n| n as usize),
+            pdr: number("pdr"),
+            bidirectional: switch("bidirectional"),
+            streams: section.number("streams", 0..=u16::MAX).map(|at| at.value),
+            rules: count("rules"),
+            dst_mac: texts("dst-mac"),
+            speed: text("speed"),
+            max_pps: number("max-pps"),
+            pps: number("pps"),
+            duration: number("duration"),
+            cores: count("cores").map(|n| n as usize),
+            generator_cpus: text("generator-cpus"),
+            device_cpus: text("device-cpus"),
+            device_name: text("device-name"),
+            tester: text("tester"),
+            note: text("note"),
+            seed: section
+                .number("seed", 0..=i64::MAX as u64)
+                .map(|at| at.value),
+            json: path("json"),
+            html: path("html"),
+            csv: path("csv"),
+            config: None,
+        };
+        section.end();
+        options
+    }
+
     /// With what the file says of options that were not given.
     pub(super) fn read(&self) -> Result<Self, Error> {
         let Some(path) = &self.config else {
             return Ok(self.clone());
         };
-        let file: Self = config::read(path)?;
+        let file = config::read(path, Self::of)?;
         let encode = |options: &Self| serde_json::to_value(options).map_err(std::io::Error::from);
         let (mut merged, given) = (encode(&file)?, encode(self)?);
         for (key, value) in given.as_object().into_iter().flatten() {
@@ -500,7 +569,7 @@ mod tests {
             assert!(error.to_string().contains(problem), "{line}: {error}");
         }
         for (line, problem) in [
-            ("--device brige", "did you mean `bridge`"),
+            ("--device brige", "perhaps bridge"),
             ("--device l2fwd --port null:", "the device is l2fwd"),
             ("--streams 300", "300 destination networks"),
             ("--ports pci", "`pci` is no kind of port"),

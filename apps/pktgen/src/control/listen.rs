@@ -3,14 +3,14 @@
 use std::fmt;
 use std::fs;
 use std::io;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-use std::os::fd::AsFd;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::wire::Wire;
 use linerate_appliance::error::Error;
+use linerate_appliance::socket::tcp::TcpDoor;
 use linerate_appliance::socket::unix::{self, UnixDoor};
 
 /// Shortest token in bytes.
@@ -98,7 +98,7 @@ pub(crate) fn read_token(path: &Path) -> Result<String, Error> {
 #[derive(Debug)]
 pub(super) enum Listener {
     Unix(UnixDoor),
-    Tcp(TcpListener),
+    Tcp(TcpDoor),
 }
 
 impl Listener {
@@ -118,10 +118,9 @@ impl Listener {
             fix: "name an address of this machine and a port that is free".into(),
         };
         let addresses: Vec<SocketAddr> = address.to_socket_addrs().map_err(wrong)?.collect();
-        let socket = TcpListener::bind(addresses.as_slice()).map_err(wrong)?;
-        socket.set_nonblocking(true).map_err(wrong)?;
-        let at = socket.local_addr().map_err(wrong)?;
-        Ok((Self::Tcp(socket), at))
+        let door = TcpDoor::open(addresses.as_slice()).map_err(wrong)?;
+        let at = door.at;
+        Ok((Self::Tcp(door), at))
     }
 
     /// The next client, where one came within `time_ms`. Over a Unix socket only processes of this
@@ -129,19 +128,13 @@ impl Listener {
     pub(super) fn accept(&self, time_ms: u32) -> io::Result<Option<Wire>> {
         match self {
             Self::Unix(door) => Ok(door.accept(time_ms)?.map(Wire::Unix)),
-            Self::Tcp(socket) => {
-                if !unix::readable(socket.as_fd(), time_ms)? {
-                    return Ok(None);
+            Self::Tcp(door) => match door.accept(time_ms)? {
+                Some(stream) => {
+                    stream.set_nodelay(true)?;
+                    Ok(Some(Wire::Tcp(stream)))
                 }
-                match socket.accept() {
-                    Ok((stream, _)) => {
-                        stream.set_nonblocking(false)?;
-                        stream.set_nodelay(true)?;
-                        Ok(Some(Wire::Tcp(stream)))
-                    }
-                    Err(error) => unix::gone(error),
-                }
-            }
+                None => Ok(None),
+            },
         }
     }
 }

@@ -34,6 +34,8 @@ pub(crate) use table::PAGES;
 #[cfg(test)]
 pub(crate) use wire::Wire;
 
+#[cfg(any(test, feature = "fuzz"))]
+use linerate_appliance::config;
 use linerate_appliance::socket::wire;
 
 /// Any text as a line of commands, a run file or a port: taken, or refused with what would be
@@ -53,10 +55,12 @@ pub fn fuzz(input: &[u8]) {
         let refused = runfile::PortEntry::parse(line).err();
         assert!(refused.is_none_or(|error| !error.to_string().is_empty()));
     }
-    if let Ok(file) = toml::from_str::<runfile::RunFile>(text)
-        && let Ok(written) = toml::to_string(&file)
+    let parsed = config::parse(text, runfile::RunFile::of);
+    if parsed.errors.is_empty()
+        && let Ok(written) = toml::to_string(&parsed.value)
     {
-        let again = toml::from_str::<runfile::RunFile>(&written);
-        assert_eq!(again, Ok(file), "{written}");
+        let again = config::parse(&written, runfile::RunFile::of);
+        let both = (again.value, again.errors);
+        assert_eq!(both, (parsed.value, Vec::new()), "{written}");
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -16,12 +16,8 @@ use super::protocol::{Event, Problem};
 use crate::Snapshot;
 use crate::session::{PortAsked, Session};
 use crate::stream::StreamSpec;
+use linerate_appliance::control::mailbox::{Job, Mailbox};
 use linerate_appliance::error::Error;
-
-/// Requests that may wait; who asks more waits before it is heard.
-const WAITING: usize = 64;
-
-type Job = Box<dyn FnOnce(&mut Control) + Send>;
 
 /// A finished line, its end included, on its way to a client.
 pub(super) type Outgoing = Arc<[u8]>;
@@ -52,9 +48,7 @@ struct Subscriber {
 
 /// Asks the session's thread.
 #[derive(Clone)]
-pub(crate) struct ControlHandle {
-    jobs: SyncSender<Job>,
-}
+pub(crate) struct ControlHandle(Mailbox<Control>);
 
 impl Control {
     /// Gives a session its thread, which ends after [`ControlHandle::close`], or when no handle is
@@ -63,7 +57,7 @@ impl Control {
         session: Session,
         profile: String,
     ) -> Result<(ControlHandle, JoinHandle<()>), Error> {
-        let (sender, jobs) = mpsc::sync_channel(WAITING);
+        let (mailbox, jobs) = Mailbox::new("session");
         let control = Self {
             session: Some(session),
             profile,
@@ -75,10 +69,10 @@ impl Control {
         let thread = std::thread::Builder::new()
             .name("control".into())
             .spawn(move || control.run(&jobs))?;
-        Ok((ControlHandle { jobs: sender }, thread))
+        Ok((ControlHandle(mailbox), thread))
     }
 
-    fn run(mut self, jobs: &Receiver<Job>) {
+    fn run(mut self, jobs: &Receiver<Job<Self>>) {
         while self.session.is_some() {
             let due = self
                 .subscribers
@@ -299,12 +293,7 @@ impl ControlHandle {
         &self,
         work: impl FnOnce(&mut Control) -> R + Send + 'static,
     ) -> Result<R, Problem> {
-        let (answer, answered) = mpsc::sync_channel(1);
-        let job = move |control: &mut Control| {
-            let _ = answer.send(work(control));
-        };
-        self.jobs.send(Box::new(job)).map_err(|_| ended())?;
-        answered.recv().map_err(|_| ended())
+        self.0.call(work)
     }
 
     /// Ends the session; its last counts, its books, and what went wrong. None where it has ended before.

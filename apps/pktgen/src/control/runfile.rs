@@ -3,20 +3,18 @@
 
 use std::fmt::Write;
 use std::path::Path;
-use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::protocol::Problem;
 use crate::session::{PORT_KEYS, PortAsked};
 use crate::stream::StreamSpec;
 use crate::units::{Rate, parse_speed};
-use linerate_appliance::config::{self, PlanStanza};
+use linerate_appliance::config::{self, At, PlanStanza, PortStanza, Section};
 use linerate_appliance::error::Error;
 
 /// A run file.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct RunFile {
     #[serde(skip_serializing_if = "RunStanza::is_empty")]
     pub(crate) run: RunStanza,
@@ -29,8 +27,7 @@ pub(crate) struct RunFile {
 }
 
 /// `[run]`: how long, what counts as good, and what else is to be done.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct RunStanza {
     /// Seconds to send; absent: until all counts are reached, or Ctrl-C.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,11 +56,35 @@ impl RunStanza {
     fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+
+    fn read(section: &Section<'_>) -> Self {
+        let ppm = |key| {
+            let share = section.decimal(key, "frames of a million, such as 10 or 0.5");
+            share.map(|at| at.value)
+        };
+        let command = |text: &str| Ok(text.to_owned());
+        let run = Self {
+            duration: section.seconds("duration").map(|at| at.value.as_secs_f64()),
+            seed: section
+                .number("seed", 0..=i64::MAX as u64)
+                .map(|at| at.value),
+            start: section.switch("start").map(|at| at.value),
+            map: (section.text("map", "a text such as \"[1:2].0\"")).map(|at| at.value),
+            max_loss_ppm: ppm("max_loss_ppm"),
+            max_unsent_ppm: ppm("max_unsent_ppm"),
+            commands: section
+                .texts("commands", "a list of commands, each a text", command)
+                .into_iter()
+                .map(|at| at.value)
+                .collect(),
+        };
+        section.end();
+        run
+    }
 }
 
 /// `[[port]]`.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PortEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -120,6 +141,36 @@ impl PortEntry {
         }
         entry.spec = words.join(",");
         Ok(entry)
+    }
+
+    /// One `[[port]]` of a run file, which comes after `others`.
+    fn read(section: &Section<'_>, others: &[At<PortStanza>]) -> (At<PortStanza>, Self) {
+        let port = config::port(section, others);
+        let mut entry = Self {
+            name: port.value.name.clone(),
+            spec: port.value.spec.clone(),
+            rx_queues: section.number("rx_queues", 1..=u16::MAX).map(|at| at.value),
+            tx_queues: section.number("tx_queues", 1..=u16::MAX).map(|at| at.value),
+            ..Self::default()
+        };
+        for &(key, form, help) in PORT_KEYS {
+            let legal = format!("{form}: {help}");
+            let Some(At { value, line }) = section.scalar(key, &legal) else {
+                continue;
+            };
+            // What is written with it is told here, and not when the port is opened.
+            let taken = match key {
+                "speed" => parse_speed(&value).map(|_| entry.speed = Some(value)),
+                _ => PortAsked::default()
+                    .set(key, &value)
+                    .map(|()| _ = entry.take(key, &value)),
+            };
+            if let Err(problem) = taken {
+                section.wrong(line, key, problem, legal);
+            }
+        }
+        section.end();
+        (port, entry)
     }
 
     /// Takes a key that is the port's; false where it is the driver's.
@@ -241,23 +292,34 @@ pub(super) fn is_toml(path: &Path) -> bool {
 }
 
 impl RunFile {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read; or all that is wrong with it.
     pub(crate) fn read(path: &Path) -> Result<Self, Error> {
-        let file: Self = config::read(path)?;
-        for time in [file.run.duration] {
-            if time.is_some_and(|time| Duration::try_from_secs_f64(time).is_err()) {
-                return Err(Error::Usage {
-                    problem: format!("{}: duration is no time", path.display()),
-                    fix: "give duration in seconds, such as 2.5".into(),
-                });
-            }
+        config::read(path, Self::of)
+    }
+
+    /// What can be made of a file; what cannot is noted.
+    pub(crate) fn of(file: &Section<'_>) -> Self {
+        let run = file.table("run", "run", "a table: [run]");
+        let (mut stanzas, mut port) = (Vec::new(), Vec::new());
+        for section in file.tables("port", "tables: [[port]] with name and spec") {
+            let (stanza, entry) = PortEntry::read(&section, &stanzas);
+            stanzas.push(stanza);
+            port.push(entry);
         }
-        if let Some(at) = file.port.iter().position(|port| port.spec.is_empty()) {
-            return Err(Error::Usage {
-                problem: format!("{}: port {at} has no spec", path.display()),
-                fix: "write spec = \"KIND:TARGET\"; `linerate ports` lists the kinds".into(),
-            });
-        }
-        Ok(file)
+        let streams = file.tables("stream", "tables: [[stream]]");
+        let plan = config::plan(file);
+        let is_default = plan == PlanStanza::default();
+        let all = Self {
+            run: run.map_or_else(RunStanza::default, |run| RunStanza::read(&run)),
+            plan: (!is_default).then_some(plan),
+            port,
+            stream: streams.iter().map(StreamSpec::read).collect(),
+        };
+        file.end();
+        all
     }
 
     /// As a run file.
@@ -335,7 +397,8 @@ mod tests {
     fn what_is_written_is_read_again() {
         for file in [full(), RunFile::default()] {
             let text = file.toml().unwrap();
-            assert_eq!(toml::from_str::<RunFile>(&text).unwrap(), file, "{text}");
+            let parsed = config::parse(&text, RunFile::of);
+            assert_eq!((parsed.value, parsed.errors), (file, Vec::new()), "{text}");
         }
     }
 
@@ -380,15 +443,26 @@ mod tests {
     }
 
     #[test]
-    fn unknown_keys_are_refused_with_their_line() {
-        for text in [
-            "[run]\nlength = 3\n",
-            "[[port]]\nspec = \"ring:a\"\nsped = \"10G\"\n",
-            "[[stream]]\nsise = 64\n",
-            "[pport]\n",
-        ] {
-            let error = toml::from_str::<RunFile>(text).unwrap_err().to_string();
-            assert!(error.contains("line"), "{error}");
+    fn all_that_is_wrong_is_told_at_once_with_line_key_and_what_is_legal() {
+        let text = "[run]\nlength = 3\nduration = -1\n[[port]]\nspec = \"ring:a\"\n\
+                    sped = \"10G\"\nrate = \"fast\"\naddr = [\"224.0.0.1\"]\n\
+                    [[stream]]\nsise = 64\nsize = 1\nproto = true\n[pport]\n";
+        let errors = config::parse(text, RunFile::of).errors;
+        let told: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let begins = [
+            "2: run.length: there is no such key; one of duration, seed",
+            "3: run.duration: this is no such number; a number of seconds",
+            "6: port.sped: there is no such key; perhaps speed or spec",
+            "7: port.rate: ",
+            "8: port.addr: ",
+            "10: stream.sise: there is no such key; perhaps size",
+            "11: stream.size: size=1",
+            "12: stream.proto: proto=on",
+            "13: pport: there is no such key; perhaps port",
+        ];
+        assert_eq!(told.len(), begins.len(), "{told:#?}");
+        for (told, begin) in told.iter().zip(begins) {
+            assert!(told.starts_with(begin), "{told}\nnot\n{begin}");
         }
     }
 }

@@ -11,6 +11,7 @@ use super::sample::Sample;
 use super::{Activity, Member, Session};
 use crate::engine::{Books, Boundaries, Engine};
 use linerate_appliance::error::Error;
+use linerate_appliance::nearest::offer;
 
 /// Time from a start to the first frame: all lcores learn of it before.
 const LEAD_NS: u64 = 2_000_000;
@@ -261,17 +262,14 @@ impl Session {
         if let Some(number) = named {
             return Ok(number as u16);
         }
-        let names = self.opened.ports.iter().map(|open| &open.name);
-        let near = names
-            .filter(|name| strsim::jaro_winkler(name, text) > 0.7)
-            .map(|name| format!("`{name}`"))
-            .collect::<Vec<_>>();
+        let names = self.opened.ports.iter().map(|open| open.name.as_str());
         Err(Error::Usage {
             problem: format!("there is no port `{text}`"),
-            fix: match near.as_slice() {
-                [] => format!("ports are 0-{}, or their names", self.port_count() - 1),
-                near => format!("did you mean {}?", near.join(", ")),
-            },
+            fix: format!(
+                "{}; or a number, 0-{}",
+                offer(text, names),
+                self.port_count() - 1
+            ),
         })
     }
 

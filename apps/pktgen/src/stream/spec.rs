@@ -9,9 +9,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use linerate_wire::ethernet::MacAddr;
-use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
-use serde::{Deserialize, Serialize};
 
 use super::keys::{Field, KEYS};
 use super::parts::{HeaderKind, Nest, Pacing, Payload, parse_switch, parse_time, write_time};
@@ -19,6 +18,8 @@ use super::size::Sizes;
 use super::values::{Varying, number};
 use super::{Stream, compile};
 use crate::units::Rate;
+use linerate_appliance::config::{At, Section};
+use linerate_appliance::nearest::offer;
 
 /// A stream as users write it. What is absent has its default.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -80,6 +81,21 @@ impl StreamSpec {
     /// Whether its frames end in a signature.
     pub fn has_signature(&self) -> bool {
         self.signature != Some(false)
+    }
+
+    /// A table of its keys, such as a `[[stream]]`; what is wrong is noted there.
+    pub fn read(section: &Section<'_>) -> Self {
+        let mut spec = Self::default();
+        for help in KEYS {
+            let legal = format!("{}: {}", help.value, help.help);
+            if let Some(At { value, line }) = section.scalar(help.key, &legal)
+                && let Err(error) = spec.set(help.key, &value)
+            {
+                section.wrong(line, help.key, error.problem, error.fix);
+            }
+        }
+        section.end();
+        spec
     }
 
     /// Sets one key; the value `default` takes it away.
@@ -190,30 +206,19 @@ impl StreamSpec {
 }
 
 fn unknown_key(key: &str) -> StreamError {
-    let nearest = nearest(key, KEYS.iter().map(|help| help.key));
+    let offered = offer(key, KEYS.iter().map(|help| help.key));
     StreamError::new(
         format!("a stream has no key `{key}`"),
-        format!("did you mean `{nearest}`? `help stream` shows all"),
+        format!("{offered}; `help stream` says more"),
     )
-}
-
-/// The name most like `word`.
-fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> &'a str {
-    let likeness = |name: &str| strsim::normalized_damerau_levenshtein(word, name);
-    names
-        .max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
-        .unwrap_or_default()
 }
 
 fn kind(text: &str) -> Result<HeaderKind, StreamError> {
     let known = HeaderKind::ALL.iter().find(|(name, _)| *name == text);
     known.map(|(_, kind)| *kind).ok_or_else(|| {
         let names = HeaderKind::ALL.map(|(name, _)| name);
-        let nearest = nearest(text, names.into_iter());
-        StreamError::new(
-            format!("kind={text}: there is no such kind of frame"),
-            format!("did you mean `{nearest}`? there are {}", names.join(", ")),
-        )
+        let problem = format!("kind={text}: there is no such kind of frame");
+        StreamError::new(problem, offer(text, names))
     })
 }
 
@@ -341,55 +346,6 @@ impl Serialize for StreamSpec {
             }
         }
         map.end()
-    }
-}
-
-/// A value in TOML or JSON, as the text that it stands for.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Scalar {
-    Switch(bool),
-    Whole(i64),
-    Real(f64),
-    Text(String),
-    List(Vec<Scalar>),
-}
-
-impl Scalar {
-    fn text(self) -> String {
-        match self {
-            Self::Switch(on) => if on { "on" } else { "off" }.into(),
-            Self::Whole(number) => number.to_string(),
-            Self::Real(number) => number.to_string(),
-            Self::Text(text) => text,
-            Self::List(items) => {
-                let items: Vec<_> = items.into_iter().map(Self::text).collect();
-                items.join(",")
-            }
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for StreamSpec {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Keys;
-        impl<'de> Visitor<'de> for Keys {
-            type Value = StreamSpec;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a table of a stream's keys")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<StreamSpec, A::Error> {
-                let mut spec = StreamSpec::default();
-                while let Some(key) = map.next_key::<String>()? {
-                    let value = map.next_value::<Scalar>()?.text();
-                    spec.set(&key, &value).map_err(de::Error::custom)?;
-                }
-                Ok(spec)
-            }
-        }
-        deserializer.deserialize_map(Keys)
     }
 }
 

@@ -6,8 +6,8 @@ use std::fmt;
 use linerate_tables::acl::{Bits, Match, Prefix as AclPrefix, Range};
 use linerate_tables::lpm;
 
-use super::section::{At, Section};
 use super::words;
+use linerate_appliance::config::{At, Section};
 use linerate_routing::model::Prefix;
 use linerate_routing::plane::acl::{Answer, Verdict};
 

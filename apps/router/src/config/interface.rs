@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use super::section::{At, Notes, Section};
 use super::{Acl, InterfaceConfig, PortConfig, RouterStanza, VrfConfig, words};
+use linerate_appliance::config::{At, Notes, Section};
 use linerate_appliance::nearest::offer;
 use linerate_routing::model::{Cidr, Vrf};
 use linerate_routing::plane::settings::{Advertise, Policer, Urpf};

@@ -1,16 +1,15 @@
 //! The configuration file of `linerate router`: read, checked as a whole, explained.
 //!
 //! [`Config::parse`] gives a configuration that can run, or every [`ConfigError`] about the file at
-//! once. [`section`] reads tables key by key; `stanzas`, `interface`, `route` and `acl` are one
-//! kind of stanza each; `explain` is what `--check` prints, `keeping` what a reload does with
-//! numbers. What a key means stands in `docs/router.md`.
+//! once, by [`Section`]s. `stanzas`, `interface`, `route` and `acl` are one kind of stanza each;
+//! `explain` is what `--check` prints, `keeping` what a reload does with numbers. What a key means
+//! stands in `docs/router.md`.
 
 mod acl;
 mod explain;
 mod interface;
 mod keeping;
 mod route;
-mod section;
 mod stanzas;
 #[cfg(test)]
 mod tests;
@@ -23,9 +22,8 @@ use std::time::Duration;
 use std::{fs, io};
 
 use linerate_wire::MacAddr;
-use toml::de::DeTable;
 
-use linerate_appliance::config::PlanStanza;
+use linerate_appliance::config::{self, Parsed, PlanStanza, Section, Wrong};
 use linerate_appliance::error::Error;
 use linerate_appliance::privilege::Named;
 use linerate_appliance::socket::usual_socket;
@@ -36,8 +34,7 @@ use linerate_routing::plane::settings::{Advertise, Policer, Urpf};
 
 pub use acl::Acl;
 pub use explain::explain;
-pub use section::ConfigError;
-use section::{Notes, Section};
+pub use linerate_appliance::config::ConfigError;
 
 /// A configuration that can run.
 #[derive(Clone, Debug, Default)]
@@ -73,6 +70,8 @@ pub struct RouterStanza {
     pub kernel: bool,
     /// Between two lines of statistics.
     pub period: Option<Duration>,
+    /// After which it ends by itself.
+    pub duration: Option<Duration>,
     /// Most routes of each family, and most neighbours.
     pub routes: u32,
     pub neighbours: u32,
@@ -117,6 +116,7 @@ impl Default for RouterStanza {
             fpm_user: None,
             kernel: true,
             period: Some(Duration::from_secs(10)),
+            duration: None,
             routes: 1_000_000,
             neighbours: 65_536,
             neighbour_scan: 100,
@@ -292,7 +292,7 @@ impl Config {
             path: path.into(),
             source,
         })?;
-        Self::parse(&text).map_err(|errors| refusal(path, &errors))
+        Self::parse(&text).map_err(|errors| refusal(path, errors))
     }
 
     /// Reads and checks a text.
@@ -300,31 +300,28 @@ impl Config {
     /// # Errors
     /// All that is wrong with it, by line.
     pub fn parse(text: &str) -> Result<Self, Vec<ConfigError>> {
-        let notes = Notes::new(text);
-        let (document, errors) = DeTable::parse_recoverable(text);
-        for error in errors {
-            let line = error.span().map_or(1, |span| notes.line_of(span.start));
-            notes.error(line, "", error.message(), "see https://toml.io");
-        }
-        let config = Self::build(document.get_ref(), &notes);
-        let (errors, warnings) = notes.sorted();
+        let Parsed {
+            value: config,
+            errors,
+            warnings,
+        } = config::parse(text, Self::build);
         match errors.is_empty() {
             true => Ok(Self { warnings, ..config }),
             false => Err(errors),
         }
     }
 
-    /// What can be made of a document; what cannot is noted.
-    fn build<'a>(document: &'a DeTable<'a>, notes: &'a Notes) -> Self {
-        let file = Section::new("", 0, document, notes);
-        let plan = stanzas::plan(&file);
-        let router = stanzas::router(&file);
-        let ports = stanzas::ports(&file);
-        let vrfs = stanzas::vrfs(&file);
-        let acls = acl::acls(&file);
-        let interfaces = interface::interfaces(&file, notes, &router, &ports, &vrfs, &acls);
-        let routes = route::routes(&file, notes, &vrfs, &interfaces);
-        let neighbours = route::neighbours(&file, notes, &interfaces);
+    /// What can be made of a file; what cannot is noted.
+    fn build(file: &Section<'_>) -> Self {
+        let notes = file.notes();
+        let plan = config::plan(file);
+        let router = stanzas::router(file);
+        let ports = stanzas::ports(file);
+        let vrfs = stanzas::vrfs(file);
+        let acls = acl::acls(file);
+        let interfaces = interface::interfaces(file, notes, &router, &ports, &vrfs, &acls);
+        let routes = route::routes(file, notes, &vrfs, &interfaces);
+        let neighbours = route::neighbours(file, notes, &interfaces);
         file.end();
         Self {
             plan,
@@ -368,21 +365,9 @@ impl Config {
 }
 
 /// One error that shows every error, a line each.
-fn refusal(path: &Path, errors: &[ConfigError]) -> Error {
+fn refusal(path: &Path, errors: Vec<ConfigError>) -> Error {
     let file = path.display();
-    let lines: Vec<String> = errors
-        .iter()
-        .map(|error| format!("{file}:{error}"))
-        .collect();
-    Error::Usage {
-        problem: match lines.as_slice() {
-            [one] => one.clone(),
-            several => format!(
-                "{file}: {} things are wrong\n{}",
-                several.len(),
-                several.join("\n")
-            ),
-        },
-        fix: format!("correct these lines; `linerate router {file} --check` looks again"),
-    }
+    let mut wrong = Wrong::default();
+    wrong.add(&file, errors);
+    Error::Config(wrong.checked_by(format!("linerate router {file} --check")))
 }

@@ -8,8 +8,8 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::interface::{Entry, vrf_named};
-use super::section::{Notes, Section};
 use super::{NeighbourConfig, RouteConfig, RouteTo, Via, VrfConfig, words};
+use linerate_appliance::config::{At, Notes, Section};
 use linerate_appliance::nearest::offer;
 use linerate_routing::model::{InterfaceId, Vrf};
 
@@ -150,11 +150,7 @@ fn one(
     })
 }
 
-fn find(
-    section: &Section<'_>,
-    at: &super::section::At<String>,
-    interfaces: &[Entry],
-) -> Option<InterfaceId> {
+fn find(section: &Section<'_>, at: &At<String>, interfaces: &[Entry]) -> Option<InterfaceId> {
     let names = interfaces.iter().map(|entry| entry.config.name.as_str());
     let found = names.clone().position(|name| name == at.value);
     if found.is_none() {

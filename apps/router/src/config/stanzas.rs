@@ -1,66 +1,29 @@
-//! `[plan]`, `[router]`, `[[port]]` and `[[vrf]]`.
+//! `[router]`, `[[port]]` and `[[vrf]]`.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::time::Duration;
-
-use linerate_core::port::Spec;
-use linerate_drivers::{COMMON_OPTIONS, Drivers};
-
-use super::section::{At, Section};
 use super::{PortConfig, RouterStanza, VrfConfig};
-use linerate_appliance::config::PlanStanza;
-use linerate_appliance::nearest::offer;
-use linerate_appliance::runtime::claim;
+use linerate_appliance::config::{self, At, Section};
+use linerate_appliance::runtime::RunKeys;
 use linerate_appliance::users::User;
 use linerate_routing::model::MAIN_TABLE;
 use linerate_routing::plane::punt::{Rates, Reason};
-
-const LIST: &str = "a list such as \"0,2-4\"";
-const LISTEN: &str = "an address and a port such as \"127.0.0.1:9108\"";
-
-pub(super) fn plan(file: &Section<'_>) -> PlanStanza {
-    let Some(section) = file.table("plan", "plan", "a table: [plan]") else {
-        return PlanStanza::default();
-    };
-    let list = |key| section.text(key, LIST).map(|at| at.value);
-    let plan = PlanStanza {
-        bg: list("bg"),
-        io: list("io"),
-        eu: list("eu"),
-        cpus: list("cpus"),
-    };
-    section.end();
-    plan
-}
 
 pub(super) fn router(file: &Section<'_>) -> RouterStanza {
     let usual = RouterStanza::default();
     let Some(section) = file.table("router", "router", "a table: [router]") else {
         return usual;
     };
-    let seconds = |key, default: Duration| {
-        let at = section.decimal(key, "a number of seconds such as 2.5");
-        at.map_or(default, |at| Duration::from_secs_f64(at.value.min(1e9)))
-    };
-    let metrics = section.parsed::<SocketAddr>("metrics", LISTEN);
-    if let Some(at) = metrics.as_ref().filter(|at| !at.value.ip().is_loopback()) {
-        let problem = format!("{} can be reached from other machines", at.value.ip());
-        let legal = "a loopback address: 127.0.0.1 or [::1]; let a proxy ask for a password";
-        section.wrong(at.line, "metrics", problem, legal);
-    }
+    let run = RunKeys::read(&section);
     let stanza = RouterStanza {
-        control: section
-            .text("control", "a path such as \"/run/linerate/router.sock\"")
-            .map(|at| PathBuf::from(at.value)),
+        control: run.control,
         user: user(&section, "user"),
-        metrics: metrics.map(|at| at.value),
+        metrics: run.metrics,
         fpm: section
             .parsed("fpm", "an address and a port such as \"127.0.0.1:2620\"")
             .map(|at| at.value),
         fpm_user: user(&section, "fpm_user"),
         kernel: section.switch("kernel").map_or(usual.kernel, |at| at.value),
-        period: Some(seconds("period", Duration::from_secs(10))).filter(|time| !time.is_zero()),
+        period: run.period.or(usual.period).filter(|time| !time.is_zero()),
+        duration: run.duration,
         routes: section
             .number("routes", 1..=16_000_000)
             .map_or(usual.routes, |at| at.value),
@@ -70,18 +33,14 @@ pub(super) fn router(file: &Section<'_>) -> RouterStanza {
         neighbour_scan: section
             .number("neighbour_scan", 1..=1_000_000)
             .map_or(usual.neighbour_scan, |at| at.value),
-        graceful: seconds("graceful", usual.graceful),
+        graceful: section
+            .seconds("graceful")
+            .map_or(usual.graceful, |at| at.value),
         punts: punts(&section),
-        queues: section
-            .number("queues", 1..=64)
-            .map_or(usual.queues, |at| at.value),
-        burst: section
-            .number("burst", 1..=64)
-            .map_or(usual.burst, |at| at.value),
-        pool_slots: section
-            .number("pool_slots", 64..=1 << 24)
-            .map(|at| at.value),
-        sleep: section.switch("sleep").map_or(usual.sleep, |at| at.value),
+        queues: run.queues.unwrap_or(usual.queues),
+        burst: run.burst.unwrap_or(usual.burst),
+        pool_slots: run.pool_slots,
+        sleep: run.sleep.unwrap_or(usual.sleep),
     };
     section.end();
     stanza
@@ -110,35 +69,18 @@ fn punts(router: &Section<'_>) -> Rates {
     rates
 }
 
+/// All `[[port]]`, each with a name: interfaces say by it where they are.
 pub(super) fn ports(file: &Section<'_>) -> Vec<At<PortConfig>> {
     let mut ports: Vec<At<PortConfig>> = Vec::new();
-    for section in file.tables("port", "tables: [[port]] with name and spec") {
-        let spec = section.required("spec", "KIND:TARGET[,key=value...]; see `linerate ports`");
-        let name = section.text("name", "a text");
-        let line = name.as_ref().map_or(section.line, |name| name.line);
-        if let Some(spec) = &spec {
-            check_spec(&section, spec);
-        }
-        let spec_line = spec.as_ref().map_or(line, |spec| spec.line);
-        let spec = spec.map_or(String::new(), |spec| spec.value);
-        let name = name.map_or_else(|| spec_name(&spec), |name| name.value);
-        if ports.iter().any(|port| port.value.name == name) {
+    for At { value, line } in config::ports(file) {
+        let name = value.called();
+        let is_taken = ports.iter().any(|port| port.value.name == name);
+        if value.name.is_none() && is_taken {
             let problem = format!("`{name}` names two ports");
-            section.wrong(line, "name", problem, "a name of its own");
+            file.notes()
+                .error(line, "port.name", problem, "a name of its own");
         }
-        let wanted = claim::wanted(&spec);
-        let same =
-            |port: &&At<PortConfig>| wanted.is_some() && claim::wanted(&port.value.spec) == wanted;
-        if let (Some(other), Some(interface)) = (ports.iter().find(same), &wanted) {
-            let problem = format!(
-                "interface `{interface}` is port `{}` already",
-                other.value.name
-            );
-            let legal = "an interface of its own: every frame would come by both";
-            section.wrong(spec_line, "spec", problem, legal);
-        }
-        section.end();
-        // A port that is wrong counts as one all the same: what refers to it is not wrong as well.
+        let spec = value.spec;
         let value = PortConfig { name, spec };
         ports.push(At { value, line });
     }
@@ -147,34 +89,6 @@ pub(super) fn ports(file: &Section<'_>) -> Vec<At<PortConfig>> {
         file.wrong(1, "port", "there is no port", legal);
     }
     ports
-}
-
-/// What a port without a name is called.
-fn spec_name(spec: &str) -> String {
-    spec.parse::<Spec>()
-        .map_or_else(|_| spec.into(), |spec| spec.name())
-}
-
-/// Whether the drivers know the kind of port and its options.
-fn check_spec(section: &Section<'_>, at: &At<String>) {
-    let kinds = || Drivers::kinds().iter().map(|kind| kind.name);
-    let spec: Spec = match at.value.parse() {
-        Ok(spec) => spec,
-        Err(error) => {
-            let error: linerate_core::port::PortError = error;
-            return section.wrong(at.line, "spec", error.to_string(), "");
-        }
-    };
-    let Some(kind) = Drivers::kinds()
-        .iter()
-        .find(|kind| kind.name == spec.kind())
-    else {
-        let problem = format!("there is no kind of port `{}`", spec.kind());
-        return section.wrong(at.line, "spec", problem, offer(spec.kind(), kinds()));
-    };
-    if let Err(error) = spec.check_keys(&[kind.options, COMMON_OPTIONS].concat()) {
-        section.wrong(at.line, "spec", error.to_string(), "");
-    }
 }
 
 pub(super) fn vrfs(file: &Section<'_>) -> Vec<VrfConfig> {

@@ -28,6 +28,22 @@ fn good(text: &str) -> Config {
 }
 
 #[test]
+fn run_keys_are_those_of_all_appliances() {
+    let port = "[[port]]\nname = \"wan\"\nspec = \"null\"\n";
+    let keys = "duration = 2.5\nperiod = 0\nqueues = 2\nburst = 8\nsleep = false\n";
+    let router = Config::parse(&format!("[router]\n{keys}{port}"))
+        .unwrap()
+        .router;
+    let seconds = Duration::from_secs_f64;
+    assert_eq!((router.duration, router.period), (Some(seconds(2.5)), None));
+    let rest = (router.queues, router.burst, router.pool_slots, router.sleep);
+    assert_eq!(rest, (2, 8, None, false));
+    let errors = Config::parse(&format!("[router]\nburst = 65\n{port}")).unwrap_err();
+    let told = "2: router.burst: 65 is out of range; a number from 1 to 64";
+    assert_eq!(errors[0].to_string(), told);
+}
+
+#[test]
 fn a_whole_file_is_understood() {
     let config = good(
         r#"

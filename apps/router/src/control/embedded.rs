@@ -4,7 +4,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc;
 
 use linerate_core::env::{Clock, Lcore, LcoreHandle};
 use linerate_core::run::WorkerStats;
@@ -13,8 +12,9 @@ use serde_json::Value;
 
 use super::handle::ControlHandle;
 use super::start::{Access, bring_up, place};
-use super::{Event, Run};
+use super::{Control, Run};
 use crate::config::Config;
+use linerate_appliance::control::mailbox::Mailbox;
 use linerate_appliance::error::Error;
 use linerate_appliance::socket::Problem;
 use linerate_appliance::socket::usual_socket;
@@ -38,8 +38,8 @@ impl Embedded {
     pub fn start(path: &Path, drivers: &mut Drivers, cpu: u32) -> Result<Self, Error> {
         let config = Config::read(path)?;
         let plan = place(&config)?;
-        let (sender, events) = mpsc::channel();
-        let handle = ControlHandle::new(sender, path, Arc::new(Own));
+        let (mailbox, jobs) = Mailbox::new("router");
+        let handle = ControlHandle::new(mailbox, path, Arc::new(Own));
         let run = Run {
             json: false,
             duration: None,
@@ -54,8 +54,8 @@ impl Embedded {
         let worker = first.map(|(name, _, stats)| (name.to_owned(), stats.clone()));
         let worker = worker.expect("a router has workers");
         let control = Lcore::spawn("control", Some(cpu), move || {
-            let ran = control.run(&events);
-            drop(events);
+            let ran = control.run(&jobs);
+            drop(jobs);
             let (_, _, errors) = control.finish();
             ran.and(Error::all(errors))
         })?;
@@ -84,7 +84,7 @@ impl Embedded {
     /// # Errors
     /// What went wrong while it ran, or at the end.
     pub fn stop(mut self) -> Result<(), Error> {
-        self.handle.tell(Event::Stop);
+        self.handle.tell(Control::stop);
         self.control
             .take()
             .map_or(Ok(()), |control| control.join()?)
@@ -94,6 +94,6 @@ impl Embedded {
 impl Drop for Embedded {
     fn drop(&mut self) {
         // The handle waits for the thread when it goes.
-        self.handle.tell(Event::Stop);
+        self.handle.tell(Control::stop);
     }
 }

@@ -1,41 +1,44 @@
-//! How other threads reach the control thread: events in one queue, and questions among them.
+//! How other threads reach the control thread, and how a reload comes to it.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Sender, SyncSender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Control, Event};
+use super::Control;
 use crate::config::Config;
+use linerate_appliance::control::mailbox::Mailbox;
+use linerate_appliance::control::reload::Reload;
 use linerate_appliance::privilege::Privileged;
 use linerate_appliance::socket::Problem;
-
-/// Work for the control thread.
-pub(super) type Job = Box<dyn FnOnce(&mut Control) + Send>;
 
 /// Asks the control thread. Clones ask the same one.
 #[derive(Clone)]
 pub(crate) struct ControlHandle {
-    events: Sender<Event>,
-    /// The configuration file, for one reader at a time: what was read later is taken over later.
-    file: Arc<Mutex<PathBuf>>,
-    /// Who may read it.
-    privileged: Arc<dyn Privileged>,
+    pub(super) mailbox: Mailbox<Control>,
+    /// Of the configuration file.
+    pub(super) reload: Reload,
 }
 
 impl ControlHandle {
-    pub(super) fn new(events: Sender<Event>, file: &Path, privileged: Arc<dyn Privileged>) -> Self {
-        Self {
-            events,
-            file: Arc::new(Mutex::new(file.into())),
-            privileged,
-        }
+    /// A reload reads `file`, as whoever is `privileged` may, on the thread that asks, and has
+    /// control take it over.
+    pub(super) fn new(
+        mailbox: Mailbox<Control>,
+        file: &Path,
+        privileged: Arc<dyn Privileged>,
+    ) -> Self {
+        let (file, control): (PathBuf, _) = (file.into(), mailbox.clone());
+        let reload = Reload::new(move || {
+            let config = Config::of(&file, privileged.configuration(&file));
+            control.call(move |control| control.reload(config))?
+        });
+        Self { mailbox, reload }
     }
 
     /// Tells it something; nobody is left to tell where it has ended.
-    pub(super) fn tell(&self, event: Event) {
-        let _ = self.events.send(event);
+    pub(super) fn tell(&self, what: impl FnOnce(&mut Control) + Send + 'static) {
+        self.mailbox.tell(what);
     }
 
     /// Has `work` done on the control thread and returns what it returns.
@@ -46,26 +49,14 @@ impl ControlHandle {
         &self,
         work: impl FnOnce(&mut Control) -> R + Send + 'static,
     ) -> Result<R, Problem> {
-        let (answer, answered): (SyncSender<R>, _) = mpsc::sync_channel(1);
-        let job: Job = Box::new(move |control| {
-            let _ = answer.send(work(control));
-        });
-        self.events.send(Event::Job(job)).map_err(|_| ended())?;
-        answered.recv().map_err(|_| ended())
+        self.mailbox.call(work)
     }
 
-    /// Reads the configuration file, on this thread, and has control take it over. Returns what has
-    /// changed.
+    /// Reloads; returns what has changed.
     ///
     /// # Errors
     /// Nothing has: the file is wrong, or asks for what cannot be.
     pub(super) fn reload(&self) -> Result<Value, Problem> {
-        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let config = Config::of(&file, self.privileged.configuration(&file));
-        self.call(move |control| control.reload(config))?
+        self.reload.now()
     }
-}
-
-fn ended() -> Problem {
-    Problem::new("the router has ended", "start it again")
 }

@@ -14,9 +14,9 @@ use std::time::Instant;
 use linerate_wire::MacAddr;
 use rustix::process::geteuid;
 
+use super::Control;
 use super::handle::ControlHandle;
 use super::stage::on_slow;
-use super::{Control, Event};
 use crate::config::{Config, InterfaceConfig, RouterStanza};
 use crate::machine;
 use linerate_appliance::error::Error;
@@ -96,7 +96,7 @@ fn waker(handle: &ControlHandle, woken: &Arc<AtomicBool>) -> impl Fn() + Send + 
     let (handle, woken) = (handle.clone(), woken.clone());
     move || {
         if !woken.swap(true, Ordering::SeqCst) {
-            handle.tell(Event::Fed);
+            handle.tell(|control| control.fed = true);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The control thread: it alone changes anything while the router runs.
 //!
-//! Whoever wants something sends an [`Event`]: clients of the socket, signals, the slow worker, the
+//! Whoever wants something sends a [`Job`]: clients of the socket, signals, the slow worker, the
 //! kernel and FRR. [`Control::run`] takes them one after the other, commits route changes in
 //! batches, and ticks. Workers are only spoken to between two bursts ([`stage`]).
 //!
@@ -24,7 +24,6 @@ mod reload;
 mod report;
 mod server;
 mod show;
-mod signals;
 mod stage;
 mod start;
 mod sysctl_guard;
@@ -50,9 +49,9 @@ use super::config::Config;
 use acls::AclLogger;
 use balance::Held;
 use cleared::Cleared;
-use handle::Job;
 use host_interfaces::{HostInterfaces, Wanted};
 use kernel::Kernel;
+use linerate_appliance::control::mailbox::Job;
 use linerate_appliance::error::Error;
 use linerate_appliance::privilege::{self, Privileged};
 use linerate_appliance::runtime::{Running, Sample};
@@ -74,21 +73,10 @@ pub(crate) use start::{Run, place, start};
 const TICK: Duration = Duration::from_millis(100);
 /// Longest time that a route change waits for others to be published with it.
 const BATCH: Duration = Duration::from_millis(10);
-/// Events taken before changes are published in any case.
-const BATCH_EVENTS: usize = 1024;
+/// Jobs done before changes are published in any case.
+const BATCH_JOBS: usize = 1024;
 /// Over which time rates are shown.
 const RATES: Duration = Duration::from_secs(1);
-
-/// What the control thread is told.
-pub(crate) enum Event {
-    /// Somebody has a question.
-    Job(Job),
-    Stop,
-    /// From the slow worker.
-    Neighbour(plane::Event),
-    /// The kernel or FRR has said something.
-    Fed,
-}
 
 /// How reloads went.
 #[derive(Clone, Copy, Debug, Default)]
@@ -153,15 +141,13 @@ pub(crate) struct Control {
 
 impl Control {
     /// Does what is asked and what is due, until all ends.
-    fn run(&mut self, events: &Receiver<Event>) -> Result<(), Error> {
+    fn run(&mut self, jobs: &Receiver<Job<Self>>) -> Result<(), Error> {
         loop {
-            match events.recv_timeout(self.time_left(Instant::now())) {
-                Ok(event) => {
-                    self.take(event);
+            match jobs.recv_timeout(self.time_left(Instant::now())) {
+                Ok(job) => {
+                    job(self);
                     // What came together is published together.
-                    for event in events.try_iter().take(BATCH_EVENTS) {
-                        self.take(event);
-                    }
+                    jobs.try_iter().take(BATCH_JOBS).for_each(|job| job(self));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
@@ -197,13 +183,9 @@ impl Control {
         next.saturating_duration_since(now)
     }
 
-    fn take(&mut self, event: Event) {
-        match event {
-            Event::Job(job) => job(self),
-            Event::Stop => self.end_after(Duration::ZERO),
-            Event::Neighbour(event) => self.neighbour(event),
-            Event::Fed => self.fed = true,
-        }
+    /// Ends as soon as it has done what was asked before.
+    fn stop(&mut self) {
+        self.end_after(Duration::ZERO);
     }
 
     /// What the slow worker learned.

@@ -7,44 +7,25 @@
 //! that a worker does not know, and none is taken away before its successor is there.
 //!
 //! The file is read by the thread that asks
-//! ([`ControlHandle::reload`](super::handle::ControlHandle::reload)), so that control answers
+//! ([`ControlHandle`](super::handle::ControlHandle)), so that control answers
 //! others meanwhile. Only what differs is told: no worker hears of a reload that changes routes
 //! alone, and the routing table of no route that stays.
 
 use std::collections::BTreeSet;
-use std::fmt::Write;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::difference::{self, Difference};
 use super::{Control, generation};
-use crate::config::{Config, NeighbourConfig, PortConfig, VrfConfig};
+use crate::config::{Acl, Config, NeighbourConfig, PortConfig, VrfConfig};
 use crate::machine;
+use linerate_appliance::control::reload::{self, Changes};
 use linerate_appliance::error::Error;
 use linerate_appliance::socket::Problem;
 use linerate_routing::model::InterfaceId;
 use linerate_routing::plane::Change;
 use linerate_routing::plane::settings::{Interface, Settings};
-
-/// What a reload changed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Changes {
-    ports: usize,
-    vrfs: usize,
-    interfaces: usize,
-    routes: usize,
-    neighbours: usize,
-    acls: usize,
-}
-
-/// What came of a reload that a signal asked for, to standard error.
-pub(super) fn tell(result: Result<Value, Problem>) {
-    match result {
-        Ok(result) => eprintln!("reload: {}", result["text"].as_str().unwrap_or_default()),
-        Err(problem) => eprintln!("reload refused: {problem}\nfix: {}", problem.fix),
-    }
-}
 
 impl Control {
     /// Takes over what was read from the file, and says what came of it.
@@ -60,17 +41,10 @@ impl Control {
         match outcome {
             Ok(changes) => {
                 self.reloads.done += 1;
-                Ok(json!({
-                    "text": changes.text(),
-                    "ports": changes.ports,
-                    "vrfs": changes.vrfs,
-                    "interfaces": changes.interfaces,
-                    "routes": changes.routes,
-                    "neighbours": changes.neighbours,
-                    "acls": changes.acls,
-                    "warnings": self.config.warnings.iter().map(
-                        ToString::to_string).collect::<Vec<_>>(),
-                }))
+                let warnings = self.config.warnings.iter().map(ToString::to_string);
+                let mut answer = changes.value();
+                answer.insert("warnings".into(), warnings.collect());
+                Ok(answer.into())
             }
             Err(error) => {
                 self.reloads.refused += 1;
@@ -132,7 +106,7 @@ impl Control {
         self.remove_addresses(&old);
         self.make_alike_all();
         self.retain_cleared();
-        Ok(Changes::between(&old, &self.config, routes))
+        Ok(changes(&old, &self.config, routes))
     }
 
     /// Settings for a configuration, room for its VRFs, and its host interfaces: the part that may
@@ -156,24 +130,14 @@ impl Control {
 
     /// What cannot change under a running router is refused by name.
     fn refuse_restarts(&self, new: &Config) -> Result<(), Error> {
-        let mut fixed: Vec<&str> = Vec::new();
+        let mut keys = Vec::new();
         if new.plan != self.config.plan {
-            fixed.push("[plan] is another");
+            keys.push("[plan]".into());
         }
         if new.router != self.config.router {
-            fixed.push("[router] is another");
+            keys.push("[router]".into());
         }
-        if fixed.is_empty() {
-            return Ok(());
-        }
-        Err(Error::Usage {
-            problem: format!(
-                "{}: not while the router runs: {}",
-                self.path.display(),
-                fixed.join(", ")
-            ),
-            fix: "restart the router, or undo these changes and reload the rest".into(),
-        })
+        reload::refuse(&self.path, "the router", &keys)
     }
 
     /// Gives all workers new settings, unless they have such; what they had is freed here.
@@ -272,53 +236,29 @@ fn differ_by_number<T: PartialEq>(old: &[T], new: &[T], is_gone: impl Fn(&T) -> 
     (0..old.len().max(new.len())).filter(differs).count()
 }
 
-impl Changes {
-    fn between(old: &Config, new: &Config, routes: usize) -> Self {
-        let interfaces = (0..old.interfaces.len().max(new.interfaces.len()))
-            .filter(|&index| old.interfaces.get(index) != new.interfaces.get(index));
-        let differ = |a: &[NeighbourConfig], b: &[NeighbourConfig]| {
-            a.iter().filter(|one| !b.contains(one)).count()
-        };
-        let acls = new
-            .acls
-            .iter()
-            .filter(|acl| !old.acls.contains(acl))
-            .count()
-            + old
-                .acls
-                .iter()
-                .filter(|acl| !new.acls.iter().any(|other| other.name == acl.name))
-                .count();
-        Self {
-            ports: differ_by_number(&old.ports, &new.ports, PortConfig::is_gone),
-            vrfs: differ_by_number(&old.vrfs, &new.vrfs, VrfConfig::is_gone),
-            interfaces: interfaces.count(),
-            routes,
-            neighbours: differ(&old.neighbours, &new.neighbours)
-                + differ(&new.neighbours, &old.neighbours),
-            acls,
-        }
-    }
-
-    fn text(&self) -> String {
-        let mut text = String::new();
-        for (count, what) in [
-            (self.ports, "port"),
-            (self.vrfs, "VRF"),
-            (self.interfaces, "interface"),
-            (self.routes, "route"),
-            (self.neighbours, "neighbour"),
-            (self.acls, "access list"),
-        ] {
-            if count > 0 {
-                let before = if text.is_empty() { "changed: " } else { ", " };
-                let plural = if count == 1 { "" } else { "s" };
-                let _ = write!(text, "{before}{count} {what}{plural}");
-            }
-        }
-        match text.is_empty() {
-            true => "nothing changed".into(),
-            false => text,
-        }
-    }
+/// What a reload has changed, in `routes` static routes besides.
+fn changes(old: &Config, new: &Config, routes: usize) -> Changes {
+    let interfaces = (0..old.interfaces.len().max(new.interfaces.len()))
+        .filter(|&index| old.interfaces.get(index) != new.interfaces.get(index));
+    let differ = |a: &[NeighbourConfig], b: &[NeighbourConfig]| {
+        a.iter().filter(|one| !b.contains(one)).count()
+    };
+    let neighbours =
+        differ(&old.neighbours, &new.neighbours) + differ(&new.neighbours, &old.neighbours);
+    let is_gone = |acl: &&Acl| !new.acls.iter().any(|other| other.name == acl.name);
+    let acls = new
+        .acls
+        .iter()
+        .filter(|acl| !old.acls.contains(acl))
+        .count()
+        + old.acls.iter().filter(is_gone).count();
+    let ports = differ_by_number(&old.ports, &new.ports, PortConfig::is_gone);
+    let vrfs = differ_by_number(&old.vrfs, &new.vrfs, VrfConfig::is_gone);
+    Changes::default()
+        .and("ports", "port", ports)
+        .and("vrfs", "VRF", vrfs)
+        .and("interfaces", "interface", interfaces.count())
+        .and("routes", "route", routes)
+        .and("neighbours", "neighbour", neighbours)
+        .and("acls", "access list", acls)
 }

@@ -5,10 +5,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use linerate_core::env::{Clock, Isa, Placement, Plan, PortPlace, Role, Topology};
+use linerate_core::env::{Clock, Isa, Placement, Plan, Role, Topology};
 use linerate_core::port::PortInfo;
 use linerate_core::run::ledger::Balance;
 use linerate_drivers::Drivers;
@@ -21,18 +20,19 @@ use super::host_interfaces::HostInterfaces;
 use super::kernel::Kernel;
 use super::notify::Notify;
 use super::ports::options;
-use super::signals::Signals;
 use super::stage::{RouterStage, on_slow};
 use super::sysctl_guard::SysctlGuard;
-use super::{Control, Event, Reloads, difference, generation, report};
+use super::{Control, Reloads, difference, generation, report};
 use crate::config::Config;
 use linerate_appliance::config::PortStanza;
 use linerate_appliance::control::http::{Http, Page};
+use linerate_appliance::control::mailbox::Mailbox;
 use linerate_appliance::control::server::Server;
 use linerate_appliance::error::Error;
 use linerate_appliance::privilege::{self, Privileged};
+use linerate_appliance::runtime;
 use linerate_appliance::runtime::wiring::{self, PortShape, Share};
-use linerate_appliance::runtime::{OpenPorts, Sample};
+use linerate_appliance::runtime::{OpenPorts, Sample, Signals};
 use linerate_appliance::socket::unix::UnixDoor;
 use linerate_appliance::socket::usual_socket;
 use linerate_routing::model::InterfaceId;
@@ -52,21 +52,15 @@ pub(crate) struct Run {
 /// Places the lcores that a configuration asks for.
 pub(crate) fn place(config: &Config) -> Result<Plan, Error> {
     let topology = Topology::machine()?;
-    let places: Vec<PortPlace> = config
+    let ports: Vec<PortStanza> = config
         .ports
         .iter()
-        .map(|port| {
-            let stanza = PortStanza {
-                name: Some(port.name.clone()),
-                spec: port.spec.clone(),
-            };
-            // The drivers say best what is wrong with a port.
-            stanza.place(&topology).unwrap_or_else(|_| PortPlace {
-                name: port.name.clone(),
-                node: None,
-            })
+        .map(|port| PortStanza {
+            name: Some(port.name.clone()),
+            spec: port.spec.clone(),
         })
         .collect();
+    let places = runtime::places(&ports, &topology);
     let plan = Plan::build(&config.plan.clone().into(), &topology, &places)?;
     if plan.role(Role::Bg).next().is_none() {
         return Err(Error::Usage {
@@ -90,9 +84,11 @@ pub(crate) fn start(path: &Path, config: Config, plan: &Plan, run: &Run) -> Resu
     let notify = Notify::from_environment();
     // Before there are threads: capabilities and users are each thread's own.
     let privileged = privilege::split(path, &config.named())?;
-    let (sender, events) = mpsc::channel();
-    let handle = ControlHandle::new(sender, path, privileged.clone());
-    let _signals = Signals::catch(handle.clone())?;
+    let (mailbox, jobs) = Mailbox::new("router");
+    let handle = ControlHandle::new(mailbox, path, privileged.clone());
+    let ends = handle.clone();
+    let _ends = Signals::to_end(move || ends.tell(Control::stop))?;
+    let _hangups = handle.reload.clone().on_hangup()?;
     let server = Server::listen(door, handle.clone())?;
     let http = listen_http(&config, &handle)?;
     let mut drivers = Drivers::opened_by(privileged.clone()).joining_segments();
@@ -101,10 +97,10 @@ pub(crate) fn start(path: &Path, config: Config, plan: &Plan, run: &Run) -> Resu
     let begun = control.say_ready(&access.socket, http.as_ref().map(|http| http.at));
     control.notify = notify;
     control.notify.ready(&control.status());
-    let ran = begun.and_then(|()| control.run(&events));
+    let ran = begun.and_then(|()| control.run(&jobs));
     control.notify.stopping();
     // Clients whose question is under way hear that the router has ended.
-    drop(events);
+    drop(jobs);
     drop((server, http));
     let ended = control.take_down();
     ran.and(ended)
@@ -197,7 +193,8 @@ pub(super) fn bring_up(
             ..neighbour::Config::default()
         };
         let handle = handle.clone();
-        let tell: Tell = Box::new(move |event| handle.tell(Event::Neighbour(event)));
+        let tell: Tell =
+            Box::new(move |event| handle.tell(move |control| control.neighbour(event)));
         match Slow::new(setup.clone(), neighbours, tell, egress) {
             Ok(slow) => RouterStage::Slow(Box::new(slow)),
             // It has no queue to poll, and the error ends all below.

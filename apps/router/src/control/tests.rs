@@ -2,13 +2,13 @@
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
-use std::sync::mpsc;
 
 use linerate_drivers::{Drivers, Own};
 
 use super::handle::ControlHandle;
 use super::start::{Access, bring_up};
 use super::*;
+use linerate_appliance::control::mailbox::Mailbox;
 
 /// A configuration of two rings, in two VRFs, with one interface for tagged frames.
 fn config(text: &str) -> Config {
@@ -45,7 +45,7 @@ addresses = ["198.51.100.1/24"]
 fn router(text: &str) -> Control {
     let config = config(text);
     let plan = place(&config).unwrap();
-    let (sender, _events) = mpsc::channel();
+    let (mailbox, _jobs) = Mailbox::new("router");
     let run = Run {
         json: true,
         duration: None,
@@ -55,7 +55,7 @@ fn router(text: &str) -> Control {
         config,
         &plan,
         &mut Drivers::new(),
-        &ControlHandle::new(sender, Path::new("/no/such.toml"), Arc::new(Own)),
+        &ControlHandle::new(mailbox, Path::new("/no/such.toml"), Arc::new(Own)),
         &run,
         &Access {
             privileged: Arc::new(Own),

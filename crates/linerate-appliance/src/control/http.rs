@@ -4,14 +4,13 @@
 //! off, so that nobody can hold more than eight threads for more than a few seconds.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::acceptor::{Acceptor, Clients, Places};
 use crate::error::Error;
-use crate::socket::unix;
+use crate::socket::tcp::TcpDoor;
 
 /// Connections at once; more are closed without an answer.
 const CLIENTS: Clients = Clients {
@@ -46,9 +45,8 @@ impl Http {
             problem: format!("metrics at {address}: {error}"),
             fix: "give `metrics` an address of this machine and a port that is free".into(),
         };
-        let socket = TcpListener::bind(address).map_err(wrong)?;
-        socket.set_nonblocking(true).map_err(wrong)?;
-        let at = socket.local_addr().map_err(wrong)?;
+        let door = TcpDoor::open(address).map_err(wrong)?;
+        let at = door.at;
         let places = Places::default();
         let admit = move |stream| {
             let page = page.clone();
@@ -60,7 +58,7 @@ impl Http {
                 drop,
             )
         };
-        let accept = move |time_ms| accept(&socket, time_ms);
+        let accept = move |time_ms| door.accept(time_ms);
         Ok(Self {
             _acceptor: Acceptor::start(CLIENTS.listener, Arc::default(), accept, admit)?,
             at,
@@ -68,18 +66,7 @@ impl Http {
     }
 }
 
-fn accept(socket: &TcpListener, time_ms: u32) -> io::Result<Option<TcpStream>> {
-    if !unix::readable(socket.as_fd(), time_ms)? {
-        return Ok(None);
-    }
-    match socket.accept() {
-        Ok((stream, _)) => Ok(Some(stream)),
-        Err(error) => unix::gone(error),
-    }
-}
-
 fn answer(mut stream: TcpStream, page: &Page) -> io::Result<()> {
-    stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let Some(head) = read_head(&mut stream)? else {
         return Ok(());

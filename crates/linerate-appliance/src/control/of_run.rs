@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
 use linerate_core::run::Stage;
@@ -15,16 +15,18 @@ use serde_json::{Value, json};
 
 use super::exposition::Exposition;
 use super::http::Http;
+use super::mailbox::{Job, Mailbox};
+use super::reload::{self, Reload};
 use super::server::{Server, Service, say};
 use super::{capture, ledger, metrics, path, show, trace};
 use crate::error::Error;
 use crate::nearest::offer;
-use crate::runtime::{Running, Sample};
+use crate::runtime::{Running, Sample, Signals};
 use crate::socket::unix::UnixDoor;
 use crate::socket::{Problem, Request};
 
 /// All methods, for those who mistype one.
-const METHODS: [&str; 5] = ["show", "metrics", "capture", "trace", "stop"];
+const METHODS: [&str; 6] = ["show", "metrics", "capture", "trace", "reload", "stop"];
 /// All tables.
 const TABLES: [&str; 5] = ["ports", "lcores", "drops", "path", "ledger"];
 
@@ -38,82 +40,84 @@ pub struct Places {
 }
 
 /// A run, as those who ask about it find it.
-pub struct Asked<'a, S: Stage + 'static> {
+pub struct Asked<S: Stage + 'static> {
     /// The workers and their ports.
-    pub running: &'a Running<S>,
+    pub running: Running<S>,
     /// Counters at the start.
-    pub first: &'a Sample,
+    pub first: Sample,
     /// Counters about a second ago.
-    pub recent: &'a Sample,
+    pub recent: Sample,
     /// Since when it forwards.
     pub began: Instant,
     /// Whether somebody wants it to end.
     pub is_to_end: bool,
 }
 
-/// Work for the thread that watches the run.
-type Job<S> = Box<dyn FnOnce(&mut Asked<'_, S>) + Send>;
-
 /// Listeners of a run, and what their clients want to have done.
 pub struct Control<S: Stage + 'static> {
-    jobs: Receiver<Job<S>>,
+    /// First, so that who waits is told before others wait for it.
+    jobs: Receiver<Job<Asked<S>>>,
     _server: Option<Server>,
     /// The metrics page, where there is one.
     pub http: Option<Http>,
+    _hangups: Option<Signals>,
 }
 
 impl<S: Stage + 'static> Control<S> {
-    /// Listens.
+    /// Listens. `read` is how the run's files are read again, where it has any.
     ///
     /// # Errors
     /// A place is taken, or cannot be had.
-    pub fn listen(places: &Places) -> Result<Self, Error> {
-        let (sender, jobs) = mpsc::channel();
-        let client = Client { jobs: sender };
+    pub fn listen(places: &Places, read: Option<reload::Read<S>>) -> Result<Self, Error> {
+        let (mailbox, jobs) = Mailbox::new("run");
+        let reload = read.map(|read| reload_by(read, mailbox.clone()));
+        let client = Client { mailbox, reload };
+        let hangups = client.reload.clone().map(Reload::on_hangup);
         let server = places.control.as_deref().map(|path| {
             let door = UnixDoor::open(path, false, "--control PATH")?;
             Server::listen(door, client.clone())
         });
         let http = places.metrics.map(|address| {
-            let client = client.clone();
-            let page = move || client.call(metrics_page).ok();
+            let mailbox = client.mailbox.clone();
+            let page = move || mailbox.call(metrics_page).ok();
             Http::listen(address, Arc::new(page))
         });
         Ok(Self {
             jobs,
             _server: server.transpose()?,
             http: http.transpose()?,
+            _hangups: hangups.transpose()?,
         })
     }
 
     /// Does what clients have asked for since.
-    pub fn serve(&self, asked: &mut Asked<'_, S>) {
+    pub fn serve(&self, asked: &mut Asked<S>) {
         self.jobs.try_iter().for_each(|job| job(asked));
     }
 }
 
-fn metrics_page<S: Stage + 'static>(asked: &mut Asked<'_, S>) -> String {
+fn metrics_page<S: Stage + 'static>(asked: &mut Asked<S>) -> String {
     let mut page = Exposition::default();
     metrics::instance(asked.began, &mut page);
-    metrics::ports(asked.running, &mut page);
-    metrics::captures(asked.running, &mut page);
-    metrics::lcores(asked.running, &mut page);
+    metrics::ports(&asked.running, &mut page);
+    metrics::captures(&asked.running, &mut page);
+    metrics::lcores(&asked.running, &mut page);
     page.end()
 }
 
-fn table<S: Stage + 'static>(asked: &mut Asked<'_, S>, params: &Value) -> Result<Value, Problem> {
+fn table<S: Stage + 'static>(asked: &mut Asked<S>, params: &Value) -> Result<Value, Problem> {
     let what = params.get("what").and_then(Value::as_str).unwrap_or("");
     let mut filter = params.get("filter").and_then(Value::as_str).unwrap_or("");
     let mut rows = show::Rows::asked(params);
-    let running = asked.running;
+    let running = &asked.running;
     let (names, all): (&[&str], _) = match what {
         "ports" => {
             let warnings = show::warnings(running);
             rows.summary = (!warnings.is_empty()).then(|| warnings.join("\n"));
-            (&["name"], show::ports(running, asked.recent))
+            (&["name"], show::ports(running, &asked.recent))
         }
         "lcores" => {
-            let all = show::lcores(running, asked.first, asked.recent, |_, _| "forwards");
+            let all = show::lcores(running, &asked.first, &asked.recent, |_, _| "forwards");
             (&["name"], all)
         }
         "drops" => {
@@ -149,28 +153,39 @@ fn table<S: Stage + 'static>(asked: &mut Asked<'_, S>, params: &Value) -> Result
     Ok(rows.end())
 }
 
+/// Reads on the thread that asks, and takes over on the one that watches the run.
+fn reload_by<S: Stage + 'static>(mut read: reload::Read<S>, mailbox: Mailbox<Asked<S>>) -> Reload {
+    Reload::new(move || {
+        let (changes, take_over) = read()?;
+        mailbox.call(move |asked| take_over(&asked.running))?;
+        Ok(changes.value().into())
+    })
+}
+
 /// Asks the thread that watches the run.
 struct Client<S: Stage + 'static> {
-    jobs: Sender<Job<S>>,
+    mailbox: Mailbox<Asked<S>>,
+    reload: Option<Reload>,
 }
 
 impl<S: Stage + 'static> Clone for Client<S> {
     fn clone(&self) -> Self {
-        let jobs = self.jobs.clone();
-        Self { jobs }
+        Self {
+            mailbox: self.mailbox.clone(),
+            reload: self.reload.clone(),
+        }
     }
 }
 
 impl<S: Stage + 'static> Client<S> {
-    fn call<R: Send + 'static>(
-        &self,
-        work: impl FnOnce(&mut Asked<'_, S>) -> R + Send + 'static,
-    ) -> Result<R, Problem> {
-        let ended = || Problem::new("the run has ended", "start it again");
-        let (answer, answered) = mpsc::sync_channel(1);
-        let job: Job<S> = Box::new(move |asked| _ = answer.send(work(asked)));
-        self.jobs.send(job).map_err(|_| ended())?;
-        answered.recv().map_err(|_| ended())
+    fn reload(&self) -> Result<Value, Problem> {
+        let reload = self.reload.as_ref().ok_or_else(|| {
+            Problem::new(
+                "there is no file to read again",
+                "start it with a file, by --config",
+            )
+        })?;
+        reload.now()
     }
 }
 
@@ -182,7 +197,7 @@ impl<S: Stage + 'static> Service for Client<S> {
         closing: &AtomicBool,
     ) -> io::Result<bool> {
         let (id, params) = (request.id, request.params);
-        let taps = || self.call(|asked| asked.running.taps());
+        let taps = || self.mailbox.call(|asked| asked.running.taps());
         let result = match request.method.as_deref().unwrap_or("") {
             "capture" => {
                 capture::serve(stream.try_clone()?, id, &params, taps(), closing)?;
@@ -195,10 +210,12 @@ impl<S: Stage + 'static> Service for Client<S> {
                 return Ok(true);
             }
             "show" => self
+                .mailbox
                 .call(move |asked| table(asked, &params))
                 .and_then(|result| result),
-            "metrics" => self.call(metrics_page).map(|page| json!({ "text": page })),
-            "stop" => self.call(|asked| {
+            "metrics" => (self.mailbox.call(metrics_page)).map(|page| json!({ "text": page })),
+            "reload" => self.reload(),
+            "stop" => self.mailbox.call(|asked| {
                 asked.is_to_end = true;
                 json!({ "text": "ending" })
             }),

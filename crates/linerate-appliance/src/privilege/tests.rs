@@ -15,6 +15,7 @@ use super::message::Change;
 use super::permits::{Named, Permits};
 use super::protocol::{Received, Refusal, Reply, Request, receive, send};
 use super::serve::{Places, serve};
+use crate::config::{self, Section};
 use crate::error::Error;
 
 const CONFIG: &str = r#"
@@ -32,37 +33,30 @@ name = "lr-lan"
 "#;
 
 /// An appliance's file: ports, and its host interfaces by name.
-#[derive(serde::Deserialize)]
-struct File {
-    #[serde(default)]
-    port: Vec<crate::config::PortStanza>,
-    #[serde(default)]
-    host: Vec<Host>,
-}
-
-#[derive(serde::Deserialize)]
-struct Host {
-    netns: Option<String>,
-    name: String,
-}
-
-impl From<File> for Named {
-    fn from(file: File) -> Self {
-        let hosts = file.host.into_iter().map(|host| (host.netns, host.name));
-        Self {
-            ports: file.port.into_iter().map(|port| port.spec).collect(),
-            host_interfaces: hosts.collect(),
-            ..Self::default()
-        }
+fn named(file: &Section<'_>) -> Named {
+    let hosts = file.tables("host", "tables: [[host]]").into_iter();
+    let host = |host: Section<'_>| {
+        let text = |key| host.text(key, "a name").map(|at| at.value);
+        (text("netns"), text("name").unwrap_or_default())
+    };
+    Named {
+        ports: config::ports(file)
+            .into_iter()
+            .map(|port| port.value.spec)
+            .collect(),
+        host_interfaces: hosts.map(host).collect(),
+        ..Named::default()
     }
 }
 
 fn read(path: &Path) -> Result<Named, Error> {
-    Ok(crate::config::read::<File>(path)?.into())
+    config::read(path, named)
 }
 
 fn permits(text: &str) -> Permits {
-    Permits::of(&toml::from_str::<File>(text).unwrap().into())
+    let parsed = config::parse(text, named);
+    assert_eq!(parsed.errors, []);
+    Permits::of(&parsed.value)
 }
 
 fn pair() -> (OwnedFd, OwnedFd) {

@@ -37,9 +37,10 @@ use claim::Claim;
 use pools::near;
 use wiring::{PortShape, Share};
 
-pub use args::{PlanArgs, Run, RunArgs, RunKeys};
+pub use args::{PlanArgs, Run, RunArgs, RunFile, RunKeys};
 pub use observe::{LcoreRow, Reading, Sample};
-pub use signals::Interrupts;
+pub use show::planned;
+pub use signals::{Interrupts, Signals};
 pub use watch::{WatchOptions, places, watch};
 
 /// Packets that a ring between two workers holds.

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
+use linerate_core::env::{Plan, Role};
 use linerate_core::run::Stage;
 use linerate_core::run::ledger::Balance;
 use serde::Serialize;
 
 use super::{Reading, Running};
+use crate::config::PortStanza;
 use crate::control::ledger::{self, Verdict};
 use crate::error::Error;
 use crate::output::{self, Cell, Column, MachineFacts, Table, Tone};
@@ -62,6 +64,30 @@ pub(super) fn started<S: Stage>(
         let _ = writeln!(text, "{pool}");
     }
     text.push_str("Ctrl-C ends it with totals.\n");
+    output::print(&text)
+}
+
+/// What would be started, for `--check`: which port is which, `path` what would be done with the
+/// packets of each, and who would poll them.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn planned(
+    ports: &[PortStanza],
+    plan: &Plan,
+    path: impl Fn(usize) -> String,
+) -> Result<(), Error> {
+    let mut text = String::new();
+    for (number, port) in ports.iter().enumerate() {
+        let (name, path) = (port.called(), path(number));
+        let _ = writeln!(text, "port {number} {name} ({}){path}", port.spec);
+    }
+    for lcore in plan.role(Role::Io) {
+        let _ = writeln!(text, "lcore {} on CPU {}", lcore.name, lcore.cpu);
+    }
+    for warning in &plan.warnings {
+        let _ = writeln!(text, "warning: {warning}");
+    }
     output::print(&text)
 }
 

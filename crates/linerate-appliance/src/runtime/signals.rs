@@ -1,20 +1,65 @@
-//! What ends a run: Ctrl-C or SIGTERM, the time being over, or no packet coming any more.
+//! What is heard of signals: Ctrl-C and SIGTERM end a run, SIGHUP may mean something besides.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::{Handle, Signals};
+use signal_hook::iterator::{self, Handle};
 use signal_hook::low_level::emulate_default_handler;
 
-/// Catches SIGINT and SIGTERM while it lives. The first asks the run to end; a second one ends
-/// the process at once, as if nobody had caught it.
+/// Catches signals while it lives.
+pub struct Signals(Handle);
+
+impl Signals {
+    /// Begins to catch them, each told to `heard` on a thread called `name`. Signals that come
+    /// while it works are told once it is done, one of each kind.
+    ///
+    /// # Errors
+    /// There can be no handler or no thread.
+    pub fn catch(
+        name: &str,
+        signals: &[i32],
+        mut heard: impl FnMut(i32) + Send + 'static,
+    ) -> io::Result<Self> {
+        let mut caught = iterator::Signals::new(signals)?;
+        let handle = caught.handle();
+        std::thread::Builder::new()
+            .name(name.into())
+            .spawn(move || caught.forever().for_each(&mut heard))?;
+        Ok(Self(handle))
+    }
+
+    /// Catches SIGINT and SIGTERM. The first asks the run to `end`; a second one ends the process
+    /// at once, as if nobody had caught it.
+    ///
+    /// # Errors
+    /// There can be no handler or no thread.
+    pub fn to_end(end: impl FnMut() + Send + 'static) -> io::Result<Self> {
+        let (mut end, mut before) = (end, false);
+        let heard = move |signal| {
+            if before {
+                // It cannot fail for these two, and there is nobody left to tell.
+                let _ = emulate_default_handler(signal);
+            }
+            before = true;
+            end();
+        };
+        Self::catch("signals", &[SIGINT, SIGTERM], heard)
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        // The thread ends by itself: what it may be waiting for may end only after this.
+        self.0.close();
+    }
+}
+
+/// Catches SIGINT and SIGTERM while it lives, and waits for them.
 pub struct Interrupts {
     caught: Receiver<()>,
-    handle: Handle,
-    thread: Option<JoinHandle<()>>,
+    _signals: Signals,
 }
 
 impl Interrupts {
@@ -23,26 +68,11 @@ impl Interrupts {
     /// # Errors
     /// There can be no handler or no thread.
     pub fn catch() -> io::Result<Self> {
-        let mut signals = Signals::new([SIGINT, SIGTERM])?;
-        let handle = signals.handle();
         let (sender, caught) = mpsc::channel();
-        let thread = std::thread::Builder::new()
-            .name("signals".into())
-            .spawn(move || {
-                let mut before = false;
-                for signal in signals.forever() {
-                    if before {
-                        // It cannot fail for these two, and there is nobody left to tell.
-                        let _ = emulate_default_handler(signal);
-                    }
-                    before = true;
-                    let _ = sender.send(());
-                }
-            })?;
         Ok(Self {
             caught,
-            handle,
-            thread: Some(thread),
+            // Nobody is left to be told once it is dropped.
+            _signals: Signals::to_end(move || _ = sender.send(()))?,
         })
     }
 
@@ -54,15 +84,5 @@ impl Interrupts {
     /// Waits; true as soon as a signal has come.
     pub fn wait(&self, time: Duration) -> bool {
         self.caught.recv_timeout(time).is_ok()
-    }
-}
-
-impl Drop for Interrupts {
-    fn drop(&mut self) {
-        self.handle.close();
-        if let Some(thread) = self.thread.take() {
-            // A panic there was printed already.
-            let _ = thread.join();
-        }
     }
 }

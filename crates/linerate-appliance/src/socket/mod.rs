@@ -1,11 +1,13 @@
 //! Talking to a running instance: Unix sockets that only their user reaches, and lines of JSON on
 //! them.
 //!
-//! [`unix`] is the place, [`wire`] the stream of lines, [`protocol`] what a request and its answer
-//! say. What a method means belongs to the instance: `pktgen` and `router` each have their own.
+//! [`unix`] and [`tcp`] are places, [`wire`] the stream of lines, [`protocol`] what a request and
+//! its answer say. What a method means belongs to the instance: `pktgen` and `router` each have
+//! their own.
 
 mod caller;
 pub mod protocol;
+pub mod tcp;
 pub mod unix;
 pub mod wire;
 

@@ -121,7 +121,7 @@ impl Drop for UnixDoor {
 }
 
 /// Whether somebody waits at a listening socket, after at most `time_ms`.
-pub fn readable(fd: BorrowedFd<'_>, time_ms: u32) -> io::Result<bool> {
+pub(super) fn readable(fd: BorrowedFd<'_>, time_ms: u32) -> io::Result<bool> {
     let time = Timespec {
         tv_sec: i64::from(time_ms / 1000),
         tv_nsec: i64::from(time_ms % 1000) * 1_000_000,
@@ -137,7 +137,7 @@ pub fn readable(fd: BorrowedFd<'_>, time_ms: u32) -> io::Result<bool> {
 }
 
 /// A client that has gone before it was taken is none.
-pub fn gone<T>(error: io::Error) -> io::Result<Option<T>> {
+pub(super) fn gone<T>(error: io::Error) -> io::Result<Option<T>> {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted => Ok(None),
         _ => Err(error),

@@ -7,7 +7,8 @@ use crate::control::connection::Asker;
 use crate::control::owner::Control;
 use crate::control::protocol::Problem;
 use crate::control::runfile::{PortEntry, RunFile, RunStanza, Script, is_toml};
-use crate::control::table::{Done, Given};
+use crate::control::table::{Done, Given, expanded, parse};
+use linerate_appliance::config::{ConfigError, Wrong};
 use linerate_appliance::error::Error;
 
 /// Files that load files: how deep they may go.
@@ -73,6 +74,8 @@ pub(in super::super) fn run_lines(
             "take out the `load` that goes round in a circle",
         ));
     }
+    let lines: Vec<(usize, String)> = lines.into_iter().collect();
+    check(path, &lines)?;
     asker.depth += 1;
     let mut count = 0;
     let mut result = Ok(());
@@ -88,6 +91,30 @@ pub(in super::super) fn run_lines(
     }
     asker.depth -= 1;
     result.map(|()| count)
+}
+
+/// Whether all lines are commands with what they take, before the first is done; what a command
+/// makes of it shows when its turn comes.
+fn check(path: &Path, lines: &[(usize, String)]) -> Result<(), Problem> {
+    let (mut errors, mut nearest) = (Vec::new(), Vec::new());
+    for (number, line) in lines {
+        let line = expanded(line);
+        if let (false, Err(wrong)) = (line.is_empty(), parse(&line)) {
+            nearest.extend(wrong.nearest);
+            errors.push(ConfigError {
+                line: *number,
+                key: String::new(),
+                problem: wrong.problem,
+                legal: wrong.fix,
+            });
+        }
+    }
+    let mut all = Wrong::default();
+    all.add(path.display(), errors);
+    all.result().map_err(|error| Problem {
+        nearest,
+        ..error.into()
+    })
 }
 
 impl Control {

@@ -8,19 +8,21 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
+use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use linerate_appliance::nearest::{nearest, offer};
+use crate::nearest::{nearest, offer};
 
 /// Something wrong with one line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConfigError {
     /// Counted from 1.
     pub line: usize,
-    /// `interface.vlan`; empty where the line is no TOML.
+    /// `interface.vlan`; empty where the line as such is wrong.
     pub key: String,
+    /// What is wrong.
     pub problem: String,
     /// What would be right.
     pub legal: String,
@@ -42,14 +44,16 @@ impl fmt::Display for ConfigError {
 }
 
 /// A value and the line that it stands on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct At<T> {
-    pub(super) value: T,
-    pub(super) line: usize,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At<T> {
+    /// The value.
+    pub value: T,
+    /// Its line, counted from 1.
+    pub line: usize,
 }
 
 /// All that was found wrong with a text, and all that is odd about it.
-pub(super) struct Notes {
+pub struct Notes {
     /// Where each line but the first begins.
     lines: Vec<usize>,
     errors: RefCell<Vec<ConfigError>>,
@@ -72,7 +76,7 @@ impl Notes {
     }
 
     /// The file cannot be used so.
-    pub(super) fn error(
+    pub fn error(
         &self,
         line: usize,
         key: &str,
@@ -88,7 +92,7 @@ impl Notes {
     }
 
     /// It can, but may not do what was meant.
-    pub(super) fn warn(
+    pub fn warn(
         &self,
         line: usize,
         key: &str,
@@ -116,10 +120,11 @@ impl Notes {
 }
 
 /// One table of the file, and which of its keys were asked for.
-pub(super) struct Section<'a> {
+pub struct Section<'a> {
     /// What errors say before a key: `interface.`, `acl edge rule 2: `.
     before: String,
-    pub(super) line: usize,
+    /// The line on which it begins.
+    pub line: usize,
     table: &'a DeTable<'a>,
     notes: &'a Notes,
     known: RefCell<Vec<&'static str>>,
@@ -130,12 +135,7 @@ pub(super) struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    pub(super) fn new(
-        name: &'a str,
-        byte: usize,
-        table: &'a DeTable<'a>,
-        notes: &'a Notes,
-    ) -> Self {
+    pub(super) fn new(name: &str, byte: usize, table: &'a DeTable<'a>, notes: &'a Notes) -> Self {
         Self {
             before: match name {
                 "" => String::new(),
@@ -151,8 +151,8 @@ impl<'a> Section<'a> {
     }
 
     /// A table behind `value`; it is wrong where there is none.
-    pub(super) fn of(
-        name: &'a str,
+    fn of(
+        name: &str,
         value: &'a Spanned<DeValue<'a>>,
         notes: &'a Notes,
         legal: &str,
@@ -168,6 +168,11 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// What was found wrong with the whole file.
+    pub fn notes(&self) -> &'a Notes {
+        self.notes
+    }
+
     fn find(&self, key: &'static str) -> Option<(&'a Spanned<DeValue<'a>>, usize)> {
         self.known.borrow_mut().push(key);
         let value = self.table.get(key)?;
@@ -175,9 +180,9 @@ impl<'a> Section<'a> {
     }
 
     /// A table that is an element of one of this section's lists.
-    pub(super) fn within(
+    pub fn within(
         &self,
-        name: &'a str,
+        name: &str,
         value: &'a Spanned<DeValue<'a>>,
         legal: &str,
     ) -> Option<Section<'a>> {
@@ -187,7 +192,7 @@ impl<'a> Section<'a> {
     }
 
     /// The same, of which errors say which it is.
-    pub(super) fn element(
+    pub fn element(
         &self,
         which: &str,
         value: &'a Spanned<DeValue<'a>>,
@@ -202,12 +207,12 @@ impl<'a> Section<'a> {
     }
 
     /// Whether the file says something of `key`, be it right or wrong.
-    pub(super) fn has(&self, key: &str) -> bool {
+    pub fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)
     }
 
     /// Notes that the value of `key` is wrong.
-    pub(super) fn wrong(
+    pub fn wrong(
         &self,
         line: usize,
         key: &str,
@@ -228,18 +233,41 @@ impl<'a> Section<'a> {
     }
 
     /// A text that must be there.
-    pub(super) fn required(&self, key: &'static str, legal: &str) -> Option<At<String>> {
-        if self.table.get(key).is_none() {
+    pub fn required(&self, key: &'static str, legal: &str) -> Option<At<String>> {
+        self.is_there(key, legal).then(|| self.text(key, legal))?
+    }
+
+    /// A [scalar](Self::scalar) that must be there.
+    pub fn required_scalar(&self, key: &'static str, legal: &str) -> Option<At<String>> {
+        self.is_there(key, legal).then(|| self.scalar(key, legal))?
+    }
+
+    fn is_there(&self, key: &'static str, legal: &str) -> bool {
+        let is_there = self.has(key);
+        if !is_there {
             self.known.borrow_mut().push(key);
             // Under another name, perhaps: `end` sees.
             self.missing.borrow_mut().push((key, legal.into()));
             self.sound.set(false);
-            return None;
         }
-        self.text(key, legal)
+        is_there
     }
 
-    pub(super) fn text(&self, key: &'static str, legal: &str) -> Option<At<String>> {
+    /// What users write as a number, as a text, as `true` or `false` or as a list of those: as the
+    /// command line has it, with `on`, `off` and commas.
+    pub fn scalar(&self, key: &'static str, legal: &str) -> Option<At<String>> {
+        let (value, line) = self.find(key)?;
+        match scalar(value.get_ref()) {
+            Some(value) => Some(At { value, line }),
+            None => {
+                self.mistyped(line, key, value.get_ref(), legal);
+                None
+            }
+        }
+    }
+
+    /// A text.
+    pub fn text(&self, key: &'static str, legal: &str) -> Option<At<String>> {
         let (value, line) = self.find(key)?;
         match value.get_ref() {
             DeValue::String(text) => Some(At {
@@ -253,7 +281,8 @@ impl<'a> Section<'a> {
         }
     }
 
-    pub(super) fn switch(&self, key: &'static str) -> Option<At<bool>> {
+    /// `true` or `false`.
+    pub fn switch(&self, key: &'static str) -> Option<At<bool>> {
         let (value, line) = self.find(key)?;
         match value.get_ref() {
             DeValue::Boolean(value) => Some(At {
@@ -268,7 +297,7 @@ impl<'a> Section<'a> {
     }
 
     /// A whole number within `range`.
-    pub(super) fn number<N>(&self, key: &'static str, range: RangeInclusive<N>) -> Option<At<N>>
+    pub fn number<N>(&self, key: &'static str, range: RangeInclusive<N>) -> Option<At<N>>
     where
         N: TryFrom<i64> + PartialOrd + fmt::Display,
     {
@@ -290,7 +319,7 @@ impl<'a> Section<'a> {
     }
 
     /// A number with or without a fraction, not negative.
-    pub(super) fn decimal(&self, key: &'static str, legal: &str) -> Option<At<f64>> {
+    pub fn decimal(&self, key: &'static str, legal: &str) -> Option<At<f64>> {
         let (value, line) = self.find(key)?;
         let number = match value.get_ref() {
             DeValue::Float(float) => float.as_str().parse().ok(),
@@ -309,8 +338,21 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// A time in seconds, with or without a fraction.
+    pub fn seconds(&self, key: &'static str) -> Option<At<Duration>> {
+        let legal = "a number of seconds such as 2.5";
+        let At { value, line } = self.decimal(key, legal)?;
+        match Duration::try_from_secs_f64(value) {
+            Ok(value) => Some(At { value, line }),
+            Err(_) => {
+                self.wrong(line, key, "this is no time", legal);
+                None
+            }
+        }
+    }
+
     /// A text that `read` makes something of.
-    pub(super) fn read<T>(
+    pub fn read<T>(
         &self,
         key: &'static str,
         legal: &str,
@@ -327,18 +369,14 @@ impl<'a> Section<'a> {
     }
 
     /// A text that is a `T`.
-    pub(super) fn parsed<T: FromStr>(&self, key: &'static str, legal: &str) -> Option<At<T>> {
+    pub fn parsed<T: FromStr>(&self, key: &'static str, legal: &str) -> Option<At<T>> {
         self.read(key, legal, |text| {
             text.parse().map_err(|_| format!("`{text}` is none"))
         })
     }
 
     /// One of some words.
-    pub(super) fn choice<T: Copy>(
-        &self,
-        key: &'static str,
-        choices: &[(&str, T)],
-    ) -> Option<At<T>> {
+    pub fn choice<T: Copy>(&self, key: &'static str, choices: &[(&str, T)]) -> Option<At<T>> {
         let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
         let At { value, line } = self.text(key, &format!("one of {}", names.join(", ")))?;
         match choices.iter().find(|(name, _)| *name == value) {
@@ -355,16 +393,12 @@ impl<'a> Section<'a> {
     }
 
     /// The value as it stands there, for keys that take several kinds.
-    pub(super) fn value(&self, key: &'static str) -> Option<(&'a Spanned<DeValue<'a>>, usize)> {
+    pub fn value(&self, key: &'static str) -> Option<(&'a Spanned<DeValue<'a>>, usize)> {
         self.find(key)
     }
 
     /// The elements of a list; nothing where there is no such key.
-    pub(super) fn list(
-        &self,
-        key: &'static str,
-        legal: &str,
-    ) -> Vec<(&'a Spanned<DeValue<'a>>, usize)> {
+    pub fn list(&self, key: &'static str, legal: &str) -> Vec<(&'a Spanned<DeValue<'a>>, usize)> {
         let Some((value, line)) = self.find(key) else {
             return Vec::new();
         };
@@ -381,7 +415,7 @@ impl<'a> Section<'a> {
     }
 
     /// The texts of a list, each made into something by `read`.
-    pub(super) fn texts<T>(
+    pub fn texts<T>(
         &self,
         key: &'static str,
         legal: &str,
@@ -401,7 +435,7 @@ impl<'a> Section<'a> {
     }
 
     /// The tables of a list, such as all `[[interface]]`.
-    pub(super) fn tables(&self, key: &'static str, legal: &str) -> Vec<Section<'a>> {
+    pub fn tables(&self, key: &'static str, legal: &str) -> Vec<Section<'a>> {
         let items = self.list(key, legal).into_iter();
         items
             .filter_map(|(item, _)| Section::of(key, item, self.notes, legal))
@@ -409,12 +443,7 @@ impl<'a> Section<'a> {
     }
 
     /// The table of a key.
-    pub(super) fn table(
-        &self,
-        name: &'a str,
-        key: &'static str,
-        legal: &str,
-    ) -> Option<Section<'a>> {
+    pub fn table(&self, name: &str, key: &'static str, legal: &str) -> Option<Section<'a>> {
         let (value, _) = self.find(key)?;
         let table = Section::of(name, value, self.notes, legal);
         self.sound.set(self.sound.get() && table.is_some());
@@ -423,7 +452,7 @@ impl<'a> Section<'a> {
 
     /// Reports keys that nobody asked for, and about those that are missing unless one of the
     /// former stands for them; whether all was as it should be.
-    pub(super) fn end(&self) -> bool {
+    pub fn end(&self) -> bool {
         let known = self.known.borrow();
         let mut missing = self.missing.borrow_mut();
         for (key, _) in self.table.iter() {
@@ -444,6 +473,24 @@ impl<'a> Section<'a> {
         }
         self.sound.get()
     }
+}
+
+/// A value as the command line has it.
+fn scalar(value: &DeValue<'_>) -> Option<String> {
+    Some(match value {
+        DeValue::String(text) => text.to_string(),
+        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
+            .map_or_else(|_| number.to_string(), |number| number.to_string()),
+        DeValue::Float(number) => number.to_string(),
+        DeValue::Boolean(true) => "on".into(),
+        DeValue::Boolean(false) => "off".into(),
+        DeValue::Array(items) => {
+            let items: Option<Vec<String>> =
+                items.iter().map(|item| scalar(item.get_ref())).collect();
+            items?.join(",")
+        }
+        DeValue::Datetime(_) | DeValue::Table(_) => return None,
+    })
 }
 
 /// What a value is, in words.

@@ -296,7 +296,8 @@ impl ControlHandle {
         self.0.call(work)
     }
 
-    /// Ends the session; its last counts, its books, and what went wrong. None where it has ended before.
+    /// Ends the session; its last counts, its books, and what went wrong. None where it has ended
+    /// before.
     pub(crate) fn close(&self) -> Option<(Snapshot, Balance, Vec<Error>)> {
         let close = |control: &mut Control| control.session.take().map(Session::close);
         self.call(close).ok().flatten()

@@ -3,9 +3,11 @@
 //! under way.
 //!
 //! Read [`wiring`] for who polls what. [`OpenPorts`] is opened ports; [`Running`] is workers at
-//! work, whose ports `change` adds and takes away; [`watch()`] shows what they do until the end.
+//! work, whose ports `change` adds and takes away and whose packets `books` accounts for;
+//! [`watch()`] shows what they do until the end.
 
 mod args;
+mod books;
 mod change;
 pub mod claim;
 mod observe;
@@ -18,20 +20,19 @@ mod watch;
 pub mod wiring;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use linerate_core::env::{Clock, Lcore, LcoreHandle, Placement, Role};
 use linerate_core::packet::{Pool, PoolCache, Pools};
 use linerate_core::port::{Port, PortConfig, PortInfo, PortStats, Queues};
 use linerate_core::ring::spsc;
-use linerate_core::run::ledger::{Account, Balance};
+use linerate_core::run::ledger::Balance;
 use linerate_core::run::{
     ByRole, Egress, Idle, Inlet, Stage, TxPath, Worker, WorkerHandle, WorkerStats,
 };
 use linerate_drivers::Drivers;
 
-use crate::control::taps::Taps;
 use crate::error::Error;
 use claim::Claim;
 use pools::near;
@@ -478,68 +479,6 @@ impl<S: Stage + 'static> Running<S> {
         self.workers.iter().all(ended)
     }
 
-    /// Where its packets can be watched.
-    pub fn taps(&self) -> Taps<S> {
-        let ports = self.ports().iter();
-        Taps::new(
-            self.handles().cloned().collect(),
-            ports.map(|open| (open.number, open.name.clone())).collect(),
-            self.watched.fetch_add(1, Ordering::Relaxed),
-        )
-    }
-
-    /// The books at this moment: where each slot is, and who has lost a packet.
-    pub fn balance(&self) -> Balance {
-        let mut is_whole = true;
-        let balance = Balance::take(&self.all_pools(), || {
-            let mut accounts = Vec::new();
-            for handle in self.handles() {
-                let names = self.names();
-                match handle.call(move |worker| worker.accounts(&names)) {
-                    Ok(own) => accounts.extend(own),
-                    Err(_) => is_whole = false,
-                }
-            }
-            self.in_rings(accounts)
-        });
-        Balance {
-            exact: balance.exact && is_whole,
-            ..balance
-        }
-    }
-
-    /// Counts what is in the ring of a port for the ring: its two ends see what goes in, or out.
-    fn in_rings(&self, mut accounts: Vec<Account>) -> Vec<Account> {
-        let rings = self.ports().iter().filter(|open| open.info.kind == "ring");
-        let rings: Vec<u16> = rings.map(|open| open.number).collect();
-        let is_ring =
-            |account: &&mut Account| account.port.is_some_and(|port| rings.contains(&port));
-        for account in accounts.iter_mut().filter(is_ring) {
-            account.passed += std::mem::take(&mut account.held);
-        }
-        accounts
-    }
-
-    fn all_pools(&self) -> Vec<Pool> {
-        self.pools
-            .iter()
-            .chain(self.added.pools())
-            .cloned()
-            .collect()
-    }
-
-    /// What ports are called, by number.
-    fn names(&self) -> impl Fn(u16) -> String + Send + 'static {
-        let ports = self.ports().iter();
-        let names: Vec<(u16, String)> =
-            ports.map(|open| (open.number, open.name.clone())).collect();
-        move |number| {
-            let mut names = names.iter();
-            let known = names.find(|(known, _)| *known == number);
-            known.map_or_else(|| number.to_string(), |(_, name)| name.clone())
-        }
-    }
-
     /// Ends in order: no more receiving, hand-overs let through, workers joined, books taken, ports
     /// stopped. Returns the last counters, the books, and what went wrong on the way.
     pub fn stop(mut self) -> (Sample, Balance, Vec<Error>) {
@@ -596,20 +535,7 @@ impl<S: Stage + 'static> Running<S> {
                 Err(error) => errors.push(error.into()),
             }
         }
-        let names = self.names();
-        let balance = Balance::take(&self.all_pools(), || {
-            let workers = stopped.iter_mut();
-            let of_inlets = inlets.iter();
-            let accounts = workers
-                .flat_map(|worker| worker.accounts(&names))
-                .chain(of_inlets.map(|(worker, inlet)| inlet.account(worker, &names)));
-            self.in_rings(accounts.collect())
-        });
-        // What a worker had that has panicked is in nobody's books.
-        let balance = Balance {
-            exact: balance.exact && errors.is_empty(),
-            ..balance
-        };
+        let balance = self.balance_of(&mut stopped, &inlets, errors.is_empty());
         (balance, errors)
     }
 }

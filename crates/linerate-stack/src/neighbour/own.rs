@@ -7,7 +7,7 @@ use linerate_wire::arp::Operation;
 use linerate_wire::{MacAddr, ndp};
 
 use super::{Event, InterfaceConfig, MILLISECOND, Out, SECOND, Table, arp, nd};
-use crate::random::Random;
+use linerate_core::random::Random;
 
 /// RFC 5227 1.1. RFC 4862 5.4.2 has the same for the first solicitation.
 const PROBE_WAIT_NS: u64 = SECOND;

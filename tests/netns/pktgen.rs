@@ -230,6 +230,7 @@ fn pktgen_and_the_kernel_ping_each_other() {
         return;
     }
     around.device.ip("addr add 10.7.0.1/24 dev d0");
+    around.device.sysctl("ipv6/conf/d0/disable_ipv6", "0");
     around.device.ip("addr add 2001:db8:7::1/64 dev d0 nodad");
     let scratch = Scratch::new();
     let socket = scratch.file("pktgen.sock");

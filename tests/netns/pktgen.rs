@@ -264,7 +264,9 @@ fn pktgen_and_the_kernel_ping_each_other() {
     assert!(said.contains("told"), "{said}");
     // Both families, from now on.
     assert!(ask("set 0 addr 10.7.0.9/24,2001:db8:7::9/64").0);
-    let kernel = around.device.run("ping", "-n -c 3 -i 0.2 -W 5 2001:db8:7::9");
+    let kernel = around
+        .device
+        .run("ping", "-n -c 3 -i 0.2 -W 5 2001:db8:7::9");
     let text = String::from_utf8_lossy(&kernel.stdout).into_owned();
     assert!(kernel.status.success(), "{text}");
     let (good, said, error) = ask("ping 0 2001:db8:7::1 3");

@@ -230,6 +230,8 @@ fn pktgen_and_the_kernel_ping_each_other() {
         return;
     }
     around.device.ip("addr add 10.7.0.1/24 dev d0");
+    around.device.sysctl("ipv6/conf/d0/disable_ipv6", "0");
+    around.device.ip("addr add 2001:db8:7::1/64 dev d0 nodad");
     let scratch = Scratch::new();
     let socket = scratch.file("pktgen.sock");
     let words = format!(
@@ -260,12 +262,23 @@ fn pktgen_and_the_kernel_ping_each_other() {
     assert!(log.contains("10.7.0.1 answered echo 2"), "{log}");
     let (_, said, _) = ask("arp 0");
     assert!(said.contains("told"), "{said}");
+    // Both families, from now on.
+    assert!(ask("set 0 addr 10.7.0.9/24,2001:db8:7::9/64").0);
+    let kernel = around
+        .device
+        .run("ping", "-n -c 3 -i 0.2 -W 5 2001:db8:7::9");
+    let text = String::from_utf8_lossy(&kernel.stdout).into_owned();
+    assert!(kernel.status.success(), "{text}");
+    let (good, said, error) = ask("ping 0 2001:db8:7::1 3");
+    assert!(good && said.contains("3 of 3 answered"), "{said}{error}");
     let (good, _, error) = ask("ping 0 10.7.0.77");
     assert!(!good && error.contains("10.7.0.77"), "{error}");
     assert!(ask("quit").0);
     assert!(session.end().success(), "{}", session.stderr.text());
     let counts: Value = serde_json::from_str(&session.stdout.text()).unwrap();
     let answers = counts["ports"][0]["answers"].to_string();
-    assert!(answers.contains(r#"["echo replies",3]"#), "{answers}");
-    assert!(answers.contains("ARP replies"), "{answers}");
+    assert!(answers.contains(r#"["echo replies",6]"#), "{answers}");
+    for kind in ["ARP replies", "ND replies"] {
+        assert!(answers.contains(kind), "{answers}");
+    }
 }

@@ -9,6 +9,7 @@ use std::time::Instant;
 use linerate_tables::exact::{Exact, ExactConfig, Seed};
 
 use super::growth::{Growth, Point};
+use super::random::mixed;
 use super::{Row, Run, Sample};
 use linerate_appliance::error::Error;
 
@@ -102,14 +103,6 @@ const CHANGED: Size = Size {
 /// Keys asked for before they repeat, at least.
 const ASKED_MIN: usize = 1 << 18;
 const BULK: usize = 32;
-
-/// The finaliser of splitmix64: the peer's `mixed`.
-fn mixed(number: u64) -> u64 {
-    let z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
 
 /// The `number`-th key, a 5-tuple with its user's bytes zero, over and over to `K` bytes; the
 /// peer's `make_key`.

@@ -186,18 +186,6 @@ pub fn sysctl(key: &str, value: &str) -> Result<(), Error> {
     fs::write(&path, value).map_err(|source| Error::File { path, source })
 }
 
-/// Frames that an interface has received.
-pub fn received(interface: &str) -> Result<u64, Error> {
-    let output = Command::new("ip")
-        .args(["-s", "-j", "link", "show", interface])
-        .output()
-        .map_err(|error| missing("ip", &error, "apt-get install iproute2"))?;
-    succeeded("ip link show", output.status.success(), &output.stderr)?;
-    let links: serde_json::Value =
-        serde_json::from_slice(&output.stdout).map_err(std::io::Error::from)?;
-    Ok(links[0]["stats64"]["rx"]["packets"].as_u64().unwrap_or(0))
-}
-
 fn succeeded(what: &str, success: bool, stderr: &[u8]) -> Result<(), Error> {
     if success {
         return Ok(());

@@ -13,6 +13,7 @@ pub mod mem;
 pub mod packet;
 pub mod port;
 pub mod publish;
+pub mod random;
 pub mod ring;
 pub mod run;
 mod sync;

@@ -16,6 +16,5 @@ mod bucket;
 pub mod fragment;
 pub mod icmp;
 pub mod neighbour;
-mod random;
 pub mod reassembly;
 pub mod tcp;

@@ -625,35 +625,31 @@ fn a_file_is_checked_without_touching_anything() {
 #[test]
 fn demo_loses_nothing_at_any_size() {
     let report = &document(&["demo", "--json", "--seconds-per-size", "0.05"]);
-    let rows = report["rows"].as_array().unwrap();
-    let sizes: Vec<_> = rows
-        .iter()
-        .map(|row| row["frame_bytes"].as_u64().unwrap())
-        .collect();
-    assert_eq!(sizes, [64, 128, 256, 512, 1024, 1280, 1518]);
-    for row in rows {
-        assert_eq!(
-            (&row["lost"], &row["corrupt"]),
-            (&0.into(), &0.into()),
-            "{row}"
-        );
-        assert!(
-            row["sent"].as_u64() > Some(0) && row["sent"] == row["received"],
-            "{row}"
-        );
+    assert_eq!(report["kind"], "demo");
+    let (full, half) = (&report["throughput"], &report["latency"]);
+    let rows = full.as_array().unwrap().iter();
+    let rows: Vec<_> = rows.zip(half.as_array().unwrap()).collect();
+    let sizes = rows.iter().map(|(full, half)| {
+        assert_eq!(full["frame_bytes"], half["frame_bytes"]);
+        full["frame_bytes"].as_u64().unwrap()
+    });
+    assert!(sizes.eq([64, 128, 256, 512, 1024, 1280, 1518]));
+    for (full, half) in rows {
+        for trial in [&full["quoted"], &half["trial"]] {
+            let is_whole = trial["sent"].as_u64() > Some(0) && trial["sent"] == trial["received"];
+            assert!(is_whole && trial["duplicates"] == 0, "{trial}");
+        }
         for key in [
-            "mpps",
-            "gbps_l2",
-            "gbps_l1",
-            "cycles_per_packet",
+            "pps",
+            "l2_bps",
+            "l1_bps",
+            "ticks_per_packet",
             "ns_per_packet",
         ] {
-            assert!(row[key].as_f64() > Some(0.0), "{key}: {row}");
+            assert!(full[key].as_f64() > Some(0.0), "{key}: {full}");
         }
-        assert!(
-            row["p50_ns"].as_u64() <= row["p99_ns"].as_u64()
-                && row["p99_ns"].as_u64() <= row["p999_ns"].as_u64()
-        );
+        let ns = |key: &str| half["latency"][key].as_f64();
+        assert!(ns("p50_ns") <= ns("p99_ns") && ns("p99_ns") <= ns("p999_ns"));
     }
     assert!(report["machine"]["cpu_model"].is_string());
 }
@@ -670,21 +666,13 @@ fn document(args: &[&str]) -> Value {
 }
 
 #[test]
-fn demo_prints_a_table_and_says_what_it_left_out() {
-    let run = output(&[
-        "demo",
-        "--frames",
-        "64,1518",
-        "--seconds-per-size",
-        "0.05",
-        "--headers-only",
-    ]);
+fn demo_prints_a_table() {
+    let run = output(&["demo", "--frames", "64,1518", "--seconds-per-size", "0.05"]);
     let text = String::from_utf8(run.stdout).unwrap();
     assert!(run.status.success());
-    assert!(
-        text.contains("p99.9 ns") && text.contains("headers only"),
-        "{text}"
-    );
+    for part in ["p99.9 ns", "lost", "l2fwd over ring ports", " 1518 "] {
+        assert!(text.contains(part), "no {part}: {text}");
+    }
     let refused = output(&["demo", "--frames", "63"]);
     assert_eq!(refused.status.code(), Some(2));
 }
@@ -714,7 +702,7 @@ fn demo_ends_on_ctrl_c_with_what_it_measured() {
     assert_eq!(output.status.code(), Some(0));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["interrupted"], true);
-    assert!(report["rows"].as_array().unwrap().len() < 2);
+    assert!(report["throughput"].as_array().unwrap().len() < 2);
 }
 
 #[test]
@@ -735,9 +723,9 @@ fn demo_writes_a_page_that_needs_nothing_else() {
     for part in [
         "<!doctype html>",
         "<svg",
-        "Packets per second",
-        "Latency at half the rate",
-        "1518 B",
+        "Throughput",
+        "50% of throughput",
+        "1518",
         "</html>",
     ] {
         assert!(page.contains(part), "no {part}");
@@ -761,11 +749,9 @@ fn may_make_namespaces() -> bool {
 }
 
 #[test]
-fn linux_bridge_measures_all_ways_and_leaves_nothing_behind() {
+fn demo_beside_a_linux_bridge_leaves_nothing_behind() {
     if !may_make_namespaces() {
-        linerate_testkit::skip(
-            "linux_bridge_measures_all_ways: needs CAP_SYS_ADMIN and the `ip` tool",
-        );
+        linerate_testkit::skip("demo_beside_a_linux_bridge: needs CAP_SYS_ADMIN and the `ip` tool");
         return;
     }
     let links = || {
@@ -790,19 +776,15 @@ fn linux_bridge_measures_all_ways_and_leaves_nothing_behind() {
         "--frames",
         "64",
         "--seconds-per-size",
-        "0.05",
+        "0.1",
         "--json",
     ]);
-    let scenarios = report["linux_bridge"].as_array().unwrap();
-    assert_eq!(scenarios.len(), 7);
-    for scenario in scenarios {
-        assert_eq!(scenario["failed"], Value::Null, "{scenario}");
-        let rate = &scenario["rows"][0];
-        assert!(
-            rate["mpps"].as_f64() > Some(0.0) && rate["ratio"].as_f64() > Some(0.0),
-            "{scenario}"
-        );
-        assert!(!rate["bottleneck"].as_str().unwrap().is_empty());
-    }
+    let (ours_pps, bridge) = (&report["throughput"][0]["pps"], &report["baselines"][0]);
+    assert_eq!(bridge["name"], "Linux bridge over veth");
+    assert!(ours_pps.as_f64() > Some(0.0), "{report}");
+    assert!(
+        bridge["throughput"][0]["pps"].as_f64() > Some(0.0),
+        "{bridge}"
+    );
     assert_eq!(ours(links()), before);
 }

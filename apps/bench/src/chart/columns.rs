@@ -23,13 +23,9 @@ fn keys<'a>(series: &[Series<'a>], marks: bool) -> Vec<Key<'a>> {
     series.iter().enumerate().map(key).collect()
 }
 
-/// Columns by category, each with its value on top; the scale begins at 0.
-pub(crate) fn columns(unit: &str, below: &str, categories: &[String], series: &[Series]) -> String {
-    columns_below(unit, below, categories, series, None)
-}
-
-/// Columns by category below a limit, which is a dashed line over each category.
-pub(crate) fn columns_below(
+/// Columns by category, each with its value on top, and the limit that is over all of them, if
+/// there is one: a dashed line. The scale begins at 0.
+pub(crate) fn columns(
     unit: &str,
     below: &str,
     categories: &[String],

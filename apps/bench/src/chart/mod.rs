@@ -14,7 +14,7 @@ use std::fmt::Write;
 
 pub(crate) use axis::Axis;
 pub(crate) use boxes::{Spread, boxes};
-pub(crate) use columns::{Series, columns, columns_below, dots};
+pub(crate) use columns::{Series, columns, dots};
 pub(crate) use plot::{Curve, curves, plot};
 
 /// Room around a chart's field.
@@ -318,7 +318,7 @@ mod tests {
             values: vec![1.0, 2.0],
         };
         let sizes = ["64".to_string(), "128".to_string()];
-        let svg = columns("Mpps", "size", &sizes, &[values(0), values(1)]);
+        let svg = columns("Mpps", "size", &sizes, &[values(0), values(1)], None);
         assert_eq!(svg.matches("<rect").count(), 2 * 4);
         assert!(svg.contains("a&lt;b") && !svg.contains("a<b"));
         let svg = dots("ns", "size", &sizes, &[values(0)]);
@@ -369,7 +369,7 @@ mod tests {
     fn nothing_to_show_is_no_broken_chart() {
         let none = || std::iter::empty::<f64>();
         let all = [
-            columns("a", "b", &[], &[]),
+            columns("a", "b", &[], &[], None),
             dots("a", "b", &[], &[]),
             plot(
                 "a",

@@ -74,11 +74,15 @@ impl Wire {
         &self.kind
     }
 
+    /// What the options say of a key that is the wire's own, not the ports'.
+    fn own<T: std::str::FromStr>(&self, key: &str) -> Option<T> {
+        let mut options = self.options.split(',');
+        options.find_map(|option| option.strip_prefix(key)?.parse().ok())
+    }
+
     /// Frames that a ring to the device holds, unless the options say otherwise.
     fn ring(&self) -> usize {
-        let mut options = self.options.split(',');
-        let size = options.find_map(|option| option.strip_prefix("size="));
-        size.and_then(|size| size.parse().ok()).unwrap_or(RING)
+        self.own("size=").unwrap_or(RING)
     }
 
     /// The generator's port on `target`, its ring as large as `inner` says where that is there
@@ -86,7 +90,8 @@ impl Wire {
     pub(crate) fn outer(&self, target: &str) -> String {
         let mut spec = format!("{}:{target}", self.kind);
         for option in self.options.split(',').filter(|option| !option.is_empty()) {
-            if !self.is_ring() || !option.starts_with("size=") {
+            let is_own = option.starts_with("size=") || option.starts_with("slots=");
+            if !(self.is_ring() && is_own) {
                 spec += &format!(",{option}");
             }
         }
@@ -103,10 +108,13 @@ impl Wire {
         }
     }
 
-    /// Slots that the generator needs for frames under way.
+    /// Slots that the generator needs for frames under way, unless the options say how many it has.
+    /// With no more than the device's ring to it holds, nothing is lost for want of room there: a
+    /// generator that sends as many as go waits instead.
     pub(crate) fn slots(&self, directions: u32) -> Option<u32> {
+        let enough = || 3 * self.ring() as u32 * directions.max(1) + 8192;
         self.is_ring()
-            .then(|| 3 * self.ring() as u32 * directions.max(1) + 8192)
+            .then(|| self.own("slots=").unwrap_or_else(enough))
     }
 }
 
@@ -226,6 +234,11 @@ mod tests {
         assert_eq!(wire.outer("g1"), "ring:g1");
         assert_eq!(wire.inner("g1"), "ring:g1,size=128,back=64");
         assert_eq!(wire.slots(1), Some(3 * 64 + 8192));
+        let wire: Wire = "ring,slots=128,size=64".parse().unwrap();
+        assert_eq!(
+            (wire.outer("g0"), wire.slots(2)),
+            ("ring:g0".into(), Some(128))
+        );
         let wire: Wire = "af_xdp,ring=512".parse().unwrap();
         assert_eq!(wire.outer("g0"), "af_xdp:g0,ring=512");
         assert_eq!(wire.inner("d0"), "af_xdp:d0");

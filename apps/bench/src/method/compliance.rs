@@ -51,6 +51,7 @@ fn label(kind: Measurement, settings: &Settings, report: &Report) -> String {
         }
         Measurement::BackToBack => format!("back2back-{}s", seconds(settings.burst_limit)),
         Measurement::Soak => format!("soak-{}s", seconds(settings.soak)),
+        Measurement::Demo => format!("demo-{}s", seconds(settings.trial)),
     }
 }
 
@@ -76,7 +77,10 @@ fn departures(kind: Measurement, settings: &Settings, report: &Report) -> Vec<St
             found.push(text);
         }
     };
-    let rfc = !matches!(kind, Measurement::Soak | Measurement::Ndr);
+    let rfc = !matches!(
+        kind,
+        Measurement::Soak | Measurement::Ndr | Measurement::Demo
+    );
     let trial = settings.trial;
     say(
         rfc && kind != Measurement::Loss && trial < TRIAL,

@@ -8,7 +8,7 @@ use super::runner::Runner;
 use super::settings::{Measurement, Settings};
 use super::throughput::{Found, generator_pps, middle, warm_up};
 use super::{Subjects, Tester};
-use super::{burst, compliance, latency, loss, mlr, recovery, soak, throughput, verdict};
+use super::{burst, compliance, demo, latency, loss, mlr, recovery, soak, throughput, verdict};
 use crate::report::{Baseline, Report, SearchEnd, SearchGoal, Soak, Throughput, Trial, VERSION};
 use linerate_appliance::error::Error;
 
@@ -27,6 +27,7 @@ pub(crate) fn run(
     let end = match kind {
         Measurement::Ndr => ndr(&mut runner, subjects.device, &mut report),
         Measurement::Soak => soaked(&mut runner, subjects, &mut report),
+        Measurement::Demo => demo::demo(&mut runner, subjects, &mut report),
         _ => rfc2544(kind, &mut runner, subjects, &mut report),
     };
     match end {
@@ -165,20 +166,23 @@ fn throughputs(
     report.throughput.extend(row);
     for ((name, tester), searches) in subjects.baselines.iter().zip(all) {
         let row = searches.row(report, size, tester.line_pps(size));
-        let found = report
-            .baselines
-            .iter()
-            .position(|baseline| baseline.name == *name);
-        let at = found.unwrap_or_else(|| {
-            report.baselines.push(Baseline {
-                name: name.clone(),
-                throughput: Vec::new(),
-            });
-            report.baselines.len() - 1
-        });
-        report.baselines[at].throughput.extend(row);
+        beside(report, name, row);
     }
     end.map(|()| (most, whole))
+}
+
+/// Adds a result of a baseline.
+pub(super) fn beside(report: &mut Report, name: &str, row: Option<Throughput>) {
+    let mut known = report.baselines.iter();
+    let at = known.position(|baseline| baseline.name == name);
+    let at = at.unwrap_or_else(|| {
+        report.baselines.push(Baseline {
+            name: name.into(),
+            throughput: Vec::new(),
+        });
+        report.baselines.len() - 1
+    });
+    report.baselines[at].throughput.extend(row);
 }
 
 /// Latency at parts of `pps`, which is called `of`.

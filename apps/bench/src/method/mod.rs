@@ -8,6 +8,7 @@
 
 mod burst;
 mod compliance;
+mod demo;
 mod latency;
 mod loss;
 mod measurements;

@@ -106,7 +106,13 @@ impl Plan {
         let mut phases = Vec::new();
         for &size in &settings.sizes {
             let mut add = |name, takes| phases.push(Phase { name, takes });
-            if kind == Measurement::Ndr {
+            if kind == Measurement::Demo {
+                let full = seconds(settings.trial, settings.waits);
+                let full = Estimate::times(1 + baselines, full);
+                add(phase::of(super::demo::FULL, size), full);
+                let half = seconds(settings.latency_trial, settings.waits);
+                add(phase::of("latency", size), Estimate::times(1, half));
+            } else if kind == Measurement::Ndr {
                 for turn in 0..settings.ndr_repeats.max(1) {
                     add(
                         phase::of(&format!("search {}", turn + 1), size),

@@ -24,10 +24,12 @@ pub(crate) enum Measurement {
     Ndr,
     /// A long time at one rate.
     Soak,
+    /// As many frames as go, and latency at half of that.
+    Demo,
 }
 
 impl Measurement {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Throughput,
         Self::Latency,
         Self::Loss,
@@ -35,6 +37,7 @@ impl Measurement {
         Self::Rfc2544,
         Self::Ndr,
         Self::Soak,
+        Self::Demo,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -46,6 +49,7 @@ impl Measurement {
             Self::Rfc2544 => "rfc2544",
             Self::Ndr => "ndr",
             Self::Soak => "soak",
+            Self::Demo => "demo",
         }
     }
 }

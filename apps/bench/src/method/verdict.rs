@@ -3,7 +3,7 @@
 //! The worst finding is the verdict; all are said.
 
 use super::runner::{due, loss_ratio, lost, spell_pps};
-use super::settings::Settings;
+use super::settings::{Measurement, Settings};
 use super::throughput::generator_pps;
 use crate::report::{BackToBack, Report, SearchEnd, Soak, Throughput, Trial, Verdict, VerdictWord};
 
@@ -207,7 +207,9 @@ impl Findings {
 
     fn generator(&mut self, what: &str, row: &Throughput, report: &Report, settings: &Settings) {
         // At the line's rate the wire is the limit, and no generator could show more.
-        if row.line_pps.is_some_and(|line| row.pps >= line * OFFERED) {
+        // A demonstration offers what goes, and says so.
+        let is_at_line = row.line_pps.is_some_and(|line| row.pps >= line * OFFERED);
+        if is_at_line || report.kind == Measurement::Demo.name() {
             return;
         }
         self.limit(what, row, report);

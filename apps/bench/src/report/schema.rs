@@ -12,7 +12,7 @@ pub(crate) const VERSION: u32 = 1;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) version: u32,
-    /// `rfc2544`, `ndr`, `throughput`, `latency`, `loss`, `back2back`, `soak`.
+    /// `rfc2544`, `ndr`, `throughput`, `latency`, `loss`, `back2back`, `soak`, `demo`.
     pub(crate) kind: String,
     /// When it began: UTC, RFC 3339.
     pub(crate) began: String,

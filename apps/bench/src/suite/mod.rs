@@ -79,10 +79,10 @@ impl Outputs {
     }
 
     /// Everywhere, even if one of them fails.
-    fn write(self, report: &Report) -> Result<(), Error> {
+    fn write(self, report: &Report, text: impl Fn(&Report, bool) -> String) -> Result<(), Error> {
         let mut results = vec![output::print(&match self.print_json {
             true => report::json(report),
-            false => report::text(report, output::colour()),
+            false => text(report, output::colour()),
         })];
         let files = [
             (self.json, report::json as fn(&Report) -> String),
@@ -96,8 +96,21 @@ impl Outputs {
     }
 }
 
-/// Runs one kind of benchmark.
+/// Runs one kind of benchmark; the verdict is the exit code.
 pub(crate) fn run(kind: Measurement, options: &Options) -> Result<(), Error> {
+    let report = reported(kind, options, report::text)?;
+    match report.verdict.word.exit_code() {
+        0 => Ok(()),
+        code => Err(Error::Found(code)),
+    }
+}
+
+/// Runs one kind of benchmark and writes its report, for people as `text` has it.
+pub(crate) fn reported(
+    kind: Measurement,
+    options: &Options,
+    text: impl Fn(&Report, bool) -> String,
+) -> Result<Report, Error> {
     let options = options.read()?;
     let job = Job::read(kind, &options)?;
     for asked in &job.devices {
@@ -114,11 +127,8 @@ pub(crate) fn run(kind: Measurement, options: &Options) -> Result<(), Error> {
         }
     }
     let report = lcore.join()??;
-    outputs.write(&report)?;
-    match report.verdict.word.exit_code() {
-        0 => Ok(()),
-        code => Err(Error::Found(code)),
-    }
+    outputs.write(&report, text)?;
+    Ok(report)
 }
 
 /// What was begun or seen before the first device was built.
@@ -246,6 +256,9 @@ impl Job {
             })?);
         }
         names.reverse();
+        if self.kind == Measurement::Demo {
+            return Ok(names); // nothing is held against what the generator does by itself
+        }
         let duration = match self.quick {
             true => QUICK_SELF_TEST.min(self.settings.trial),
             false => SELF_TEST.min(self.settings.trial),

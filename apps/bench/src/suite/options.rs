@@ -22,122 +22,122 @@ const MOST_FRAME: usize = 9216;
 pub(crate) struct Options {
     /// What is measured: l2fwd, bridge, forward, nftables, testpmd, l3fwd, external, or none
     #[arg(long, visible_alias = "dut", value_name = "DEVICE")]
-    pub(super) device: Option<String>,
+    pub(crate) device: Option<String>,
     /// Kind of the generator's ports to the device: ring, af_packet or af_xdp, with options after
     /// commas; default: ring to l2fwd, af_xdp to what is outside of this process, af_packet without
     /// root
     #[arg(long, value_name = "KIND[,KEY=VALUE...]")]
-    pub(super) ports: Option<String>,
+    pub(crate) ports: Option<String>,
     /// A port of the generator to an external device, KIND:TARGET[,key=value...]; in pairs. In
     /// front of a router also with addr=192.0.2.2/24, which it answers for, and gateway=192.0.2.1,
     /// where its frames go
     #[arg(long = "port", short = 'p', value_name = "PORT")]
-    pub(super) port: Vec<String>,
+    pub(crate) port: Vec<String>,
     /// Something else to measure in turns with the device, over the same kind of ports
     #[arg(long, value_name = "DEVICE")]
-    pub(super) baseline: Vec<String>,
+    pub(crate) baseline: Vec<String>,
     /// Frame sizes with FCS, or `rfc`: 64,128,256,512,1024,1280,1518
     #[arg(long, value_name = "LIST")]
-    pub(super) sizes: Option<String>,
+    pub(crate) sizes: Option<String>,
     /// Trials of 1 s, few repeats and no waits: minutes; the report says so
     #[arg(long)]
-    pub(super) quick: bool,
+    pub(crate) quick: bool,
     /// Seconds of the trials that results are quoted from; default 60
     #[arg(long, value_name = "SECONDS")]
-    pub(super) trial: Option<f64>,
+    pub(crate) trial: Option<f64>,
     /// Seconds of trials that only search
     #[arg(long, value_name = "SECONDS")]
-    pub(super) search_trial: Option<f64>,
+    pub(crate) search_trial: Option<f64>,
     /// Seconds of a trial of latency; default 120
     #[arg(long, value_name = "SECONDS")]
-    pub(super) latency_trial: Option<f64>,
+    pub(crate) latency_trial: Option<f64>,
     /// Trials of latency at the throughput; default 20
     #[arg(long, value_name = "N")]
-    pub(super) latency_repeats: Option<usize>,
+    pub(crate) latency_repeats: Option<usize>,
     /// Other loads at which latency is measured, once each, in percent of the throughput or PDR, or
     /// `none`; default 10,50,90
     #[arg(long, value_name = "LIST")]
-    pub(super) latency_loads: Option<String>,
+    pub(crate) latency_loads: Option<String>,
     /// Steps of the loss curve, in percent of the most: at most 10, the default
     #[arg(long, value_name = "PERCENT")]
-    pub(super) loss_step: Option<f64>,
+    pub(crate) loss_step: Option<f64>,
     /// Searches for the longest burst; default 50
     #[arg(long, value_name = "N")]
-    pub(super) burst_repeats: Option<usize>,
+    pub(crate) burst_repeats: Option<usize>,
     /// Seconds of the longest burst that is tried; default 30
     #[arg(long, value_name = "SECONDS")]
-    pub(super) burst_limit: Option<f64>,
+    pub(crate) burst_limit: Option<f64>,
     /// Overloads after which recovery is measured; default 3
     #[arg(long, value_name = "N")]
-    pub(super) recovery_repeats: Option<usize>,
+    pub(crate) recovery_repeats: Option<usize>,
     /// A search ends when its bounds are this close, in percent of the upper one
     #[arg(long, value_name = "PERCENT")]
-    pub(super) width: Option<f64>,
+    pub(crate) width: Option<f64>,
     /// Searches for each size
     #[arg(long, value_name = "N")]
-    pub(super) repeats: Option<usize>,
+    pub(crate) repeats: Option<usize>,
     /// The loss ratio of PDR, in percent; default 0.5
     #[arg(long, value_name = "PERCENT")]
-    pub(super) pdr: Option<f64>,
+    pub(crate) pdr: Option<f64>,
     /// Load both directions; rates are of both together
     #[arg(long)]
-    pub(super) bidirectional: bool,
+    pub(crate) bidirectional: bool,
     /// Destination networks for each direction, chosen at random for each frame: 1 to 256 (RFC
     /// 2544 12)
     #[arg(long, value_name = "N")]
-    pub(super) streams: Option<u16>,
+    pub(crate) streams: Option<u16>,
     /// Filter rules in front of nftables
     #[arg(long, value_name = "N")]
-    pub(super) rules: Option<u32>,
+    pub(crate) rules: Option<u32>,
     /// Where streams of each port are sent to: one address per port
     #[arg(long, value_name = "MAC", value_delimiter = ',')]
-    pub(super) dst_mac: Vec<String>,
+    pub(crate) dst_mac: Vec<String>,
     /// The ports' speed, such as 10G: rates are then of its line rate too
     #[arg(long, value_name = "SPEED")]
-    pub(super) speed: Option<String>,
+    pub(crate) speed: Option<String>,
     /// Most frames a second that are ever offered
     #[arg(long, value_name = "PPS")]
-    pub(super) max_pps: Option<f64>,
+    pub(crate) max_pps: Option<f64>,
     /// Frames a second of a soak; default: 90 % of the throughput
     #[arg(long, value_name = "PPS")]
-    pub(super) pps: Option<f64>,
+    pub(crate) pps: Option<f64>,
     /// Seconds of a soak
     #[arg(long, value_name = "SECONDS")]
-    pub(super) duration: Option<f64>,
+    pub(crate) duration: Option<f64>,
     /// Cores of the device
     #[arg(long, value_name = "N")]
-    pub(super) cores: Option<usize>,
+    pub(crate) cores: Option<usize>,
     /// CPUs of the generator
     #[arg(long, value_name = "LIST")]
-    pub(super) generator_cpus: Option<String>,
+    pub(crate) generator_cpus: Option<String>,
     /// CPUs of the device
     #[arg(long, value_name = "LIST")]
-    pub(super) device_cpus: Option<String>,
+    pub(crate) device_cpus: Option<String>,
     /// What the report calls the device
     #[arg(long, value_name = "TEXT")]
-    pub(super) device_name: Option<String>,
+    pub(crate) device_name: Option<String>,
     /// Who measured, for the report
     #[arg(long, value_name = "TEXT")]
-    pub(super) tester: Option<String>,
+    pub(crate) tester: Option<String>,
     /// What else the report is to say: a version, a place, an order
     #[arg(long, value_name = "TEXT")]
-    pub(super) note: Option<String>,
+    pub(crate) note: Option<String>,
     /// Seed of everything random
     #[arg(long, value_name = "N")]
-    pub(super) seed: Option<u64>,
+    pub(crate) seed: Option<u64>,
     /// Write the report as JSON; without a file, or with `-`, print it instead of the tables
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
-    pub(super) json: Option<PathBuf>,
+    pub(crate) json: Option<PathBuf>,
     /// Write the report as one page with charts
     #[arg(long, value_name = "FILE")]
-    pub(super) html: Option<PathBuf>,
+    pub(crate) html: Option<PathBuf>,
     /// Write the results as CSV
     #[arg(long, value_name = "FILE")]
-    pub(super) csv: Option<PathBuf>,
+    pub(crate) csv: Option<PathBuf>,
     /// Read these options from a TOML file, by the same names; those given here go before
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
-    pub(super) config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
 }
 
 fn usage(problem: impl Into<String>, fix: impl Into<String>) -> Error {

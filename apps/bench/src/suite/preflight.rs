@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use linerate_core::env::{Clock, ClockSource, Stolen, Topology, Tree};
+use linerate_core::env::{Clock, ClockSource, CpuList, Stolen, Topology, Tree};
 
 use crate::device::{Cpus, Setup};
 use crate::report::Check;
@@ -70,10 +70,14 @@ fn cpus(cpus: &Cpus, topology: &Topology) -> Check {
     let isolated = involved
         .clone()
         .all(|&cpu| topology.cpu(cpu).is_some_and(|cpu| cpu.isolated));
+    let list = |cpus: &[u32]| match cpus {
+        [] => "elsewhere".into(),
+        cpus => format!("on CPU {}", cpus.iter().copied().collect::<CpuList>()),
+    };
     let seen = format!(
-        "generator on {:?}, device on {:?}{}; {}",
-        cpus.generator,
-        cpus.device,
+        "generator {}, device {}{}; {}",
+        list(&cpus.generator),
+        list(&cpus.device),
         if cpus.shared() {
             ": they share a CPU"
         } else {

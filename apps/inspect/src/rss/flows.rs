@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+use linerate_core::random::Random;
 use linerate_drivers::pcap::Reader;
 use linerate_tables::rss::Flow;
 use linerate_wire::flow::{FlowKey4, FlowKey6};
@@ -227,14 +228,14 @@ impl FlowSpec {
                 self.dst_port.clone().unwrap_or(any),
             ),
         };
-        let mut random = Random(self.seed);
+        let mut random = Random::new(self.seed);
         for _ in 0..self.count {
             let (src, dst) = (self.src.draw(&mut random), self.dst.draw(&mut random));
             each(flow(
                 src,
                 dst,
-                random.port(&src_port),
-                random.port(&dst_port),
+                port(&mut random, &src_port),
+                port(&mut random, &dst_port),
                 self.protocol,
             ));
         }
@@ -357,7 +358,7 @@ impl Prefix {
     }
 
     fn draw(self, random: &mut Random) -> IpAddr {
-        let any = u128::from(random.word()) << 64 | u128::from(random.word());
+        let any = random.bits128();
         let bits = self.host_bits() | (any & self.mask());
         match self.address {
             IpAddr::V4(_) => IpAddr::V4((bits as u32).into()),
@@ -366,21 +367,9 @@ impl Prefix {
     }
 }
 
-/// SplitMix64: the same flows for the same seed, everywhere.
-struct Random(u64);
-
-impl Random {
-    fn word(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn port(&mut self, range: &RangeInclusive<u16>) -> u16 {
-        let span = u64::from(range.end() - range.start()) + 1;
-        range.start() + (self.word() % span) as u16
-    }
+fn port(random: &mut Random, range: &RangeInclusive<u16>) -> u16 {
+    let span = u64::from(range.end() - range.start()) + 1;
+    range.start() + (random.bits() % span) as u16
 }
 
 #[cfg(test)]

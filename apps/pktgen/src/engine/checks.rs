@@ -2,6 +2,7 @@
 
 use linerate_core::packet::{Offload, Packet};
 use linerate_core::port::Counter;
+use linerate_core::random::mixed;
 use linerate_wire::flow::FlowKey;
 use linerate_wire::{Headers, parse};
 
@@ -94,10 +95,7 @@ impl Flows {
 fn hash(key: &[u8]) -> u64 {
     let (words, _) = key.as_chunks::<8>();
     words.iter().fold(0x243f_6a88_85a3_08d3, |hash, word| {
-        let mut mixed = hash ^ u64::from_le_bytes(*word);
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
+        mixed(hash ^ u64::from_le_bytes(*word))
     })
 }
 

@@ -6,6 +6,7 @@
 //! Both ways are bounded, and what does not fit is dropped and counted: nothing here holds up a
 //! receiver.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver as Mailbox, SyncSender, sync_channel};
 
@@ -14,7 +15,7 @@ use linerate_core::port::TxQueue;
 use linerate_core::ring::{Pop, Push, spsc};
 
 use super::lcore::Waker;
-use super::responder::{Event, Responder, ResponderStats, Response};
+use super::responder::{Event, Responder, ResponderStats};
 
 /// Replies that may wait for the sender.
 const REPLIES: usize = 256;
@@ -47,6 +48,11 @@ impl Helper {
         (helper, Replies(taker), mailbox)
     }
 
+    /// A question for `to`, whose answer will be heard here; see [`Responder::who_has`].
+    pub fn who_has(&mut self, to: IpAddr) -> Option<Vec<u8>> {
+        self.responder.who_has(to)
+    }
+
     /// What the responder did.
     pub fn stats(&self) -> Arc<ResponderStats> {
         self.responder.stats.clone()
@@ -69,20 +75,19 @@ impl Helper {
             candidates &= candidates - 1;
             let packet = &mut burst.as_packets_mut()[index];
             match self.responder.handle(now, packet.data()) {
-                Response::Nothing => {}
-                Response::Event(event) => {
-                    stats
-                        .dropped
-                        .add(u64::from(self.events.try_send((now, event)).is_err()));
-                }
-                Response::Reply(reply) if packet.set_data(reply) => {
+                None => {}
+                Some(reply) if packet.set_data(reply) => {
                     // Whatever the receiver knew of the frame does not hold of the reply, but for
                     // its tag.
                     let offload = &mut packet.meta_mut().offload;
                     offload.remove(Offload::CSUM_PARTIAL | Offload::CSUM_VALID | Offload::GSO);
                     answered |= 1 << index;
                 }
-                Response::Reply(_) => stats.dropped.add(1),
+                Some(_) => stats.dropped.add(1),
+            }
+            for event in self.responder.events.drain(..) {
+                let is_full = self.events.try_send((now, event)).is_err();
+                stats.dropped.add(is_full.into());
             }
         }
         if answered == 0 {

@@ -21,7 +21,7 @@ pub use help::Helper;
 pub use lcore::{Engine, EngineHandle, Load};
 pub use receiver::{Books, Receiver, ReceiverStats};
 pub use replay::{MOST_BYTES, Recording, Replay};
-pub use responder::{Event, PortAddr, Responder, ResponderStats};
+pub use responder::{Event, PortAddr, Responder, ResponderStats, announcements, echo_request};
 pub use schedule::Pace;
 pub use sender::{Content, GIVE_UP_AFTER, ScheduledStream, Sender, SenderStats, StreamSent};
 pub use track::{Boundaries, StreamReceived};

@@ -9,6 +9,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
+use linerate_core::random::Random;
+
 /// How the frames of a stream, or of all that share a port's rate, are spread over time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
@@ -155,7 +157,7 @@ impl Pacer {
         let pps = pace.pps.unwrap_or(f64::INFINITY);
         let kind = match pace.poisson {
             _ if pace.is_max() => Timing::Max,
-            Some(seed) if pace.gap.is_none() => Timing::Poisson(Random(seed)),
+            Some(seed) if pace.gap.is_none() => Timing::Poisson(Random::new(seed)),
             _ => Timing::Even,
         };
         // What is even is counted, so that no rounding of ticks adds or takes a frame.
@@ -249,7 +251,7 @@ impl Pacer {
     fn next_burst(&mut self) {
         self.due += match &mut self.kind {
             Timing::Even | Timing::Max => self.period,
-            Timing::Poisson(random) => (random.exponential() * self.period as f64) as u128,
+            Timing::Poisson(random) => (exponential(random) * self.period as f64) as u128,
             Timing::ReplayClock(replay_clock) => {
                 replay_clock.at += 1;
                 if replay_clock.at == replay_clock.offsets.len() {
@@ -331,25 +333,10 @@ pub(super) fn whole_frames(pps: f64, time: Duration) -> u64 {
     (frames * (1.0 + 2.0 * f64::EPSILON)).floor() as u64
 }
 
-/// Splitmix64: one word of state, any seed, period 2^64 (Steele, Lea and Flood, 2014).
-#[derive(Clone, Debug)]
-struct Random(u64);
-
-impl Random {
-    #[inline]
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let word = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ word >> 31
-    }
-
-    /// Exponentially distributed with mean 1, by inversion of a number in (0, 1].
-    #[inline]
-    fn exponential(&mut self) -> f64 {
-        let unit = ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64;
-        -unit.ln()
-    }
+/// Exponentially distributed with mean 1, by inversion of a number in (0, 1].
+#[inline]
+fn exponential(random: &mut Random) -> f64 {
+    -(random.unit() + f64::EPSILON / 2.0).ln()
 }
 
 /// Longest order that streams may share a rate in, in frames.

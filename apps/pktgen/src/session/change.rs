@@ -258,7 +258,7 @@ impl Session {
         })?;
         match key {
             "rate" | "count" | "speed" => self.apply(port, &loads, None)?,
-            "addr" | "process" => self.fit_help(port),
+            "addr" | "process" => self.fit_help(port)?,
             "verify" => self.install_books(self.boundaries.clone(), true),
             _ => self.fit_queues(port),
         }

@@ -12,7 +12,9 @@ use std::sync::mpsc::Receiver as Mailbox;
 use linerate_wire::ethernet::MacAddr;
 
 use super::Session;
-use crate::engine::{Engine, Event, Helper, PortAddr, Responder, ResponderStats};
+use crate::engine::{
+    Engine, Event, Helper, PortAddr, Responder, ResponderStats, announcements, echo_request,
+};
 use linerate_appliance::error::Error;
 
 /// Neighbours that are remembered, and echoes that are waited for.
@@ -69,25 +71,33 @@ impl Help {
 
 impl Session {
     /// Has a port answer for the addresses that it was given, or for none where `process` is off.
-    pub(super) fn fit_help(&mut self, port: u16) {
+    ///
+    /// # Errors
+    /// No memory.
+    pub(super) fn fit_help(&mut self, port: u16) -> Result<(), Error> {
         let state = &mut self.ports[usize::from(port)];
         let addrs: Arc<[PortAddr]> = match state.asked.process {
             Some(false) => [].into(),
             _ => state.asked.addrs.clone().into(),
         };
         if state.help.addrs == addrs {
-            return;
+            return Ok(());
         }
-        state.help.addrs = addrs.clone();
-        state.help.events.clear();
         let (mac, clock) = (self.macs(port).0, self.clock);
+        let receivers = self.ports[usize::from(port)].receivers.iter();
+        let responder = |_| Responder::new(mac, addrs.clone(), &clock);
+        let mut responders = match addrs.is_empty() {
+            true => Vec::new(),
+            false => receivers.map(responder).collect::<Result<_, _>>()?,
+        };
         let state = &mut self.ports[usize::from(port)];
+        state.help.addrs = addrs;
+        state.help.events.clear();
         let (tx_lcore, sender) = state.senders[0];
         let mut answers = Vec::new();
         for &(lcore, receiver) in &state.receivers {
             let mut helper = None;
-            if !addrs.is_empty() {
-                let responder = Responder::new(mac, addrs.clone(), &clock);
+            if let Some(responder) = responders.pop() {
                 let waker = self.lcores[tx_lcore].handle.waker();
                 let (ours, replies, events) = Helper::new(responder, waker);
                 state.help.stats.push(ours.stats());
@@ -102,6 +112,7 @@ impl Session {
         }
         let tell = move |engine: &mut Engine| engine.senders[sender].help(answers);
         drop(self.lcores[tx_lcore].handle.call(tell));
+        Ok(())
     }
 
     /// Asks who has `to`, and forgets what was known of it; without one, tells all neighbours of
@@ -115,17 +126,23 @@ impl Session {
         if let Some(to) = to {
             self.ports[usize::from(port)].help.neighbours.remove(&to);
         }
-        let count = self.ports[usize::from(port)].help.addrs.len();
-        self.send_own(port, to, move |responder, _| match to {
-            Some(to) => responder
-                .who_has(to)
-                .map(<[u8]>::to_vec)
-                .into_iter()
-                .collect(),
-            None => (0..count)
-                .filter_map(|index| responder.announce(index).map(<[u8]>::to_vec))
-                .collect(),
-        })
+        let addrs = self.ports[usize::from(port)].help.addrs.clone();
+        let frames = match to {
+            // Each receiver is told, since the answer may come to any; one question is sent.
+            Some(to) if addrs.iter().all(|own| own.ip != to) => {
+                let receivers = self.ports[usize::from(port)].receivers.iter();
+                let questions = receivers.filter_map(|&(lcore, receiver)| {
+                    let ask = move |engine: &mut Engine| {
+                        let helper = engine.receivers[receiver].helper.as_mut();
+                        helper.and_then(|helper| helper.who_has(to))
+                    };
+                    self.lcores[lcore].handle.call(ask).flatten()
+                });
+                questions.reduce(|first, _| first).into_iter().collect()
+            }
+            _ => announcements(self.macs(port).0, &addrs, &self.clock)?,
+        };
+        self.send_own(port, to, move |_| frames)
     }
 
     /// Where a neighbour is, as far as it has answered.
@@ -156,9 +173,12 @@ impl Session {
             help.echoes.pop_first();
         }
         help.echoes.insert(sequence, (to, None));
-        self.send_own(port, Some(to), move |responder, now| {
-            let echo = responder.ping(to, mac, (ident(), sequence), now, ECHO_BYTES);
-            echo.map(<[u8]>::to_vec).into_iter().collect()
+        let addrs = help.addrs.clone();
+        let own = self.macs(port).0;
+        self.send_own(port, Some(to), move |now| {
+            let numbers = (ident(), sequence);
+            let echo = echo_request((own, &addrs), (mac, to), numbers, now, ECHO_BYTES);
+            echo.into_iter().collect()
         })?;
         Ok(sequence)
     }
@@ -175,15 +195,12 @@ impl Session {
         &mut self,
         port: u16,
         to: Option<IpAddr>,
-        make: impl FnOnce(&mut Responder, u64) -> Vec<Vec<u8>> + Send + 'static,
+        make: impl FnOnce(u64) -> Vec<Vec<u8>> + Send + 'static,
     ) -> Result<(), Error> {
-        let (mac, clock) = (self.macs(port).0, self.clock);
-        let state = &self.ports[usize::from(port)];
-        let addrs = state.help.addrs.clone();
-        let (lcore, sender) = state.senders[0];
+        let clock = self.clock;
+        let (lcore, sender) = self.ports[usize::from(port)].senders[0];
         let send = move |engine: &mut Engine| {
-            let mut responder = Responder::new(mac, addrs, &clock);
-            let frames = make(&mut responder, clock.now());
+            let frames = make(clock.now());
             let sent = engine.senders[sender].send(&frames, &mut engine.cache);
             (frames.len(), sent)
         };

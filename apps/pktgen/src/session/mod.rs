@@ -215,7 +215,7 @@ impl Session {
         let mut timely = Vec::new();
         // From here on dropping the session takes down what is there.
         session.spawn(queues, config.no_sleep)?;
-        (0..session.port_count()).for_each(|port| session.fit_help(port));
+        (0..session.port_count()).try_for_each(|port| session.fit_help(port))?;
         session.add_all(config.streams)?;
         for (asked, (_, spec)) in session
             .asked()

@@ -7,6 +7,8 @@
 use std::num::Wrapping;
 use std::ops::{Add, BitAnd, BitXor, Mul, Shr, Sub};
 
+use linerate_core::random;
+
 use super::values::Values;
 
 /// Most values made at once: those of a burst.
@@ -141,13 +143,10 @@ struct Keys<W> {
     third: W,
 }
 
-/// The next of a sequence of 64-bit random numbers (SplitMix64: Steele, Lea, Flood 2014).
+/// The next of a sequence of 64-bit random numbers whose state is copied along.
 pub(super) fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut word = *state;
-    word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ word >> 31
+    *state = state.wrapping_add(random::STEP);
+    random::mixed(*state)
 }
 
 impl<W: Word> Generator<W> {

@@ -5,6 +5,7 @@ use super::{
     Queues, RxQueue, SleepOn, TxQueue,
 };
 use crate::packet::{Burst, Packet, PoolCache, Pools};
+use crate::random::Random;
 use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
@@ -285,7 +286,7 @@ impl Line {
         stats: Arc<QueueStats>,
         counts: Arc<FaultCounts>,
     ) -> Self {
-        let random = Random(faults.seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let random = Random::new(faults.seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         Self {
             faults: *faults,
             random,
@@ -316,8 +317,8 @@ impl Line {
             ..
         } = self.faults;
         let [lost, doubled, swapped, flipped] =
-            [loss, dup, reorder, flip].map(|chance| self.random.chance(chance));
-        let bit = self.random.next();
+            [loss, dup, reorder, flip].map(|chance| self.random.unit() < chance);
+        let bit = self.random.bits();
         if lost {
             self.stats.dropped(DropReason::Injected, 1);
             self.counts.lost.add(1);
@@ -387,23 +388,6 @@ impl Line {
 impl Drop for Line {
     fn drop(&mut self) {
         self.stats.dropped(DropReason::Injected, self.held() as u64);
-    }
-}
-
-/// SplitMix64 (Steele, Lea and Flood, 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn chance(&mut self, chance: f64) -> bool {
-        // 53 bits: below 1, so that 1.0 always hits and 0.0 never.
-        ((self.next() >> 11) as f64) < chance * (1_u64 << 53) as f64
     }
 }
 

@@ -425,6 +425,7 @@ fn described(interface: &Interface) -> InterfaceConfig {
     InterfaceConfig {
         mac: interface.mac,
         addresses: addresses.map(|cidr| (cidr.address, cidr.len)).collect(),
+        host: false,
         proxy: interface.proxy,
         detect6: true,
         detect4: false,

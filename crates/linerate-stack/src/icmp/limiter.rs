@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use crate::bucket::{Bucket, Rate};
-use crate::random::mixed;
+use linerate_core::random::mixed;
 
 /// Token buckets. Rates in messages a second; a burst is what may go at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use linerate_wire::ndp::{self, Message, PrefixInfo, Router};
 
 use super::interface::Interface;
 use super::{Advertise, MILLISECOND, Out, SECOND, Table, nd};
-use crate::random::Random;
+use linerate_core::random::Random;
 
 /// RFC 4861 10, router constants.
 const MAX_INITIAL_RTR_ADVERT_INTERVAL_NS: u64 = 16 * SECOND;

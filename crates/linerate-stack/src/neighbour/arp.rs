@@ -132,7 +132,7 @@ impl Heard {
         }
         // RFC 1812 3.3.2: no reply is believed that tells a broadcast or multicast MAC address.
         let can_be = address.is_unspecified() || can_be_neighbour(address.into());
-        if !is_station(mac) || !can_be {
+        if !is_station(mac) || !is_station(ethernet.src()) || !can_be {
             return Err(Ignored::Sender);
         }
         let is_to_us = ethernet.dst() == own;

@@ -92,11 +92,11 @@ pub(super) fn link_local(address: IpAddr) -> Option<Ipv6Addr> {
 }
 
 impl InterfaceConfig {
-    /// With a link-local address where IPv6 is spoken without one (RFC 4862 5.3).
+    /// With a link-local address where a router speaks IPv6 without one (RFC 4862 5.3).
     pub(super) fn complete(mut self) -> Self {
         let speaks6 = self.advertise.is_some() || self.addresses.iter().any(|(a, _)| a.is_ipv6());
         let has = self.addresses.iter().any(|(a, _)| link_local(*a).is_some());
-        if speaks6 && !has {
+        if speaks6 && !has && !self.host {
             let address = ndp::link_local(self.mac);
             self.addresses.push((address.into(), 64));
         }

@@ -164,8 +164,12 @@ pub struct InterfaceConfig {
     /// Our MAC address there.
     pub mac: MacAddr,
     /// Our addresses, with the prefix length of the network that each is in. Where there are IPv6
-    /// addresses but no link-local one, the one that the MAC address makes is added (RFC 4862 5.3).
+    /// addresses but no link-local one, the one that the MAC address makes is added (RFC 4862 5.3),
+    /// unless this is a [`host`](Self::host).
     pub addresses: Vec<(IpAddr, u8)>,
+    /// Whether we are a host there, and no router: advertisements do not say that we route (RFC
+    /// 4861 4.4), and no link-local address is added.
+    pub host: bool,
     /// Whether to answer for addresses that are reached by other interfaces (RFC 1027, RFC 4861
     /// 7.2.8).
     pub proxy: bool,

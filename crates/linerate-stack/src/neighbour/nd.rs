@@ -231,7 +231,7 @@ impl Table {
         let message = Message::NeighbourAdvertisement {
             target: reply.target,
             target_mac: Some(own),
-            router: true,
+            router: !place.config.host,
             solicited: reply.to.is_some(),
             override_known: !reply.is_proxy,
         };

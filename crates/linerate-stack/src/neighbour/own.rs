@@ -7,7 +7,7 @@ use linerate_wire::arp::Operation;
 use linerate_wire::{MacAddr, ndp};
 
 use super::{Event, InterfaceConfig, MILLISECOND, Out, SECOND, Table, arp, nd};
-use crate::random::Random;
+use linerate_core::random::Random;
 
 /// RFC 5227 1.1. RFC 4862 5.4.2 has the same for the first solicitation.
 const PROBE_WAIT_NS: u64 = SECOND;
@@ -172,7 +172,7 @@ impl Table {
         let Some(interface) = self.interfaces.get_mut(&id) else {
             return;
         };
-        let mac = interface.config.mac;
+        let (mac, host) = (interface.config.mac, interface.config.host);
         for own in &mut interface.own {
             if own.due_ns > now_ns {
                 continue;
@@ -201,7 +201,7 @@ impl Table {
             }
             own.due_ns = u64::MAX;
             if own.phase == Phase::Announcing {
-                announce(id, mac, own.address, out);
+                announce(id, mac, host, own.address, out);
                 own.sent += 1;
                 match own.sent < ANNOUNCE_NUM {
                     true => own.due_ns = now_ns + ANNOUNCE_INTERVAL_NS,
@@ -225,7 +225,7 @@ impl Table {
         let Some(interface) = self.interfaces.get_mut(&id) else {
             return;
         };
-        let ours = interface.config.mac;
+        let (ours, host) = (interface.config.mac, interface.config.host);
         let own = interface.own.iter_mut().find(|own| own.address == address);
         let Some(own) = own.filter(|own| !own.is_duplicate()) else {
             return;
@@ -251,7 +251,7 @@ impl Table {
             mac,
         });
         if address.is_ipv4() {
-            announce(id, ours, address, out);
+            announce(id, ours, host, address, out);
         }
     }
 }
@@ -283,7 +283,7 @@ fn probe(id: u16, mac: MacAddr, address: IpAddr, out: &mut Out) {
 }
 
 /// Tells all that the address is ours: RFC 5227 2.3, RFC 4861 7.2.6.
-fn announce(id: u16, mac: MacAddr, address: IpAddr, out: &mut Out) {
+fn announce(id: u16, mac: MacAddr, host: bool, address: IpAddr, out: &mut Out) {
     match address {
         IpAddr::V4(v4) => {
             let (sender, target) = ((mac, v4), (MacAddr::default(), v4));
@@ -300,7 +300,7 @@ fn announce(id: u16, mac: MacAddr, address: IpAddr, out: &mut Out) {
             let message = ndp::Message::NeighbourAdvertisement {
                 target,
                 target_mac: Some(mac),
-                router: true,
+                router: !host,
                 solicited: false,
                 override_known: true,
             };

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::bucket::{Bucket, Rate};
 use crate::icmp::{Limiter, Limits};
-use crate::random::Random;
+use linerate_core::random::Random;
 
 /// The neighbours of all interfaces. One owner. Interfaces are the caller's numbers, times are
 /// nanoseconds of any clock that does not go back.

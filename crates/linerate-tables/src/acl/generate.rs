@@ -5,44 +5,22 @@
 //! (any, low, high, one port, other), which protocols. Its seed files may not be shipped; the
 //! distributions here are our own, of the same shape, for the three families it names.
 
+pub use linerate_core::random::Random;
+
 use super::key::PacketKey;
 use super::rule::{Bits, Match, Prefix, Range, Rule};
 
-/// A small random generator (SplitMix64), the same on every machine.
-#[derive(Clone, Debug)]
-pub struct Random(u64);
-
-impl Random {
-    /// The sequence of this seed.
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// The next 64 bits.
-    pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    /// A number below `limit`.
-    pub fn below(&mut self, limit: u64) -> u64 {
-        ((u128::from(self.bits()) * u128::from(limit)) >> 64) as u64
-    }
-
-    fn pick<'a, T>(&mut self, weighted: &'a [(u32, T)]) -> &'a T {
-        let total: u32 = weighted.iter().map(|(weight, _)| weight).sum();
-        let mut at = self.below(total.into()) as u32;
-        for (weight, item) in weighted {
-            if at < *weight {
-                return item;
-            }
-            at -= weight;
+/// One of them, as often as its weight says.
+fn pick<'a, T>(random: &mut Random, weighted: &'a [(u32, T)]) -> &'a T {
+    let total: u32 = weighted.iter().map(|(weight, _)| weight).sum();
+    let mut at = random.below(total.into()) as u32;
+    for (weight, item) in weighted {
+        if at < *weight {
+            return item;
         }
-        &weighted[0].1
+        at -= weight;
     }
+    &weighted[0].1
 }
 
 /// A family of rule sets.
@@ -190,13 +168,13 @@ impl Family {
         let mut seen = std::collections::HashSet::new();
         let mut matches = Vec::new();
         while matches.len() < count {
-            let &[from, to] = random.pick(shape.lengths);
+            let &[from, to] = pick(&mut random, shape.lengths);
             let length = |random: &mut Random, from: u8, to: u8| {
                 from + random.below(u64::from(to - from) + 1) as u8
             };
             let src_len = length(&mut random, from.0, to.0);
             let dst_len = length(&mut random, from.1, to.1);
-            let protocol = *random.pick(shape.protocols);
+            let protocol = *pick(&mut random, shape.protocols);
             let has_ports = matches!(protocol, Some(6 | 17));
             let ports = |random: &mut Random, kinds| match has_ports {
                 true => range(random, kinds),
@@ -247,7 +225,7 @@ fn prefix<const W: usize>(random: &mut Random, networks: &[u128], len: u8) -> Pr
 }
 
 fn range(random: &mut Random, kinds: &[(u32, Ports)]) -> Range {
-    let (low, high) = match random.pick(kinds) {
+    let (low, high) = match pick(random, kinds) {
         Ports::Any => (0, 65535),
         Ports::Low => (0, 1023),
         Ports::High => (1024, 65535),

@@ -270,9 +270,7 @@ fn hash(name: &str, seed: u64) -> u64 {
     for &byte in name.as_bytes() {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     }
-    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    hash ^ (hash >> 31)
+    linerate_core::random::mixed(hash)
 }
 
 fn is_prime(n: u32) -> bool {

@@ -4,8 +4,8 @@
 //! the CRC of zeros). What an [`Inverse`](super::Inverse) needs of a hash is in here and nothing
 //! else.
 
-use super::seeded::Seeded;
 use crate::TableError;
+use linerate_core::random::Random;
 
 /// Longest input, in bytes: an IPv6 4-tuple with room to spare.
 const LONGEST_BYTES: usize = 252;
@@ -81,11 +81,11 @@ impl AffineHash {
             })
             .collect();
         let affine = Self::from_columns(input_bytes, constant, |bit| columns[bit])?;
-        let mut random = Seeded(0x5eed);
+        let mut random = Random::new(0x5eed);
         for _ in 0..TRIALS {
             input
                 .iter_mut()
-                .for_each(|byte| *byte = random.word() as u8);
+                .for_each(|byte| *byte = random.bits() as u8);
             let (theirs, ours) = (hash(&input), affine.hash(&input));
             if theirs != ours {
                 return Err(TableError::RssNotAffine {

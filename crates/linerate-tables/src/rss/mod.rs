@@ -41,7 +41,6 @@ mod port_set;
 mod ports;
 mod profile;
 mod reta;
-mod seeded;
 mod symmetry;
 mod toeplitz;
 

@@ -106,9 +106,9 @@ mod tests {
     fn is_a_set() {
         let mut set = PortSet::new();
         let mut model = BTreeSet::new();
-        let mut random = crate::rss::seeded::Seeded(3);
+        let mut random = linerate_core::random::Random::new(3);
         for _ in 0..20_000 {
-            let (port, out) = (random.word() as u16 & 0xfff, random.word() & 3 == 0);
+            let (port, out) = (random.bits() as u16 & 0xfff, random.bits() & 3 == 0);
             match out {
                 true => assert_eq!(set.remove(port), model.remove(&port)),
                 false => assert_eq!(set.insert(port), model.insert(port)),

@@ -169,8 +169,8 @@ impl<'a> Ports<'a> {
         if count == 0 {
             return None;
         }
-        let mut words = super::seeded::Seeded(random);
-        let mut try_one = || all.nth((words.word() % count) as usize);
+        let mut words = linerate_core::random::Random::new(random);
+        let mut try_one = || all.nth((words.bits() % count) as usize);
         let tries = if self.excluded.is_some() { TRIES } else { 1 };
         let found = (0..tries)
             .filter_map(|_| try_one())

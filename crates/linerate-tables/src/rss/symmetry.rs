@@ -66,17 +66,17 @@ impl Symmetry {
 mod tests {
     use super::*;
     use crate::rss::MICROSOFT_KEY;
-    use crate::rss::seeded::Seeded;
+    use linerate_core::random::Random;
     use linerate_wire::flow::{FlowKey4, FlowKey6};
 
     #[test]
     fn every_symmetry_is_symmetric() {
         let rss = Toeplitz::new(&MICROSOFT_KEY).unwrap();
-        let mut random = Seeded(5);
+        let mut random = Random::new(5);
         for symmetry in [Symmetry::Xor, Symmetry::OrXor, Symmetry::Sorted] {
             for _ in 0..200 {
-                let v4 = FlowKey4(std::array::from_fn(|_| random.word() as u8));
-                let v6 = FlowKey6(std::array::from_fn(|_| random.word() as u8));
+                let v4 = FlowKey4(std::array::from_fn(|_| random.bits() as u8));
+                let v6 = FlowKey6(std::array::from_fn(|_| random.bits() as u8));
                 for len in [8, 12, 32, 36] {
                     let (mut there, mut back) = match len {
                         8 | 12 => (v4.0[..len].to_vec(), v4.reversed().0[..len].to_vec()),

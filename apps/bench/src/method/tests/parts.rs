@@ -6,6 +6,7 @@ use super::super::model::Model;
 use super::super::settings::{Goal, Measurement, Settings};
 use super::super::{Estimate, Subjects, run};
 use super::{Steps, base, measure, quick, whole_pps};
+use crate::report::VerdictWord;
 use linerate_appliance::error::Error;
 
 #[test]
@@ -32,6 +33,39 @@ fn the_loss_curve_goes_down_until_two_rates_lose_nothing() {
     let wanted = (1.0 - whole_pps(&model, 64, 60.0) / 14_880_952.0) * 100.0;
     assert!((report.loss[0].lost_percent - wanted).abs() < 0.01);
     assert_eq!(report.compliance.label, "RFC2544");
+}
+
+#[test]
+fn a_demo_offers_what_goes_and_then_half_of_what_came() {
+    let (mut model, mut bridge) = (Model::default(), Model::default());
+    bridge.frame_ns *= 4.0;
+    let settings = Settings {
+        sizes: vec![64, 1518],
+        ..quick()
+    };
+    let mut subjects = Subjects {
+        device: &mut model,
+        baselines: vec![("a bridge".into(), &mut bridge)],
+    };
+    let kind = Measurement::Demo;
+    let mut steps = Steps::default();
+    let known = base(&settings, 1e9);
+    let report = run(kind, &mut subjects, &settings, known, &mut steps);
+    assert_eq!((report.kind.as_str(), report.throughput.len()), ("demo", 2));
+    assert_eq!(report.baselines[0].throughput.len(), 2);
+    for (full, half) in report.throughput.iter().zip(&report.latency) {
+        assert_eq!(full.quoted.received as f64 / full.quoted.seconds, full.pps);
+        assert_eq!(half.pps, full.pps / 2.0);
+        assert!(half.latency.samples > 0 && half.trial.lost == 0);
+    }
+    assert_eq!(
+        report.verdict.word,
+        VerdictWord::Valid,
+        "{:?}",
+        report.verdict
+    );
+    let planned = Estimate::of(kind, &settings, 1);
+    assert_eq!(planned.trials as usize, steps.steps.len());
 }
 
 #[test]

@@ -5,8 +5,7 @@ use std::fmt::Write;
 use super::tables::{NONE, table};
 use super::{scale, section};
 use crate::chart::{
-    Axis, Curve, Series, Spread, boxes, columns_below, count, dots, duration, escape, plain, plot,
-    short,
+    Axis, Curve, Series, Spread, boxes, columns, count, dots, duration, escape, plain, plot, short,
 };
 use crate::report::{LatencyRow, Report, Throughput, deviation, median, times};
 use linerate_pktgen::Latency;
@@ -205,7 +204,7 @@ fn ports(body: &mut String, report: &Report, sizes: &[usize], lines: &[Line]) {
             colour: LIMIT,
             values: sizes.iter().map(theoretical).collect(),
         });
-        columns_below("Gbit/s L2", SIZES, &names(sizes), &series, limit.as_ref())
+        columns("Gbit/s L2", SIZES, &names(sizes), &series, limit.as_ref())
     };
     let _ = write!(
         body,

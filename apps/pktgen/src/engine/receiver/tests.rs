@@ -4,10 +4,10 @@ use linerate_core::packet::{Pool, PoolConfig};
 use linerate_wire::ethernet::MacAddr;
 
 use super::*;
-use crate::engine::Responder;
 use crate::engine::help::Replies;
 use crate::engine::lcore::Waker;
 use crate::engine::track::ANYWHERE;
+use crate::engine::{PortAddr, Responder, echo_request};
 use crate::signature::SIGNATURE_BYTES;
 
 /// Bursts of frames as they are to come.
@@ -278,23 +278,13 @@ fn replies_leave_by_the_sender_and_nothing_leaks() {
     let own = MacAddr::local(1);
     let clock = Clock::monotonic("a test");
     let addrs = |text: &str| vec![text.parse().unwrap()];
-    let (helper, replies, events) = Helper::new(
-        Responder::new(own, addrs("192.0.2.1/24"), &clock),
-        Waker::idle(),
-    );
+    let responder = |mac, addr| Responder::new(mac, addrs(addr), &clock).unwrap();
+    let (mut helper, replies, events) = Helper::new(responder(own, "192.0.2.1/24"), Waker::idle());
     let stats = helper.stats();
-    let mut peer = Responder::new(MacAddr::local(2), addrs("192.0.2.2/24"), &clock);
-    let question = peer.who_has("192.0.2.1".parse().unwrap()).unwrap().to_vec();
-    let answer_to_us = {
-        let question = {
-            let mut us = Responder::new(own, addrs("192.0.2.1/24"), &clock);
-            us.who_has("192.0.2.2".parse().unwrap()).unwrap().to_vec()
-        };
-        match peer.handle(u64::MAX / 2, &question) {
-            crate::engine::responder::Response::Reply(reply) => reply.to_vec(),
-            other => panic!("{other:?}"),
-        }
-    };
+    let mut peer = responder(MacAddr::local(2), "192.0.2.2/24");
+    let question = peer.who_has("192.0.2.1".parse().unwrap()).unwrap();
+    let asked = helper.who_has("192.0.2.2".parse().unwrap()).unwrap();
+    let answer_to_us = peer.handle(clock.now(), &asked).unwrap().to_vec();
     let pool = Pool::new(&PoolConfig::new("test", 1024)).unwrap();
     let mut cache = PoolCache::new(std::slice::from_ref(&pool));
     let burst = vec![
@@ -305,7 +295,13 @@ fn replies_leave_by_the_sender_and_nothing_leaks() {
     ];
     let mut bursts = VecDeque::from([burst]);
     // More than the ring to the sender holds, while nobody sends.
-    bursts.extend((0..5).map(|_| vec![question.clone(); 64]));
+    let theirs: [PortAddr; 1] = ["192.0.2.2/24".parse().unwrap()];
+    let (from, to) = (
+        (MacAddr::local(2), &theirs[..]),
+        (own, "192.0.2.1".parse().unwrap()),
+    );
+    let ping = echo_request(from, to, (1, 1), 0, 16).unwrap();
+    bursts.extend((0..5).map(|_| vec![ping.clone(); 64]));
     let script = Script {
         pool: pool.clone(),
         bursts,
@@ -324,11 +320,10 @@ fn replies_leave_by_the_sender_and_nothing_leaks() {
     while replies.send(&mut sent, &mut cache) > 0 {}
     assert_eq!(sent.0.len() as u64, 322 - stats.dropped.read());
     assert!(stats.dropped.read() > 0, "the ring has an end");
-    assert!(
-        sent.0
-            .iter()
-            .all(|reply| reply[6..12] == own.0 && reply[21] == 2)
-    );
+    assert!(sent.0.iter().all(|reply| reply[6..12] == own.0));
+    // ARP's operation, and then ICMP's type.
+    assert!(sent.0[..2].iter().all(|reply| reply[21] == 2));
+    assert!(sent.0[2..].iter().all(|reply| reply[34] == 0));
     drop((receiver, replies));
     assert_eq!(
         cache.from_shared(),

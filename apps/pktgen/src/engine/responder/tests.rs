@@ -1,3 +1,5 @@
+use linerate_wire::arp::Arp;
+
 use super::*;
 
 const OWN: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
@@ -12,31 +14,38 @@ fn clock() -> Clock {
     Clock::monotonic("ticks of a test")
 }
 
+const OWN_ADDRS: &str = "192.0.2.1/24 192.0.2.9/24 2001:db8::1/64";
+const PEER_ADDRS: &str = "192.0.2.2/24 2001:db8::2/64";
+
 fn own() -> Responder {
-    Responder::new(
-        OWN,
-        addrs("192.0.2.1/24 192.0.2.9/24 2001:db8::1/64"),
-        &clock(),
-    )
+    Responder::new(OWN, addrs(OWN_ADDRS), &clock()).unwrap()
 }
 
 fn peer() -> Responder {
-    Responder::new(PEER, addrs("192.0.2.2/24 2001:db8::2/64"), &clock())
+    Responder::new(PEER, addrs(PEER_ADDRS), &clock()).unwrap()
 }
 
-/// What the responder replies a second after it began, so that it may.
 fn reply(responder: &mut Responder, frame: &[u8]) -> Option<Vec<u8>> {
-    match responder.handle(1_000_000_000, frame) {
-        Response::Reply(bytes) => Some(bytes.to_vec()),
-        _ => None,
-    }
+    responder.handle(1_000_000_000, frame).map(<[u8]>::to_vec)
 }
 
+/// What the responder tells of a frame that it does not answer.
 fn event(responder: &mut Responder, now: u64, frame: &[u8]) -> Option<Event> {
-    match responder.handle(now, frame) {
-        Response::Event(event) => Some(event),
-        _ => None,
-    }
+    responder.events.clear();
+    assert_eq!(responder.handle(now, frame), None);
+    responder.events.pop()
+}
+
+/// An echo request from [`own`] to the peer.
+fn ping(to: IpAddr, ids: (u16, u16), now: u64, payload_bytes: usize) -> Vec<u8> {
+    echo_request(
+        (OWN, &addrs(OWN_ADDRS)),
+        (PEER, to),
+        ids,
+        now,
+        payload_bytes,
+    )
+    .unwrap()
 }
 
 fn ip(text: &str) -> IpAddr {
@@ -96,7 +105,7 @@ fn two_responders_find_and_ping_each_other_over_both_protocols() {
     for (from, to) in [("192.0.2.1", "192.0.2.2"), ("2001:db8::1", "2001:db8::2")] {
         let (mut a, mut b) = (own(), peer());
         let (from, to) = (ip(from), ip(to));
-        let question = a.who_has(to).unwrap().to_vec();
+        let question = a.who_has(to).unwrap();
         assert!(question.len() >= 60);
         assert_eq!(reply(&mut own(), &question), None, "not its own address");
         let answer = reply(&mut b, &question).unwrap();
@@ -106,11 +115,10 @@ fn two_responders_find_and_ping_each_other_over_both_protocols() {
         );
         for payload_bytes in [16, 17, 56, 1400] {
             for tags in [false, true] {
-                let ping = a.ping(to, PEER, (77, 5), 1000, payload_bytes).unwrap();
-                let ping = if tags { tagged(ping) } else { ping.to_vec() };
+                let ping = ping(to, (77, 5), 1000, payload_bytes);
+                let ping = if tags { tagged(&ping) } else { ping };
                 let answer = reply(&mut b, &ping).unwrap();
-                // Padding is not sent back.
-                assert!(answer.len() == ping.len() || tags && payload_bytes < 18);
+                assert_eq!(answer.len(), ping.len());
                 let pong = Event::Pong {
                     from: to,
                     ident: 77,
@@ -122,7 +130,7 @@ fn two_responders_find_and_ping_each_other_over_both_protocols() {
             }
         }
         // Another's echo is none of ours.
-        let mut strange = a.ping(to, PEER, (1, 1), 0, 16).unwrap().to_vec();
+        let mut strange = ping(to, (1, 1), 0, 16);
         let mark = strange
             .windows(8)
             .position(|bytes| *bytes == PING_MARK)
@@ -132,31 +140,48 @@ fn two_responders_find_and_ping_each_other_over_both_protocols() {
         let answer = reply(&mut b, &strange).unwrap();
         assert_eq!(event(&mut a, 1, &answer), None);
     }
-    assert_eq!(own().who_has(ip("2001:db8::2")).map(<[u8]>::len), Some(86));
-    let mut v4 = Responder::new(OWN, addrs("192.0.2.1/24"), &clock());
+    let len = |question: Vec<u8>| question.len();
+    assert_eq!(own().who_has(ip("2001:db8::2")).map(len), Some(86));
+    let v4 = addrs("192.0.2.1/24");
+    assert_eq!(source_for(&v4, ip("203.0.113.1")), Some(ip("192.0.2.1")));
+    let mut v4 = Responder::new(OWN, v4, &clock()).unwrap();
     assert_eq!(v4.who_has(ip("2001:db8::2")), None);
-    assert_eq!(v4.source_for(ip("203.0.113.1")), Some(ip("192.0.2.1")));
+}
+
+#[test]
+fn only_an_answer_that_was_asked_for_says_where_a_neighbour_is() {
+    for to in ["192.0.2.2", "2001:db8::2"].map(ip) {
+        let (mut a, mut b, mut other) = (own(), peer(), own());
+        let answer = reply(&mut b, &a.who_has(to).unwrap()).unwrap();
+        assert_eq!(event(&mut other, 0, &answer), None, "{to}");
+        let resolved = Event::Resolved { ip: to, mac: PEER };
+        assert_eq!(event(&mut a, 0, &answer), Some(resolved));
+        assert_eq!(event(&mut a, 0, &answer), None, "it is known");
+        // Asked again, it is told again.
+        a.who_has(to).unwrap();
+        assert_eq!(event(&mut a, 0, &answer), Some(resolved));
+    }
 }
 
 #[test]
 fn a_host_that_asks_whether_its_address_is_free_hears_of_ours_from_all_nodes() {
-    let question = peer().who_has(ip("2001:db8::1")).unwrap().to_vec();
+    let question = peer().who_has(ip("2001:db8::1")).unwrap();
     let mut probe = question.clone();
     // From ::, without the option, and one unit shorter (RFC 4861 7.1.1).
     probe[22..38].fill(0);
     probe.truncate(14 + 40 + 24);
     probe[19] = 24;
-    let (src, dst) = (
-        Ipv6Addr::UNSPECIFIED,
-        solicited_node("2001:db8::1".parse().unwrap()),
-    );
+    let dst = ndp::solicited_node("2001:db8::1".parse().unwrap()).octets();
+    let pseudo = checksum::pseudo_v6([0; 16], dst, protocol::ICMPV6, 24);
     let mut icmp = Icmp::new_checked(&mut probe[54..]).unwrap();
-    icmp.fill_checksum(pseudo(src, dst, 24));
+    icmp.fill_checksum(pseudo);
     let answer = reply(&mut own(), &probe).unwrap();
     assert_eq!(answer[..6], [0x33, 0x33, 0, 0, 0, 1]);
-    assert_eq!(answer[58], 0x20, "not solicited, override");
+    assert_eq!(answer[58], 0x20, "no router, not solicited, override");
+    let mut peer = peer();
+    peer.who_has(ip("2001:db8::1")).unwrap();
     assert_eq!(
-        event(&mut peer(), 0, &answer),
+        event(&mut peer, 0, &answer),
         Some(Event::Resolved {
             ip: ip("2001:db8::1"),
             mac: OWN
@@ -172,43 +197,40 @@ fn a_host_that_asks_whether_its_address_is_free_hears_of_ours_from_all_nodes() {
 
 #[test]
 fn announcements_name_each_address_and_tell_of_a_conflict() {
-    let mut own = own();
-    for (index, addr) in addrs("192.0.2.1/24 192.0.2.9/24 2001:db8::1/64")
-        .iter()
-        .enumerate()
-    {
-        let announcement = own.announce(index).unwrap().to_vec();
-        assert_eq!(reply(&mut peer(), &announcement), None);
-        let mut host_interface =
-            Responder::new(PEER, addrs("192.0.2.1 192.0.2.9 2001:db8::1"), &clock());
+    let announced = announcements(OWN, &addrs(OWN_ADDRS), &clock()).unwrap();
+    assert_eq!(announced.len(), 3, "and no other");
+    for (announcement, addr) in announced.iter().zip(addrs(OWN_ADDRS)) {
+        assert_eq!(reply(&mut peer(), announcement), None);
+        let theirs = addrs("192.0.2.1 192.0.2.9 2001:db8::1");
+        let mut host = Responder::new(PEER, theirs, &clock()).unwrap();
         let conflict = Event::Conflict {
             ip: addr.ip,
             mac: OWN,
         };
-        assert_eq!(event(&mut host_interface, 0, &announcement), Some(conflict));
+        assert_eq!(event(&mut host, 0, announcement), Some(conflict));
     }
-    assert_eq!(own.announce(3), None);
 }
 
 #[test]
 fn replies_are_limited_to_a_thousand_a_second() {
-    let (mut own, question) = (own(), peer().who_has(ip("192.0.2.1")).unwrap().to_vec());
-    let second = 1_000_000_000;
-    let replies = |own: &mut Responder, from: u64, to: u64| {
-        (0..10_000)
-            .filter(|n| {
-                let now = from + n * (to - from) / 10_000;
-                matches!(own.handle(now, &question), Response::Reply(_))
-            })
-            .count()
-    };
-    // What was saved up, and what a second brings.
-    let first = replies(&mut own, 5 * second, 6 * second);
-    assert!((1990..=2000).contains(&first), "{first}");
-    let then = replies(&mut own, 6 * second, 7 * second);
-    assert!((990..=1001).contains(&then), "{then}");
-    let told = own.stats.limited.read() + own.stats.arp_replies.read();
-    assert_eq!(told, 20_000);
+    let question = peer().who_has(ip("192.0.2.1")).unwrap();
+    let to = (OWN, ip("192.0.2.1"));
+    let echo = echo_request((PEER, &addrs(PEER_ADDRS)), to, (1, 1), 0, 16).unwrap();
+    // With a quarter of a second's saved up, or all of it.
+    for (asked, saved) in [(question, 250), (echo, 1000)] {
+        let (mut own, second) = (own(), 1_000_000_000);
+        let replies = |own: &mut Responder, from: u64, to: u64| {
+            let at = |n: u64| from + n * (to - from) / 10_000;
+            let is_answered = |n: &u64| own.handle(at(*n), &asked).is_some();
+            (0..10_000).filter(is_answered).count()
+        };
+        let first = replies(&mut own, 5 * second, 6 * second);
+        assert!((990 + saved..=1000 + saved).contains(&first), "{first}");
+        let then = replies(&mut own, 6 * second, 7 * second);
+        assert!((990..=1001).contains(&then), "{then}");
+        let [arp, _, echoes, limited, _] = own.stats.read().map(|(_, count)| count);
+        assert_eq!(arp + echoes + limited, 20_000);
+    }
 }
 
 #[test]
@@ -257,7 +279,7 @@ fn assert_own(reply: &[u8]) {
         EtherType::IPV6 => Ipv6::new_checked(packet).unwrap().src().into(),
         other => panic!("a reply of type {other}"),
     };
-    assert!(own().is_own(src), "from {src}");
+    assert!(own().addrs.iter().any(|own| own.ip == src), "from {src}");
 }
 
 #[test]
@@ -269,12 +291,12 @@ fn no_bytes_make_it_panic_or_speak_for_another() {
     };
     let mut seeds: Vec<Vec<u8>> = Vec::new();
     for to in ["192.0.2.1", "2001:db8::1"] {
-        let mut peer = peer();
-        seeds.push(peer.who_has(ip(to)).unwrap().to_vec());
-        seeds.push(peer.ping(ip(to), OWN, (1, 2), 3, 20).unwrap().to_vec());
-        let question = own().who_has(ip("192.0.2.2")).unwrap().to_vec();
+        let (mut peer, theirs) = (peer(), addrs(PEER_ADDRS));
+        seeds.push(peer.who_has(ip(to)).unwrap());
+        seeds.extend(echo_request((PEER, &theirs), (OWN, ip(to)), (1, 2), 3, 20));
+        let question = own().who_has(ip("192.0.2.2")).unwrap();
         seeds.extend(reply(&mut peer, &question));
-        let question = own().who_has(ip("2001:db8::2")).unwrap().to_vec();
+        let question = own().who_has(ip("2001:db8::2")).unwrap();
         seeds.extend(reply(&mut peer, &question));
     }
     seeds.extend(seeds.clone().iter().map(|frame| tagged(frame)));
@@ -294,7 +316,7 @@ fn no_bytes_make_it_panic_or_speak_for_another() {
         if random() % 8 == 0 {
             frame.truncate(random() as usize % (frame.len() + 1));
         }
-        if let Response::Reply(reply) = own.handle(round * 10_000_000, &frame) {
+        if let Some(reply) = own.handle(round * 10_000_000, &frame) {
             assert_own(reply);
             replies += 1;
         }
@@ -344,13 +366,12 @@ fn the_kernel_finds_and_pings_the_port_and_is_found_and_pinged() {
             let mut queues = port.start(&PortConfig::default(), &pools).unwrap();
             let mut tx = queues.tx.remove(0);
             let own = addrs("192.0.2.1/24 2001:db8::1/64");
-            let responder = || Responder::new(OWN, own.clone(), &clock);
-            let (helper, mut replies, events) = Helper::new(responder(), Waker::idle());
+            let responder = Responder::new(OWN, own.clone(), &clock).unwrap();
+            let (helper, mut replies, events) = Helper::new(responder, Waker::idle());
             let stats = helper.stats();
             let books = Books::new(Boundaries::new(1).into());
             let mut receiver = Receiver::new(queues.rx.remove(0), books, clock);
             receiver.helper = Some(helper);
-            let mut asker = responder();
             let mut told = Vec::new();
             let (mut next, mut round) = (0, 0);
             let pongs = |told: &[Event]| {
@@ -367,14 +388,16 @@ fn the_kernel_finds_and_pings_the_port_and_is_found_and_pinged() {
                     cache.fill(pools.primary(), &mut burst, 4);
                     let packets = burst.as_packets_mut();
                     for (at, to) in ["192.0.2.2", "2001:db8::2"].into_iter().enumerate() {
-                        assert!(packets[at].set_data(asker.who_has(ip(to)).unwrap()));
+                        let helper = receiver.helper.as_mut().unwrap();
+                        assert!(packets[at].set_data(&helper.who_has(ip(to)).unwrap()));
                         let resolved = told.iter().find_map(|event| match event {
                             Event::Resolved { ip, mac } if *ip == self::ip(to) => Some(*mac),
                             _ => None,
                         });
                         let mac = resolved.unwrap_or(MacAddr::BROADCAST);
-                        let ping = asker.ping(ip(to), mac, (9, round), clock.now(), 56);
-                        assert!(packets[at + 2].set_data(ping.unwrap()));
+                        let (from, to) = ((OWN, own.as_slice()), (mac, ip(to)));
+                        let ping = echo_request(from, to, (9, round), clock.now(), 56);
+                        assert!(packets[at + 2].set_data(&ping.unwrap()));
                     }
                     tx.tx_burst(&mut burst, &mut cache);
                     cache.free(&mut burst);

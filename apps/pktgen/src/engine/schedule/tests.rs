@@ -225,10 +225,10 @@ fn a_rate_of_nothing_sends_nothing() {
 
 #[test]
 fn an_order_gives_each_lane_its_weight_and_never_drifts_a_frame_off() {
-    let mut random = Random(5);
+    let mut random = Random::new(5);
     for round in 0..200 {
-        let streams = 1 + (random.next() % 12) as usize;
-        let weights: Vec<u32> = (0..streams).map(|_| (random.next() % 40) as u32).collect();
+        let streams = 1 + (random.bits() % 12) as usize;
+        let weights: Vec<u32> = (0..streams).map(|_| (random.bits() % 40) as u32).collect();
         let total: u32 = weights.iter().sum();
         let order = weighted_order(&weights).unwrap();
         let Some(shrunk) = (total as usize).checked_div(order.len()) else {

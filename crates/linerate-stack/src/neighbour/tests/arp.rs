@@ -129,6 +129,10 @@ fn rfc_1812_3_3_2_impossible_senders_are_ignored() {
         MacAddr([0; 6]),
     ] {
         assert_eq!(world.hear(&is_at("192.0.2.7", mac)), Err(Ignored::Sender));
+        // The frame's sender, whatever the packet says (IEEE 802.3 3.2.3).
+        let mut frame = is_at("192.0.2.7", HOST);
+        frame[6..12].copy_from_slice(&mac.0);
+        assert_eq!(world.hear(&frame), Err(Ignored::Sender));
     }
     for sender in ["224.0.0.1", "255.255.255.255", "127.0.0.1"] {
         let frame = who_has("192.0.2.1", HOST, sender);

@@ -46,6 +46,25 @@ fn rfc_4861_7_2_4_who_has_no_address_is_answered_by_multicast() {
 }
 
 #[test]
+fn rfc_4861_4_4_a_host_does_not_say_that_it_routes_and_has_the_addresses_given() {
+    let host = InterfaceConfig {
+        addresses: vec![(ip("2001:db8::1"), 64)],
+        host: true,
+        ..lan()
+    };
+    let mut world = World::empty(Config::default());
+    world.set(host);
+    let announced = ["group: 2001:db8::1 > ff02::1 neighbour advertisement 2001:db8::1 O"];
+    assert_eq!(world.said(), announced);
+    world.hear(&ns(HOST, "2001:db8::7", "2001:db8::1")).unwrap();
+    let answer = ["7: 2001:db8::1 > 2001:db8::7 neighbour advertisement 2001:db8::1 SO"];
+    assert_eq!(world.said(), answer);
+    let added = ndp::link_local(US).to_string();
+    let heard = world.hear(&ns(HOST, "2001:db8::7", &added));
+    assert_eq!(heard, Err(Ignored::NotForUs));
+}
+
+#[test]
 fn rfc_4861_7_2_3_solicitations_for_others_and_without_address_add_nothing() {
     let mut world = World::new();
     let heard = world.hear(&ns(HOST, "2001:db8::7", "2001:db8::9"));

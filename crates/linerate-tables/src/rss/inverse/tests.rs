@@ -1,8 +1,8 @@
 //! The inverse against brute force over all 65536 ports.
 
 use super::*;
-use crate::rss::seeded::Seeded;
 use crate::rss::{MICROSOFT_KEY, PortSet, SYMMETRIC_KEY, Toeplitz};
+use linerate_core::random::Random;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
@@ -83,19 +83,19 @@ fn check(
 
 /// A random case: any key (rich, poor, symmetric), tuple, field and RETA.
 fn case(seed: u64) {
-    let mut random = Seeded(seed);
-    let key: Vec<u8> = match random.word() % 4 {
+    let mut random = Random::new(seed);
+    let key: Vec<u8> = match random.bits() % 4 {
         0 => MICROSOFT_KEY.into(),
         1 => SYMMETRIC_KEY.into(),
-        2 => [random.word() as u8].repeat(40),
-        _ => (0..52).map(|_| random.word() as u8).collect(),
+        2 => [random.bits() as u8].repeat(40),
+        _ => (0..52).map(|_| random.bits() as u8).collect(),
     };
-    let input: Vec<u8> = (0..36).map(|_| random.word() as u8).collect();
-    let v6 = random.word().is_multiple_of(2);
+    let input: Vec<u8> = (0..36).map(|_| random.bits() as u8).collect();
+    let v6 = random.bits().is_multiple_of(2);
     let tuple = if v6 { &input[..] } else { &input[..12] };
-    let hash = match random.word() % 4 {
-        0 => AffineHash::crc32c(tuple.len(), random.word() as u32).unwrap(),
-        _ => Toeplitz::with_start(&key, random.word() as u32)
+    let hash = match random.bits() % 4 {
+        0 => AffineHash::crc32c(tuple.len(), random.bits() as u32).unwrap(),
+        _ => Toeplitz::with_start(&key, random.bits() as u32)
             .unwrap()
             .affine()
             .clone(),
@@ -106,21 +106,21 @@ fn case(seed: u64) {
         PortField::V6_SRC,
         PortField::V6_DST,
     ];
-    let mut field = fields[usize::from(v6) * 2 + (random.word() % 2) as usize];
-    match random.word() % 3 {
-        0 => field = field.keeping(random.word() as u16),
+    let mut field = fields[usize::from(v6) * 2 + (random.bits() % 2) as usize];
+    match random.bits() % 3 {
+        0 => field = field.keeping(random.bits() as u16),
         1 => field = field.keeping(1),
         _ => {}
     }
-    let size = 1 << (random.word() % 13);
-    let queues = 1 + random.word() % 9;
-    let reta = Reta::from_slots((0..size).map(|_| (random.word() % queues) as u16)).unwrap();
+    let size = 1 << (random.bits() % 13);
+    let queues = 1 + random.bits() % 9;
+    let reta = Reta::from_slots((0..size).map(|_| (random.bits() % queues) as u16)).unwrap();
     let inverse = Inverse::new(&hash, field, &reta).unwrap();
-    let (a, b) = (random.word() as u16, random.word() as u16);
-    let out: PortSet = (0..random.word() % 60_000)
-        .map(|_| random.word() as u16)
+    let (a, b) = (random.bits() as u16, random.bits() as u16);
+    let out: PortSet = (0..random.bits() % 60_000)
+        .map(|_| random.bits() as u16)
         .collect();
-    let queue = (random.word() % queues) as u16;
+    let queue = (random.bits() % queues) as u16;
     let all = brute_force(&inverse, &hash, tuple, queue);
     match inverse.ports(tuple, queue) {
         Ok(ports) => check(ports, &all, a.min(b)..=a.max(b), &out, seed),

@@ -1,7 +1,7 @@
 //! Every kernel against Microsoft's verification suite and against the definition, bit by bit.
 
 use super::*;
-use crate::rss::seeded::Seeded;
+use linerate_core::random::Random;
 
 /// The definition: for each set bit, the 32 bits of the key that begin at its place.
 fn bit_by_bit(key: &[u8], tuple: &[u8]) -> u32 {
@@ -122,13 +122,13 @@ fn microsofts_verification_suite_passes_on_every_level() {
 /// Bursts of every length, every shape, keys of every length that NICs have and longer.
 #[test]
 fn every_level_is_the_definition() {
-    let mut random = Seeded(7);
+    let mut random = Random::new(7);
     for round in 0..60 {
         let bytes = [40, 52, 64, 41, 256][round % 5];
-        let key: Vec<u8> = (0..bytes).map(|_| random.word() as u8).collect();
-        let start = random.word() as u32;
+        let key: Vec<u8> = (0..bytes).map(|_| random.bits() as u8).collect();
+        let start = random.bits() as u32;
         let count = round * 2 % 71;
-        let mut row = |_| std::array::from_fn::<u8, 40, _>(|_| random.word() as u8);
+        let mut row = |_| std::array::from_fn::<u8, 40, _>(|_| random.bits() as u8);
         let rows: Vec<[u8; 40]> = (0..count).map(&mut row).collect();
         for rss in levels(&key, start) {
             let check = |hash: &mut dyn FnMut(&mut [u32]), len: usize| {

@@ -32,7 +32,10 @@ const OURS: MacAddr = MacAddr::local(9);
 
 fn route(row: &'static str, run: Run) -> Result<Sample, Error> {
     let routes = FULL.table();
-    let mut table = Lpm4::new(&Lpm4Config::default())?;
+    let mut table = Lpm4::new(&Lpm4Config {
+        flat_vrfs: 1,
+        ..Lpm4Config::default()
+    })?;
     for &(prefix, hop) in &routes {
         table.insert(0, prefix, hop)?;
     }

@@ -103,6 +103,11 @@ impl Lab {
     /// | 4, 5, 6 | blackhole, unreachable, prohibit |
     /// | 7 | either, evenly |
     pub(super) fn new() -> Self {
+        Self::with_flat(0)
+    }
+
+    /// The same with a flat and a direct array for so many VRFs.
+    pub(super) fn with_flat(flat_vrfs: u32) -> Self {
         let wan = interface(
             "wan",
             0,
@@ -142,10 +147,12 @@ impl Lab {
         let vrfs = 2;
         let lpm4 = Lpm4Config {
             vrfs,
+            flat_vrfs,
             ..Lpm4Config::default()
         };
         let lpm6 = Lpm6Config {
             vrfs,
+            direct_vrfs: flat_vrfs,
             routes: 1000,
             ..Lpm6Config::default()
         };

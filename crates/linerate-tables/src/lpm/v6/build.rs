@@ -131,8 +131,9 @@ impl Build<'_> {
 
     /// What the direct array is to say of a block of 16 or 24 bits.
     fn write_direct(&mut self, block: Prefix6, entry: Entry) {
-        if let Some((first, count)) = self.tree.direct_of(self.root, block.first(), block.len()) {
-            self.tree.write(Write::Direct(first, count, entry));
+        let place = self.tree.direct_of(self.root, block.first(), block.len());
+        if let Some((vrf, first, count)) = place {
+            self.tree.write(Write::Direct(vrf, first, count, entry));
         }
     }
 

@@ -9,6 +9,7 @@ use linerate_core::publish::Publisher;
 use linerate_core::run::Egress;
 use linerate_tables::lpm::synth::destinations;
 use linerate_tables::lpm::{Lpm4, Lpm4Config, Lpm6Config, Prefix4, SharedLpm6};
+use linerate_tables::rewrite::Macs;
 use linerate_wire::{FlowKey4, MacAddr};
 
 use super::forward::between;
@@ -87,8 +88,7 @@ fn next_hop(number: u32) -> Hop {
     let [.., a, b] = number.to_be_bytes();
     let port = number as u16 & 1;
     Hop {
-        dst: MacAddr([2, 0, 0, 1, a, b]),
-        src: OURS,
+        macs: Macs::new(MacAddr([2, 0, 0, 1, a, b]), OURS),
         mtu: 1500,
         port,
         interface: InterfaceId(port).into(),

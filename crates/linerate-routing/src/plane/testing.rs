@@ -20,6 +20,7 @@ use linerate_core::ring::{Pop, spsc};
 use linerate_core::run::doorbell::Doorbell;
 use linerate_core::run::{Egress, Stage, TxPath};
 use linerate_tables::lpm::{Lpm4Config, Lpm6Config, SharedLpm4, SharedLpm6};
+use linerate_tables::rewrite::Macs;
 use linerate_wire::MacAddr;
 
 use super::acl::AccessList;
@@ -250,8 +251,7 @@ impl Lab {
             _ => (LAN_MAC, ROUTER_MAC),
         };
         Hop {
-            dst,
-            src,
+            macs: Macs::new(dst, src),
             mtu: 1500,
             port: id.0,
             interface: id.into(),

@@ -227,6 +227,17 @@ impl Tree {
         }
     }
 
+    /// As [`write`](Self::write), of a leaf: boxed only where somebody repeats it.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    pub(crate) fn write_leaf(&mut self, number: u32, leaf: &Leaf) {
+        self.leaves[number as usize] = *leaf;
+        if let Some(log) = &mut self.log {
+            log.push(Write::Leaf(number, Box::new(*leaf)));
+        }
+    }
+
     /// Writes what another tree wrote.
     ///
     /// # Panics

@@ -88,7 +88,8 @@ impl Fib {
         })
     }
 
-    /// Gives a VRF that there is a flat array that says what the compact table says, or takes it away.
+    /// Gives a VRF that there is a flat array that says what the compact table says, or takes it
+    /// away.
     ///
     /// # Errors
     /// If there is no memory for it; lookups go on by the compact table.

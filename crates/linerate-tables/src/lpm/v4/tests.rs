@@ -171,7 +171,11 @@ fn a_flat_array_comes_and_goes_with_routes() {
     let (mut came, mut went, mut had) = (0, 0, false);
     for round in 0..24 {
         for _ in 0..150 {
-            let (vrf, prefix, hop) = (random.below(4) / 3, prefix(&mut random), hop(&mut random, 1000));
+            let (vrf, prefix, hop) = (
+                random.below(4) / 3,
+                prefix(&mut random),
+                hop(&mut random, 1000),
+            );
             if round % 12 < 6 {
                 table.insert(vrf, prefix, hop).unwrap();
                 model.insert((vrf, prefix), hop);

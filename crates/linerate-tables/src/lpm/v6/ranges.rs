@@ -25,8 +25,9 @@ pub(super) struct Ranges {
 type Open = [(u64, What); SPAN_BITS as usize + 2];
 
 impl Ranges {
-    /// The ranges of `block`, which `at` is at, and to which `hop` applies where no longer route does; `None` if there
-    /// are more than `most`. Takes as many steps as `most`, not as there are routes.
+    /// The ranges of `block`, which `at` is at, and to which `hop` applies where no longer route
+    /// does; `None` if there are more than `most`. Takes as many steps as `most`, not as there are
+    /// routes.
     pub(super) fn of(
         rib: &Rib<u128>,
         at: Descent,

@@ -453,6 +453,40 @@ fn a_full_table_turns_away_and_says_so() {
     assert_eq!(bench.rib.counts().routes, [3, 0]);
 }
 
+/// Memory for speed comes with the routes, where it may: the flat array in two copies.
+#[test]
+fn a_large_table_has_a_flat_array_if_it_may() {
+    use linerate_tables::lpm::{Layout, Prefix4};
+    const FLAT_BYTES: usize = 2 * (32 << 20);
+    let grown = |flat_vrfs| {
+        let mut bench = Bench::empty(&Config {
+            routes: FLAT_ROUTES,
+            flat_vrfs,
+            ..small()
+        });
+        let key = Key::of(Source::Fpm, 20);
+        let mut add = |numbers: std::ops::Range<usize>| {
+            for number in numbers {
+                let net = Prefix::V4(Prefix4::of((0x01_0000 + number as u32) << 8, 24));
+                let to = [To::Blackhole, To::Prohibit][number % 2].clone();
+                bench.rib.insert(0, net, key, &to).unwrap();
+            }
+            bench.commit();
+            bench.rib.counts().memory_bytes
+        };
+        let (half, all) = (add(0..FLAT_ROUTES / 2), add(FLAT_ROUTES / 2..FLAT_ROUTES));
+        let addresses: Vec<u32> = (0x0100_0000..).step_by(77).take(500_000).collect();
+        let mut found = [vec![0; addresses.len()], vec![0; addresses.len()]];
+        for (layout, found) in [Layout::Compact, Layout::Flat].into_iter().zip(&mut found) {
+            bench.fib4.read().lookup_by(layout, 0, &addresses, found);
+        }
+        assert!(found[0] == found[1]);
+        all - half
+    };
+    assert!(grown(0) < FLAT_BYTES);
+    assert!(grown(1) > FLAT_BYTES);
+}
+
 #[test]
 fn a_sleeping_worker_blocks_and_loses_nothing() {
     let mut bench = Bench::new();

@@ -124,8 +124,6 @@ fn loom() -> Result<Outcome, TaskError> {
     let mut command = process::cargo(&["test", "--lib", "--release"]);
     command
         .args(["-p", "linerate-core", "-p", "linerate-tables"])
-        .args(["--config", "profile.release.lto=false"])
-        .args(["--config", "profile.release.codegen-units=16"])
         .arg("--target-dir")
         .arg(process::target_dir().join("loom"))
         .args(["--", "loom"])

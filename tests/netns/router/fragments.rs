@@ -2,7 +2,7 @@
 //! one that does not.
 
 use super::instance::{Router, two_ports};
-use super::site::{LEFT4, LEFT6, RIGHT4, RIGHT6, Site};
+use super::site::{GATE4, GATE6, LEFT4, LEFT6, RIGHT4, RIGHT6, Site};
 use linerate_testkit::Scratch;
 use linerate_testkit::capture::{self, Tcpdump, inject};
 use linerate_testkit::frame;
@@ -17,6 +17,7 @@ pub(crate) const TESTS: &[Test] = tests![
     of_every_shape_with_reassembly,
     of_every_shape_with_reassembly_over_af_xdp,
     of_every_shape_without_reassembly,
+    to_the_router_itself,
 ];
 
 /// Debian's own Python, which Debian's scapy is for.
@@ -169,4 +170,22 @@ fn of_every_shape_with_reassembly_over_af_xdp() {
 
 fn of_every_shape_without_reassembly() {
     every_shape(Forwarder::Plain, "af_packet");
+}
+
+/// What is put together may be longer than the MTU of the host interface, by which it goes on to
+/// the kernel; so is its answer, which the kernel cuts.
+fn to_the_router_itself() {
+    let Some(site) = Site::new() else { return };
+    let scratch = Scratch::new();
+    let config = two_ports("af_packet", "reassemble = true", "");
+    let router = Router::start(&site.mid, &scratch, &config);
+    site.works();
+    for address in [GATE4, GATE6] {
+        let output = site
+            .left
+            .run("ping", &format!("-n -c 3 -i 0.2 -W 5 -s 3000 {address}"));
+        let drops = router.ctl("show drops");
+        assert!(output.status.success(), "{address}: {output:?}, {drops}");
+    }
+    router.stop();
 }

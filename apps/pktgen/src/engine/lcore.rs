@@ -4,13 +4,14 @@
 //! changes at once. An lcore spins while its next frame is near, gives the CPU to others while it
 //! only waits, and sleeps where nothing of the session is being sent and nothing comes in.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::yield_now;
 use std::time::Duration;
 
 use linerate_core::arch::pause;
 use linerate_core::env::Clock;
+use linerate_core::inbox::{self, Inbox};
 use linerate_core::packet::PoolCache;
 use linerate_core::port::SleepOn;
 use linerate_core::run::doorbell::Doorbell;
@@ -61,51 +62,42 @@ pub struct Engine {
     at_work: Arc<AtomicUsize>,
     /// How many of them are this lcore's.
     mine_at_work: usize,
-    mail: mpsc::Receiver<Message>,
-    bell: Arc<Bell>,
+    mail: Inbox<Message>,
+    doorbell: Arc<Doorbell>,
     stopping: bool,
     /// Polls on where nothing comes and nothing is sent.
     pub never_sleeps: bool,
 }
 
-/// Says that mail has come.
-struct Bell {
-    flagged: AtomicBool,
-    doorbell: Doorbell,
-}
-
 /// Reaches an engine on its lcore.
 pub struct EngineHandle {
-    mail: mpsc::Sender<Message>,
-    bell: Arc<Bell>,
+    mail: inbox::Sender<Message>,
+    doorbell: Arc<Doorbell>,
 }
 
 /// Wakes an lcore that sleeps, to look at what was put into its rings.
 #[derive(Clone)]
-pub struct Waker(Arc<Bell>);
+pub struct Waker(Arc<Doorbell>);
 
 impl Waker {
     pub(super) fn wake(&self) {
-        self.0.doorbell.ring();
+        self.0.ring();
     }
 
     /// Wakes nobody.
     #[cfg(test)]
     pub(super) fn idle() -> Self {
-        Self(Arc::new(Bell {
-            flagged: AtomicBool::new(false),
-            doorbell: Doorbell::new().expect("a descriptor is left"),
-        }))
+        Self(Arc::new(Doorbell::new().expect("a descriptor is left")))
     }
 }
 
 /// An answer that is under way.
-pub struct Answer<R>(Option<mpsc::Receiver<R>>);
+pub struct Answer<R>(Option<inbox::Answer<R>>);
 
 impl<R> Answer<R> {
     /// Waits for it; `None` where the lcore has ended.
     pub fn wait(self) -> Option<R> {
-        self.0?.recv().ok()
+        self.0?.wait()
     }
 }
 
@@ -121,14 +113,11 @@ impl Engine {
         is_shared: bool,
         at_work: Arc<AtomicUsize>,
     ) -> std::io::Result<(Self, EngineHandle)> {
-        let (sender, mail) = mpsc::channel();
-        let bell = Arc::new(Bell {
-            flagged: AtomicBool::new(false),
-            doorbell: Doorbell::new()?,
-        });
+        let (mail, sender) = inbox::inbox();
+        let doorbell = Arc::new(Doorbell::new()?);
         let handle = EngineHandle {
             mail: sender,
-            bell: bell.clone(),
+            doorbell: doorbell.clone(),
         };
         let engine = Self {
             senders: Vec::new(),
@@ -140,7 +129,7 @@ impl Engine {
             at_work,
             mine_at_work: 0,
             mail,
-            bell,
+            doorbell,
             stopping: false,
             never_sleeps: false,
         };
@@ -172,7 +161,7 @@ impl Engine {
                     last = self.wait(now, near, now.saturating_sub(moved_at) > quiet);
                 }
             }
-            if self.bell.flagged.load(Ordering::Relaxed) {
+            if self.mail.has_mail() {
                 self.read_mail();
                 last = self.clock.now();
                 moved_at = last;
@@ -180,7 +169,7 @@ impl Engine {
         }
         self.at_work.fetch_sub(self.mine_at_work, Ordering::Relaxed);
         // Whoever waits for an answer learns that none will come.
-        self.mail = mpsc::channel().1;
+        self.mail = inbox::inbox().0;
         self
     }
 
@@ -277,15 +266,15 @@ impl Engine {
                 _ => None,
             })
         };
-        self.bell.doorbell.prepare_sleep();
+        self.doorbell.prepare_sleep();
         bells().for_each(Doorbell::prepare_sleep);
         // The last look: what came before the flags were up rang no bell.
         let moved = self.round();
         let before = self.clock.now();
-        if moved == 0 && !self.bell.flagged.load(Ordering::SeqCst) {
-            nap_on(&self.bell.doorbell, &sources, NAP, BLIND_NAP);
+        if moved == 0 && !self.mail.has_mail() {
+            nap_on(&self.doorbell, &sources, NAP, BLIND_NAP);
         }
-        bells().chain([&self.bell.doorbell]).for_each(|bell| {
+        bells().chain([&*self.doorbell]).for_each(|bell| {
             bell.cancel();
         });
         let woke = self.clock.now();
@@ -297,8 +286,7 @@ impl Engine {
     #[cold]
     fn read_mail(&mut self) {
         // Cleared before reading: a message sent meanwhile sets it again.
-        self.bell.flagged.store(false, Ordering::SeqCst);
-        while let Ok(message) = self.mail.try_recv() {
+        for message in self.mail.take() {
             message(self);
         }
         self.next_due();
@@ -307,7 +295,7 @@ impl Engine {
 
 impl EngineHandle {
     pub fn waker(&self) -> Waker {
-        Waker(self.bell.clone())
+        Waker(self.doorbell.clone())
     }
 
     /// Asks for `work` to be run on the lcore, between two turns, and returns without waiting.
@@ -315,14 +303,11 @@ impl EngineHandle {
         &self,
         work: impl FnOnce(&mut Engine) -> R + Send + 'static,
     ) -> Answer<R> {
-        let (answer, answered) = mpsc::sync_channel(1);
-        let message = move |engine: &mut Engine| {
-            let _ = answer.send(work(engine));
-        };
+        let (reply, answer) = inbox::answer();
+        let message = move |engine: &mut Engine| reply.give(work(engine));
         let sent = self.mail.send(Box::new(message));
-        self.bell.flagged.store(true, Ordering::SeqCst);
-        self.bell.doorbell.ring();
-        Answer(sent.is_ok().then_some(answered))
+        self.doorbell.ring();
+        Answer(sent.is_ok().then_some(answer))
     }
 
     /// Runs `work` on the lcore, between two turns, and returns what it returns; `None` where the

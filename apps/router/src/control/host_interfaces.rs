@@ -37,7 +37,7 @@ impl Wanted {
     fn spec(&self) -> String {
         let Self { name, mac, mtu, .. } = self;
         // The kernel's own end takes no IPv6 below its smallest MTU, and no IPv4 below 68.
-        let mut spec = format!("tap:{name},mac={mac},mtu={mtu},again=on");
+        let mut spec = format!("tap:{name},mac={mac},mtu={mtu},again=on,oversize=on");
         if let Some(netns) = &self.netns {
             spec += &format!(",netns={netns}");
         }

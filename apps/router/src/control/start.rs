@@ -319,7 +319,7 @@ fn shares(shapes: &[PortShape], io: usize, slow_port: u16) -> Vec<Share> {
         share.rings.push((slow_port, slow));
     }
     shares.push(Share {
-        background: true,
+        role: Role::Bg,
         ..Share::default()
     });
     wiring::reach(&mut shares, shapes, |_, _| true);
@@ -372,7 +372,7 @@ mod tests {
         };
         let shares = shares(&[shape.clone(), shape], 3, 2);
         let (slow, fast) = shares.split_last().expect("there are some");
-        assert!(slow.background && slow.polls.is_empty() && slow.rings.is_empty());
+        assert!(slow.role == Role::Bg && slow.polls.is_empty() && slow.rings.is_empty());
         assert_eq!(slow.sends.len() + slow.hand_offs.len(), 2);
         for share in fast {
             assert_eq!(share.rings, [(2, fast.len())]);

@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use linerate_core::env::Role;
 use linerate_core::packet::{Pool, Pools};
 use linerate_core::port::PortConfig;
 use linerate_core::ring::{Push, spsc};
@@ -18,7 +19,7 @@ use linerate_core::run::{Inlet, Stage, TxPath, Worker};
 use linerate_drivers::Drivers;
 
 use super::wiring::{self, PortShape, Share};
-use super::{DRAIN, HAND_OFF, HAND_OFF_INLET, OpenPort, OpenPorts, Options, Running};
+use super::{DRAIN, HAND_OFF, HAND_OFF_INLET, Member, OpenPort, OpenPorts, Options, Running};
 use crate::error::Error;
 
 /// What tells pools from others.
@@ -27,6 +28,7 @@ struct Needs {
     rx_queues: u16,
     aligned: bool,
     oversized: bool,
+    numa_node: Option<u32>,
 }
 
 /// What there is for ports that were added.
@@ -57,13 +59,15 @@ impl<S: Stage + 'static> Running<S> {
     /// nothing comes from it before [`listen`](Self::listen).
     ///
     /// # Errors
-    /// What cannot be opened or started, or no memory; all is then as it was.
+    /// A number that a ring between workers has, what cannot be opened or started, or no memory; all
+    /// is then as it was.
     pub fn add_port(
         &mut self,
         drivers: &mut Drivers,
         (number, name, spec): (u16, &str, &str),
         options: &Options,
     ) -> Result<(), Error> {
+        self.check_number(number, name)?;
         let specs = [(Some(name.to_string()), spec.to_string())];
         let mut opened = OpenPorts::open_among(drivers, &specs, self.opened.clock)?;
         opened.claim(&self.opened.ports)?;
@@ -78,6 +82,7 @@ impl<S: Stage + 'static> Running<S> {
             rx_queues: shape.rx_queues,
             aligned: info.aligned_pool,
             oversized: opened.has_oversized(),
+            numa_node: info.numa_node,
         };
         let spare = &mut self.added.spare;
         let same = spare.iter().position(|(had, _)| *had == needs);
@@ -202,13 +207,30 @@ impl<S: Stage + 'static> Running<S> {
         stopped.err().map(Error::from)
     }
 
+    /// Whether a port can have the number: workers reach each other by such, too.
+    fn check_number(&self, number: u16, name: &str) -> Result<(), Error> {
+        let mut shares = self.workers.iter().map(|member| &member.share);
+        let is_of_ring = |share: &Share| share.rings.iter().any(|ring| ring.0 == number);
+        match shares.any(is_of_ring) {
+            true => Err(Error::Usage {
+                problem: format!("port {name}: a ring between workers has the number {number}"),
+                fix: "give it a number that neither a port nor a ring has".into(),
+            }),
+            false => Ok(()),
+        }
+    }
+
     /// Who polls the queues of a new port, and who sends to it how: as at the start, among the
     /// workers that there are.
     fn shares(&self, number: u16, shape: &PortShape) -> Vec<Share> {
-        let mut shares = vec![Share::default(); self.workers.len()];
-        let workers = self.workers.iter().enumerate();
-        let foreground = workers.filter(|(_, member)| !member.share.background);
-        let pollers: Vec<usize> = foreground.map(|(index, _)| index).collect();
+        let like = |member: &Member<S>| Share {
+            role: member.share.role,
+            ..Share::default()
+        };
+        let mut shares: Vec<Share> = self.workers.iter().map(like).collect();
+        let workers = shares.iter().enumerate();
+        let polling = workers.filter(|(_, share)| share.role == Role::Io);
+        let pollers: Vec<usize> = polling.map(|(index, _)| index).collect();
         for queue in 0..shape.rx_queues {
             let turn = usize::from(number) + usize::from(queue);
             let poller = pollers.get(turn % pollers.len().max(1)).copied();

@@ -9,6 +9,7 @@ mod args;
 mod change;
 pub mod claim;
 mod observe;
+mod pools;
 mod show;
 mod signals;
 #[cfg(test)]
@@ -19,15 +20,18 @@ pub mod wiring;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use linerate_core::env::{Clock, Lcore, LcoreHandle, Placement};
-use linerate_core::packet::{Layout, Pool, PoolCache, PoolConfig, Pools, SlotClass};
+use linerate_core::env::{Clock, Lcore, LcoreHandle, Placement, Role};
+use linerate_core::packet::{Pool, PoolCache, Pools};
 use linerate_core::port::{Port, PortConfig, PortInfo, PortStats, Queues};
 use linerate_core::ring::spsc;
-use linerate_core::run::{Egress, Idle, Inlet, Stage, TxPath, Worker, WorkerHandle, WorkerStats};
+use linerate_core::run::{
+    ByRole, Egress, Idle, Inlet, Stage, TxPath, Worker, WorkerHandle, WorkerStats,
+};
 use linerate_drivers::Drivers;
 
 use crate::error::Error;
 use claim::Claim;
+use pools::near;
 use wiring::{PortShape, Share};
 
 pub use args::{PlanArgs, Run, RunArgs, RunKeys};
@@ -35,11 +39,6 @@ pub use observe::{LcoreRow, Reading, Sample};
 pub use signals::Interrupts;
 pub use watch::{WatchOptions, places, watch};
 
-/// Slots of the main pool for each queue, and for what is in caches and bursts besides.
-const SLOTS_PER_QUEUE: u32 = 4096;
-/// Slots of 64 KiB for each port from which oversized frames may come: the kernel, or a capture of
-/// it.
-const LARGE_SLOTS: u32 = 256;
 /// Packets that a ring between two workers holds.
 const HAND_OFF: usize = 1024;
 /// Inlets from rings are numbered from here, apart from those of receive queues.
@@ -95,10 +94,10 @@ impl Options {
     /// What the worker of a share does when no packets come.
     fn idle(&self, share: &Share) -> Idle {
         let ladder = Idle {
-            sleep: self.sleep || share.background,
+            sleep: self.sleep || share.role == Role::Bg,
             ..Idle::default()
         };
-        match self.spin && !share.background {
+        match self.spin && share.role != Role::Bg {
             true => Idle {
                 polls: u32::MAX,
                 ..ladder
@@ -167,17 +166,50 @@ impl OpenPorts {
         options: &Options,
         stage: impl Fn(&mut Egress) -> S,
     ) -> Result<Running<S>, Error> {
-        let shapes: Vec<PortShape> = outs
-            .iter()
-            .zip(&self.ports)
-            .map(|(&out, port)| PortShape {
-                rx_queues: options.queues,
-                max_tx_queues: port.info.max_tx_queues,
-                outs: vec![out],
-            })
-            .collect();
-        let shares = wiring::spread(&shapes, lcores.len());
+        let outs: Vec<Vec<u16>> = outs.iter().map(|&out| vec![out]).collect();
+        let shares = wiring::spread(&self.shapes(outs, options), lcores.len());
         self.start_shares(shares, lcores, options, |_, egress| stage(egress))
+    }
+
+    /// Starts ports and workers of two kinds, by the roles of `lcores`: a pipeline of `io` on each
+    /// that polls ports, and one of `eu` behind rings from those, each given its place among its
+    /// like. An io pipeline sends to the k-th eu one by the k-th number of [`wiring::eus`], and
+    /// both send to any port. There [`Burst::port`](linerate_core::packet::Burst) is that number:
+    /// what the eu pipeline is to know of where a packet came from the io one writes into it
+    /// ([`Packet::set_port`](linerate_core::packet::Packet::set_port)).
+    ///
+    /// # Panics
+    /// Without an lcore of either role.
+    pub fn start_by_role<I: Stage + 'static, E: Stage + 'static>(
+        self,
+        lcores: &[Placement],
+        options: &Options,
+        mut io: impl FnMut(usize, &mut Egress) -> I,
+        mut eu: impl FnMut(usize, &mut Egress) -> E,
+    ) -> Result<Running<ByRole<I, E>>, Error> {
+        let of = |role| lcores.iter().filter(move |lcore| lcore.role == role);
+        let (io_lcores, eu_lcores) = (of(Role::Io).count(), of(Role::Eu).count());
+        assert!(io_lcores > 0 && eu_lcores > 0, "lcores of both roles");
+        let shapes = self.shapes(vec![Vec::new(); self.ports.len()], options);
+        let shares = wiring::by_role(&shapes, io_lcores, eu_lcores);
+        let polling = shares.len() - eu_lcores;
+        let lcores: Vec<&Placement> = of(Role::Io).take(polling).chain(of(Role::Eu)).collect();
+        self.start_shares(shares, &lcores, options, |index, egress| {
+            match index.checked_sub(polling) {
+                None => ByRole::Io(io(index, egress)),
+                Some(index) => ByRole::Eu(eu(index, egress)),
+            }
+        })
+    }
+
+    /// What there is to spread: `outs` says for each port where its packets go.
+    fn shapes(&self, outs: Vec<Vec<u16>>, options: &Options) -> Vec<PortShape> {
+        let shape = |(outs, port): (Vec<u16>, &OpenPort)| PortShape {
+            rx_queues: options.queues,
+            max_tx_queues: port.info.max_tx_queues,
+            outs,
+        };
+        outs.into_iter().zip(&self.ports).map(shape).collect()
     }
 
     /// Starts ports and workers, one worker for each share, on the lcore of the same place. `stage`
@@ -206,7 +238,7 @@ impl OpenPorts {
         let mut queues = self.start_ports(&configs, &pools)?;
         let mut workers = Vec::with_capacity(shares.len());
         for (index, (lcore, share)) in lcores.iter().zip(&shares).enumerate() {
-            let mut egress = Egress::new(PoolCache::new(pools.as_slice()));
+            let mut egress = Egress::new(PoolCache::new(near(&pools, Some(lcore.node)).as_slice()));
             let stage = stage(index, &mut egress);
             let (mut worker, handle) = Worker::new(&lcore.name, stage, egress, self.clock)?;
             worker.set_burst(options.burst);
@@ -274,48 +306,8 @@ impl OpenPorts {
         sends.chain(hand_offs).filter_map(named).chain(rings)
     }
 
-    /// The pools that these ports want: one that they receive into, and one of 64 KiB slots where
-    /// the kernel hands over frames that it has not cut yet, or where somebody makes such.
-    /// `queues`: how many hold packets, `slots` overrules what is chosen by that.
-    pub fn pools(&self, queues: u32, slots: Option<u32>) -> Result<Pools, Error> {
-        let chosen = (1 + queues).saturating_mul(SLOTS_PER_QUEUE);
-        let aligned = self.ports.iter().any(|port| port.info.aligned_pool);
-        let numa_node = self.ports.iter().find_map(|port| port.info.numa_node);
-        let main = PoolConfig {
-            layout: if aligned {
-                Layout::Aligned
-            } else {
-                Layout::Staggered
-            },
-            numa_node,
-            ..PoolConfig::new("packets", slots.unwrap_or(chosen))
-        };
-        let mut pools = vec![Pool::new(&main)?];
-        let kernel_ports = self.oversized().count() as u32;
-        let large_of = kernel_ports.max(self.needs_large.into());
-        if large_of > 0 {
-            pools.push(Pool::new(&PoolConfig {
-                class: SlotClass::Large,
-                numa_node,
-                ..PoolConfig::new("oversized", LARGE_SLOTS * large_of)
-            })?);
-        }
-        Ok(Pools::new(pools))
-    }
-
-    /// The ports from which frames may come that nobody has cut yet.
-    fn oversized(&self) -> impl Iterator<Item = &OpenPort> {
-        let kinds = ["af_packet", "tap", "pcap"];
-        let ports = self.ports.iter();
-        ports.filter(move |port| kinds.contains(&port.info.kind))
-    }
-
-    /// Whether there are such.
-    fn has_oversized(&self) -> bool {
-        self.oversized().next().is_some()
-    }
-
-    /// Starts all ports, each by its own of `configs`, or none.
+    /// Starts all ports, each by its own of `configs`, or none. Each receives into the pool of its
+    /// NUMA node.
     pub fn start_ports(
         &mut self,
         configs: &[PortConfig],
@@ -323,7 +315,7 @@ impl OpenPorts {
     ) -> Result<Vec<Queues>, Error> {
         let mut started = Vec::with_capacity(self.ports.len());
         for (config, open) in configs.iter().zip(&mut self.ports) {
-            match open.port.start(config, pools) {
+            match open.port.start(config, &near(pools, open.info.numa_node)) {
                 Ok(queues) => started.push(queues),
                 Err(error) => {
                     drop(started);
@@ -499,21 +491,24 @@ impl<S: Stage + 'static> Running<S> {
                 );
             }
         }
-        // Between two bursts, so that what a worker has taken has left its pipeline, too.
-        let drained = |worker: &Member<S>| {
-            let rings_empty = worker.handle.call(|worker| worker.egress.is_drained());
-            rings_empty.unwrap_or(true)
+        // What all workers have handed over, and what they have taken from each other. One that
+        // has ended does neither any more.
+        let sums = || {
+            let calls = self.workers.iter();
+            let calls = calls.map(|worker| worker.handle.call(|worker| worker.handed_and_taken()));
+            calls
+                .flatten()
+                .fold((0, 0), |(handed, taken), of| (handed + of.0, taken + of.1))
         };
         let deadline = Instant::now() + DRAIN;
-        // A worker that was asked first may have been handed something by one that was asked later:
-        // only when all say so twice in a row is nothing under way (packets are handed on twice at
-        // most: into another pipeline, and from there to who has the transmit queue).
-        let mut rounds = 0;
-        while rounds < 2 && Instant::now() < deadline {
-            if self.workers.iter().all(drained) {
-                rounds += 1;
-            } else {
-                rounds = 0;
+        let mut taken_before = None;
+        while Instant::now() < deadline {
+            let (handed, taken) = sums();
+            if taken_before == Some(handed) {
+                break;
+            }
+            taken_before = Some(taken);
+            if taken != handed {
                 std::thread::sleep(Duration::from_micros(50));
             }
         }

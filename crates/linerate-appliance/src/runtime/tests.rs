@@ -1,6 +1,8 @@
 //! Shares that an app makes itself: rings between pipelines lose nothing, not even when all ends.
 #![allow(clippy::unwrap_used)]
 
+mod rings;
+
 use super::*;
 use linerate_core::packet::Burst;
 
@@ -42,7 +44,7 @@ fn what_is_under_way_in_rings_between_pipelines_is_sent_before_all_ends() {
         Share {
             polls: vec![(1, 0)],
             sends: vec![(1, 0)],
-            background: true,
+            role: Role::Bg,
             ..Share::default()
         },
     ];

@@ -3,8 +3,13 @@
 //! Every port says to which ports its packets may go. A worker that sends to a port gets a transmit
 //! queue of it while there are any; the others hand their packets to a worker that has one.
 //!
-//! [`spread`] is all that most apps need. One with workers of different kinds spreads the receive
-//! queues with [`poll`], adds shares of its own, and lets [`reach`] give each its ways out.
+//! [`spread`] is all that most apps need, and [`by_role`] those with pipelines on eu lcores. One
+//! with workers of other kinds spreads the receive queues with [`poll`], adds shares of its own,
+//! lets [`mesh`] join them by rings, and [`reach`] give each its ways out.
+
+use std::ops::Range;
+
+use linerate_core::env::Role;
 
 /// What there is to spread.
 #[derive(Clone, Debug)]
@@ -30,8 +35,10 @@ pub struct Share {
     /// worker. There a burst from it says that number as its port. Take the numbers right behind
     /// those of the ports: a worker keeps an outlet for each number up to the highest.
     pub rings: Vec<(u16, usize)>,
-    /// Whether it sleeps whenever it has nothing to do, even where the others never do.
-    pub background: bool,
+    /// What its worker is for. One of [`Role::Eu`] owns transmit queues only where no other kind of
+    /// worker sends to the port. One of [`Role::Bg`] sleeps whenever it has nothing to do, even
+    /// where the others never do, and polls no port that is added later.
+    pub role: Role,
 }
 
 /// Spreads the queues over up to `workers` shares; none of them is empty.
@@ -86,15 +93,63 @@ pub fn poll(ports: &[PortShape], workers: usize) -> Vec<Share> {
     }
 }
 
+/// Shares of two kinds. `io` workers, or fewer where there are not so many queues, poll the ports;
+/// behind them stand `eu` workers, each with a ring from every one of the first, which they know by
+/// the numbers [`eus`]. All can send to every port, the eu ones by rings to io ones that own the
+/// transmit queues.
+pub fn by_role(ports: &[PortShape], io: usize, eu: usize) -> Vec<Share> {
+    let mut shares = poll(ports, io);
+    let polling = shares.len();
+    let fed = Share {
+        role: Role::Eu,
+        ..Share::default()
+    };
+    shares.resize(polling + eu, fed);
+    let first = eus(ports.len(), eu).start;
+    mesh(&mut shares, first, polling..polling + eu, |from| {
+        from < polling
+    });
+    reach(&mut shares, ports, |_, _| true);
+    shares
+}
+
+/// The numbers by which io workers send to `eu` workers of [`by_role`], as to ports: right behind
+/// those of the ports.
+pub fn eus(ports: usize, eu: usize) -> Range<u16> {
+    ports as u16..(ports + eu) as u16
+}
+
+/// Gives each worker that `sends` a ring into the pipeline of each worker of `to`, but for itself:
+/// the k-th of those is the number `first` + k to all. Of `0..shares.len()` that is a mesh of them
+/// all. An SPSC ring for each pair: a worker that waits for its CPU then holds up nobody else.
+///
+/// # Panics
+/// If a number is that of another ring of the share.
+pub fn mesh(shares: &mut [Share], first: u16, to: Range<usize>, sends: impl Fn(usize) -> bool) {
+    for (number, to) in (first..).zip(to) {
+        let others = (0..).zip(shares.iter_mut()).filter(|&(from, _)| from != to);
+        for (_, share) in others.filter(|&(from, _)| sends(from)) {
+            assert!(
+                share.rings.iter().all(|&(known, _)| known != number),
+                "two rings of one number: {number}"
+            );
+            share.rings.push((number, to));
+        }
+    }
+}
+
 /// Gives the shares their ways to the ports: `wants` says which worker sends to which port. The
-/// first of them get a transmit queue each, while the port has some; the others hand over to those
-/// in turn.
+/// first of them get a transmit queue each, while the port has some; the others, and those of
+/// [`Role::Eu`] wherever another kind sends to the port, hand over to those in turn.
 pub fn reach(shares: &mut [Share], ports: &[PortShape], wants: impl Fn(usize, u16) -> bool) {
     for (port, shape) in (0..).zip(ports) {
-        let senders: Vec<usize> = (0..shares.len())
+        let mut senders: Vec<usize> = (0..shares.len())
             .filter(|&worker| wants(worker, port))
             .collect();
-        let owners = senders.len().min(usize::from(shape.max_tx_queues.max(1)));
+        senders.sort_by_key(|&worker| shares[worker].role == Role::Eu);
+        let others = senders.partition_point(|&worker| shares[worker].role != Role::Eu);
+        let able = if others > 0 { others } else { senders.len() };
+        let owners = able.min(usize::from(shape.max_tx_queues.max(1)));
         for (index, &worker) in senders.iter().enumerate() {
             if index < owners {
                 shares[worker].sends.push((port, index as u16));
@@ -211,6 +266,72 @@ mod tests {
             for port in 0..ports as u16 {
                 assert_eq!(tx_queues(&shares, port), tx.min(shares.len() as u16));
                 assert_eq!(rx_queues(&shares, port), queues);
+            }
+        }
+    }
+
+    /// What a run of a ring of number `n` in `share` leads to.
+    fn ring(share: &Share, number: u16) -> Option<usize> {
+        let mut rings = share.rings.iter();
+        rings.find(|ring| ring.0 == number).map(|ring| ring.1)
+    }
+
+    #[test]
+    fn io_workers_feed_eu_workers_which_send_through_them() {
+        for (ports, queues, tx, io, eu) in [(2, 1, 1, 1, 1), (2, 2, 8, 2, 3), (4, 1, 2, 3, 2)] {
+            let shape = PortShape {
+                rx_queues: queues,
+                max_tx_queues: tx,
+                outs: Vec::new(),
+            };
+            let shares = by_role(&vec![shape; ports], io, eu);
+            assert_eq!(shares.len(), io + eu);
+            let (first, second) = shares.split_at(io);
+            for share in first {
+                assert!(share.role == Role::Io && !share.polls.is_empty());
+                for (k, number) in eus(ports, eu).enumerate() {
+                    assert_eq!(ring(share, number), Some(io + k));
+                }
+                assert_eq!(share.sends.len() + share.hand_offs.len(), ports);
+            }
+            for share in second {
+                assert_eq!((share.role, share.rings.len()), (Role::Eu, 0));
+                assert!(share.polls.is_empty() && share.sends.is_empty());
+                let reached: Vec<u16> = share.hand_offs.iter().map(|path| path.0).collect();
+                assert_eq!(reached, (0..ports as u16).collect::<Vec<_>>());
+                assert!(share.hand_offs.iter().all(|path| path.1 < io));
+            }
+        }
+    }
+
+    #[test]
+    fn fewer_queues_than_io_workers_leave_some_out_but_no_eu_worker() {
+        let shares = by_role(&pair(1, 1)[..1], 3, 2);
+        let roles: Vec<Role> = shares.iter().map(|share| share.role).collect();
+        assert_eq!(roles, [Role::Io, Role::Eu, Role::Eu]);
+        assert_eq!(shares[0].rings, [(1, 1), (2, 2)]);
+    }
+
+    #[test]
+    fn eu_workers_own_queues_where_nobody_else_sends() {
+        let mut shares = by_role(&pair(1, 4), 1, 2);
+        for share in &mut shares {
+            share.sends.clear();
+            share.hand_offs.clear();
+        }
+        reach(&mut shares, &pair(1, 4), |worker, _| worker > 0);
+        assert_eq!(shares[1].sends, [(0, 0), (1, 0)]);
+        assert_eq!(shares[2].sends, [(0, 1), (1, 1)]);
+    }
+
+    #[test]
+    fn a_mesh_joins_everybody_with_everybody_else() {
+        let mut shares = vec![Share::default(); 4];
+        mesh(&mut shares, 10, 0..4, |_| true);
+        for (from, share) in shares.iter().enumerate() {
+            for to in 0..4 {
+                let expected = (from != to).then_some(to);
+                assert_eq!(ring(share, 10 + to as u16), expected, "{from} to {to}");
             }
         }
     }

@@ -1,10 +1,10 @@
 //! Lcores: named threads, each bound to a CPU, owned and joined by a value.
 
 use std::any::Any;
-use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use super::{CpuList, EnvError, affinity};
+use crate::inbox;
 
 /// Starts lcores. There is no registry: whoever holds the [`LcoreHandle`] owns the thread.
 ///
@@ -21,7 +21,8 @@ pub struct Lcore(());
 pub struct LcoreHandle<T> {
     name: String,
     cpu: Option<u32>,
-    thread: Option<JoinHandle<Option<T>>>,
+    thread: Option<JoinHandle<()>>,
+    result: Option<inbox::Answer<T>>,
 }
 
 /// The longest name that Linux keeps for a thread, in bytes.
@@ -36,47 +37,56 @@ impl Lcore {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let bad_name = |reason| EnvError::BadName {
-            name: name.into(),
-            reason,
-        };
-        if name.is_empty() || name.len() > NAME_BYTES {
-            return Err(bad_name("Linux keeps 1 to 15 bytes of a thread's name"));
-        }
-        if name.contains('\0') {
-            return Err(bad_name("it holds a NUL"));
-        }
-        let (report, bound) = mpsc::sync_channel(1);
-        let thread = thread::Builder::new()
-            .name(name.into())
-            .spawn(move || {
-                let outcome = cpu.map_or(Ok(()), affinity::pin);
-                let failed = outcome.is_err();
-                // The receiver waits below until this is sent, so sending cannot fail.
-                let _ = report.send(outcome);
-                (!failed).then(work)
-            })
-            .map_err(|source| EnvError::Spawn {
-                name: name.into(),
-                source,
-            })?;
-        let handle = LcoreHandle {
+        let (reply, result) = inbox::answer();
+        let thread = start(name, cpu, Box::new(move || reply.give(work())))?;
+        Ok(LcoreHandle {
             name: name.into(),
             cpu,
             thread: Some(thread),
-        };
-        match (bound.recv(), cpu) {
-            (Ok(Err(source)), Some(cpu)) => {
-                let allowed = affinity::allowed().unwrap_or_else(|_| CpuList::default());
-                Err(EnvError::Pin {
-                    name: name.into(),
-                    cpu,
-                    allowed,
-                    source,
-                })
+            result: Some(result),
+        })
+    }
+}
+
+/// What does not depend on the work, once for all.
+fn start(
+    name: &str,
+    cpu: Option<u32>,
+    work: Box<dyn FnOnce() + Send>,
+) -> Result<JoinHandle<()>, EnvError> {
+    let bad_name = |reason| EnvError::BadName {
+        name: name.into(),
+        reason,
+    };
+    if name.is_empty() || name.len() > NAME_BYTES {
+        return Err(bad_name("Linux keeps 1 to 15 bytes of a thread's name"));
+    }
+    if name.contains('\0') {
+        return Err(bad_name("it holds a NUL"));
+    }
+    let (report, bound) = inbox::answer();
+    let thread = thread::Builder::new()
+        .name(name.into())
+        .spawn(move || {
+            let outcome = cpu.map_or(Ok(()), affinity::pin);
+            let failed = outcome.is_err();
+            report.give(outcome);
+            if !failed {
+                work();
             }
-            _ => Ok(handle),
-        }
+        })
+        .map_err(|source| EnvError::Spawn {
+            name: name.into(),
+            source,
+        })?;
+    match (bound.wait(), cpu) {
+        (Some(Err(source)), Some(cpu)) => Err(EnvError::Pin {
+            name: name.into(),
+            cpu,
+            allowed: affinity::allowed().unwrap_or_else(|_| CpuList::default()),
+            source,
+        }),
+        _ => Ok(thread),
     }
 }
 
@@ -102,13 +112,13 @@ impl<T> LcoreHandle<T> {
             name: self.name.clone(),
             message,
         };
-        match self.thread.take().map(JoinHandle::join) {
-            Some(Ok(Some(value))) => Ok(value),
-            Some(Err(payload)) => Err(panicked(panic_message(payload.as_ref()))),
-            // Neither occurs: the thread is taken only here, and `spawn` hands out no handle whose
-            // code did not run.
-            Some(Ok(None)) | None => Err(panicked("it never ran".into())),
+        if let Some(Err(payload)) = self.thread.take().map(JoinHandle::join) {
+            return Err(panicked(panic_message(payload.as_ref())));
         }
+        let result = self.result.take().and_then(inbox::Answer::wait);
+        // Always there: `spawn` hands out no handle whose work did not run, and this is the end of
+        // the handle.
+        result.ok_or_else(|| panicked("it never ran".into()))
     }
 }
 

@@ -13,11 +13,12 @@ use std::fmt;
 use super::{CpuList, EnvError, Topology};
 
 /// What an lcore does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// Background and control: sleeps most of the time.
     Bg,
-    /// Polls ports and hands packets out: always busy.
+    /// Polls ports and hands packets out: always busy. Where nothing is said, an lcore is this.
+    #[default]
     Io,
     /// Processes packets (an execution unit): always busy.
     Eu,

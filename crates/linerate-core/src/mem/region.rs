@@ -208,6 +208,11 @@ impl Region {
         self.kind
     }
 
+    /// The NUMA node that it is bound to.
+    pub fn numa_node(&self) -> Option<u32> {
+        self.numa_node
+    }
+
     /// The file descriptor that a peer maps, if the region is shared.
     pub fn memfd(&self) -> Option<BorrowedFd<'_>> {
         self.memfd.as_ref().map(AsFd::as_fd)

@@ -304,6 +304,10 @@ impl PoolCache {
     /// Handles whose packets were consumed by the caller, of any pool.
     #[cold]
     fn free_mixed(&mut self, handles: &[u32]) {
+        // Most are all of one other pool, such as that of another NUMA node.
+        if self.others.iter_mut().any(|bin| bin.put(handles)) {
+            return;
+        }
         for &handle in handles {
             let bin = self.bins_mut().find(|bin| bin.owns(handle));
             match bin {

@@ -377,6 +377,11 @@ impl Pool {
         self.shared().region.kind()
     }
 
+    /// The NUMA node that its memory is bound to.
+    pub fn numa_node(&self) -> Option<u32> {
+        self.shared().region.numa_node()
+    }
+
     /// Bytes the pool takes in all: slots, metadata, rounding to pages, magazines.
     pub fn total_bytes(&self) -> usize {
         let magazines = self.slots() as usize / MAGAZINE * (MAGAZINE + 1) * size_of::<u32>();

@@ -207,6 +207,28 @@ fn packets_of_several_pools_find_their_own_way_home() {
     );
 }
 
+/// As a whole, or one by one where it is mixed.
+#[test]
+fn a_burst_goes_back_to_the_pools_that_it_came_from() {
+    let pools = [pool(300), pool(300), pool(300)];
+    let mut cache = PoolCache::new(&pools);
+    for round in 0..20 {
+        for pool in &pools {
+            let mut burst = Burst::new();
+            assert_eq!(cache.fill(pool, &mut burst, 1 + round * 3), 1 + round * 3);
+            if round % 2 == 1 {
+                cache.fill(&pools[round % 3], &mut burst, 1);
+            }
+            cache.free(&mut burst);
+        }
+    }
+    for pool in &pools {
+        let all = take_all(&mut cache, pool);
+        assert!(all.iter().all(|packet| pool.owns(packet)));
+        assert_eq!(all.len(), 300);
+    }
+}
+
 #[test]
 fn packets_outlive_their_pool() {
     for count in [1, 2, 70] {

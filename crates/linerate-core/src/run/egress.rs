@@ -2,7 +2,7 @@
 
 use crate::packet::{Burst, Packet, PoolCache};
 use crate::port::{Counter, TxQueue};
-use crate::ring::{Push, spsc};
+use crate::ring::{Push, RingMeter, spsc};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::doorbell::Doorbell;
@@ -23,6 +23,9 @@ struct Outlet {
     full: DropId,
     dirty: bool,
 }
+
+/// How far the rings to other lcores had been filled at one moment: by port.
+pub struct Handed(Vec<(usize, RingMeter, u64)>);
 
 /// Names a drop reason of one [`Egress`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,13 +258,35 @@ impl Egress {
         }
     }
 
-    /// Whether the lcores behind all rings have taken what was handed to them.
-    pub fn is_drained(&self) -> bool {
-        self.outlets.iter().all(|outlet| match &outlet.path {
-            Some(TxPath::Ring(ring, _)) => {
-                ring.meter().read().occupancy == 0 && outlet.pending.is_empty()
-            }
-            Some(TxPath::Queue(_)) | None => true,
+    /// What has been handed to other lcores so far.
+    pub fn handed(&self) -> Handed {
+        let meter = |(port, ring): (usize, &spsc::Producer<Packet>)| {
+            let meter = ring.meter();
+            let filled = meter.read().enqueued;
+            (port, meter, filled)
+        };
+        Handed(self.rings().map(meter).collect())
+    }
+
+    /// Whether the lcores behind all rings have taken what had been handed to them then. One that
+    /// has ended takes nothing more, so it is not waited for.
+    pub fn is_taken(&self, handed: &Handed) -> bool {
+        handed.0.iter().all(|(port, meter, filled)| {
+            meter.read().dequeued >= *filled || !self.rings().any(|(known, _)| known == *port)
+        })
+    }
+
+    /// Packets that ever went into the rings to lcores that still run.
+    pub(super) fn handed_total(&self) -> u64 {
+        self.handed().0.iter().map(|(_, _, filled)| filled).sum()
+    }
+
+    /// The rings to lcores that still run, by port.
+    fn rings(&self) -> impl Iterator<Item = (usize, &spsc::Producer<Packet>)> {
+        let outlets = self.outlets.iter().enumerate();
+        outlets.filter_map(|(port, outlet)| match &outlet.path {
+            Some(TxPath::Ring(ring, _)) if !ring.is_closed() => Some((port, ring)),
+            _ => None,
         })
     }
 
@@ -276,8 +301,9 @@ impl Egress {
         let held = |outlet: &Outlet| {
             let queued = match &outlet.path {
                 Some(TxPath::Queue(queue)) => queue.held(),
-                // The other end counts what comes out.
-                Some(TxPath::Ring(..)) => outlet.sent.read() as i64,
+                // The other end counts what comes out. `sent` will not do: it goes on counting when
+                // another ring takes this one's place.
+                Some(TxPath::Ring(ring, _)) => ring.meter().read().enqueued as i64,
                 None => 0,
             };
             queued + outlet.pending.len() as i64

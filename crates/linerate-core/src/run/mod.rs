@@ -4,6 +4,7 @@
 //! talks to it between bursts. Read [`worker`](Worker) first, then [`stage`](Stage), then
 //! [`point`](Point): what is counted, shown and measured at each stage by its name.
 
+mod by_role;
 pub mod doorbell;
 mod egress;
 mod histogram;
@@ -15,7 +16,8 @@ mod stage;
 mod tests;
 mod worker;
 
-pub use egress::{DropCount, DropId, Egress, TxPath};
+pub use by_role::ByRole;
+pub use egress::{DropCount, DropId, Egress, Handed, TxPath};
 pub use histogram::{Histogram, HistogramSnapshot, bucket_count, bucket_of, bucket_upper};
 pub use idle::{Idle, nap_on};
 pub use point::{Named, Point, Tap, named};

@@ -1,6 +1,8 @@
 //! Workers end to end, on rings and hand-made queues.
 #![allow(clippy::unwrap_used)]
 
+mod rings;
+
 use super::*;
 use crate::env::{Clock, Lcore};
 use crate::packet::{Burst, Packet, Pool, PoolCache, PoolConfig};

@@ -11,11 +11,11 @@ use super::ledger::Account;
 use super::point::Point;
 use super::stage::{NEVER, Stage};
 use crate::env::Clock;
+use crate::inbox::{self, Inbox};
 use crate::packet::{Burst, Packet};
 use crate::port::{Counter, RxQueue, SleepOn};
 use crate::ring::{Pop, spsc};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Where a worker's packets come from.
@@ -79,6 +79,18 @@ impl Inlet {
         match &self.source {
             Source::Queue(queue) => queue.held(),
             Source::HandOff(_) | Source::Ring(_) => -(self.received as i64),
+        }
+    }
+
+    /// Packets that came out of a ring from another lcore. None once the other has ended and all
+    /// has come out: it is not there any more to say how many it put in.
+    fn taken(&self) -> u64 {
+        match &self.source {
+            Source::Queue(_) => 0,
+            Source::HandOff(ring) | Source::Ring(ring) => {
+                let is_gone = ring.is_closed() && ring.meter().read().occupancy == 0;
+                if is_gone { 0 } else { self.received }
+            }
         }
     }
 
@@ -162,8 +174,7 @@ pub struct Worker<S> {
     clock: Clock,
     ladder: Ladder,
     stats: Arc<WorkerStats>,
-    mail: mpsc::Receiver<Message<S>>,
-    flagged: Arc<AtomicBool>,
+    mail: Inbox<Message<S>>,
     doorbell: Arc<Doorbell>,
     stopping: bool,
     /// Largest burst polled.
@@ -177,8 +188,7 @@ pub struct Worker<S> {
 /// Sends messages to a worker. Clones reach the same one.
 pub struct WorkerHandle<S> {
     name: String,
-    mail: mpsc::Sender<Message<S>>,
-    flagged: Arc<AtomicBool>,
+    mail: inbox::Sender<Message<S>>,
     doorbell: Arc<Doorbell>,
     stats: Arc<WorkerStats>,
 }
@@ -199,9 +209,8 @@ impl<S: Stage> Worker<S> {
         mut egress: Egress,
         clock: Clock,
     ) -> std::io::Result<(Self, WorkerHandle<S>)> {
-        let (sender, mail) = mpsc::channel();
+        let (mail, sender) = inbox::inbox();
         let doorbell = Arc::new(Doorbell::new()?);
-        let flagged = Arc::new(AtomicBool::new(false));
         let stats = Arc::new(WorkerStats::default());
         stats.gap_limit.set(clock.ticks(20_000));
         *stats
@@ -211,7 +220,6 @@ impl<S: Stage> Worker<S> {
         let handle = WorkerHandle {
             name: name.into(),
             mail: sender,
-            flagged: flagged.clone(),
             doorbell: doorbell.clone(),
             stats: stats.clone(),
         };
@@ -225,7 +233,6 @@ impl<S: Stage> Worker<S> {
             ladder: Ladder::new(Idle::default()),
             stats,
             mail,
-            flagged,
             doorbell,
 
             stopping: false,
@@ -373,24 +380,22 @@ impl<S: Stage> Worker<S> {
                     break;
                 }
             }
-            if self.flagged.load(Ordering::Relaxed) {
+            if self.mail.has_mail() {
                 self.read_mail();
             }
         }
         self.egress.flush();
         self.egress.reclaim();
         // Whoever waits for an answer learns that none will come.
-        self.mail = mpsc::channel().1;
+        self.mail = inbox::inbox().0;
         self
     }
 
     /// Takes all messages that wait.
     #[cold]
     fn read_mail(&mut self) {
-        // Cleared before reading: a message sent meanwhile sets it again.
-        self.flagged.store(false, Ordering::SeqCst);
         let began = self.clock.now();
-        while let Ok(message) = self.mail.try_recv() {
+        for message in self.mail.take() {
             message(self);
         }
         // What they sent leaves now, not with the next packet.
@@ -424,7 +429,7 @@ impl<S: Stage> Worker<S> {
         bells().for_each(|bell| bell.prepare_sleep());
         // The last look: work that came before the flags were up rang no bell.
         let came = self.round();
-        let mail = self.flagged.load(Ordering::SeqCst);
+        let mail = self.mail.has_mail();
         let began = self.clock.now();
         if came == 0 && !mail {
             let left = self.due.saturating_sub(began);
@@ -447,6 +452,16 @@ impl<S: Stage> Worker<S> {
         }
         self.stats.sleeps.add(1);
         self.stats.asleep_ticks.add(woke.wrapping_sub(began));
+    }
+
+    /// Packets that this worker ever put into rings to other workers, and that it took out of rings
+    /// from others. Between bursts none is in its hands, so once two rounds of questions to all
+    /// workers have gone by and what the first sums up as taken equals what the second sums up as
+    /// handed over, no packet is under way between them, whatever its way and the order of
+    /// questions (Mattern 1987, *Algorithms for distributed termination detection*, 4.1).
+    pub fn handed_and_taken(&self) -> (u64, u64) {
+        let taken = self.inlets.iter().map(Inlet::taken).sum();
+        (self.egress.handed_total(), taken)
     }
 
     /// What this worker holds, for the [ledger](super::ledger): free slots, what its inlets and
@@ -490,13 +505,12 @@ impl<S: Stage + 'static> WorkerHandle<S> {
         &self,
         work: impl FnOnce(&mut Worker<S>) -> R + Send + 'static,
     ) -> Result<R, WorkerGone> {
-        let (answer, result) = mpsc::sync_channel(1);
-        let message: Message<S> = Box::new(move |worker| drop(answer.send(work(worker))));
+        let (reply, answer) = inbox::answer();
+        let message: Message<S> = Box::new(move |worker| reply.give(work(worker)));
         let gone = || WorkerGone(self.name.clone());
         self.mail.send(message).map_err(|_| gone())?;
-        self.flagged.store(true, Ordering::SeqCst);
         self.doorbell.ring();
-        result.recv().map_err(|_| gone())
+        answer.wait().ok_or_else(gone)
     }
 
     /// Asks the worker to end. It may have ended already.
@@ -527,7 +541,6 @@ impl<S> Clone for WorkerHandle<S> {
         Self {
             name: self.name.clone(),
             mail: self.mail.clone(),
-            flagged: self.flagged.clone(),
             doorbell: self.doorbell.clone(),
             stats: self.stats.clone(),
         }
@@ -535,8 +548,9 @@ impl<S> Clone for WorkerHandle<S> {
 }
 
 /// Moves a receive queue from one worker to another, under load: packets keep their order, and
-/// none is lost. What the old worker has handed to other lcores must have left before the new one
-/// starts, so this waits, napping, for its hand-off rings to be drained.
+/// none is lost. What the old worker has handed to other lcores must have been taken before the new
+/// one starts, so this waits for that, napping; not for what it hands over from its other queues
+/// meanwhile.
 ///
 /// # Errors
 /// [`WorkerGone`] if one of them has ended. Then the queue is back with the old worker, or gone
@@ -551,11 +565,19 @@ where
     A: Stage + 'static,
     B: Stage + 'static,
 {
-    let Some(inlet) = from.call(move |worker| worker.take_inlet(port, queue))? else {
+    let take = move |worker: &mut Worker<A>| {
+        let inlet = worker.take_inlet(port, queue)?;
+        Some((inlet, Arc::new(worker.egress.handed())))
+    };
+    let Some((inlet, handed)) = from.call(take)? else {
         return Ok(false);
     };
-    while !from.call(|worker| worker.egress.is_drained())? {
-        std::thread::sleep(std::time::Duration::from_micros(50));
+    loop {
+        let handed = handed.clone();
+        if from.call(move |worker| worker.egress.is_taken(&handed))? {
+            break;
+        }
+        std::thread::sleep(Duration::from_micros(50));
     }
     to.call(move |worker| worker.add_inlet(inlet))?;
     Ok(true)

@@ -2,7 +2,7 @@
 //!
 //! # Synopsis
 //! ```text
-//! tap:NAME[,queues=N][,mac=ADDRESS][,mtu=N][,up=on|off][,persist=on|off][,again=on|off][,netns=NAME]
+//! tap:NAME[,queues=N][,mac=ADDRESS][,mtu=N][,up=on|off][,persist=on|off][,again=on|off][,oversize=on|off][,netns=NAME]
 //! ```
 //!
 //! # Description
@@ -17,6 +17,10 @@
 //! that unsegmented frames (TCP, UDP) are welcome; without one it cuts them itself. Partial
 //! checksums are always taken. A frame is read straight into a small slot, what does not fit there
 //! into a large one, in one system call.
+//!
+//! The kernel takes frames longer than its MTU, and would forward them; so they are dropped as
+//! `oversize`, unless `oversize=on`: for an end that only receives what was put together of
+//! fragments.
 //!
 //! *Deleted while running*: the link is down and says so, sent frames are dropped as `link_down`;
 //! the port attaches again within 100 ms of a TAP of that name being back, or makes it anew with
@@ -86,6 +90,11 @@ pub const OPTIONS: &[OptionHelp] = &[
         help: "make the TAP anew when somebody deletes it; default off",
     },
     OptionHelp {
+        key: "oversize",
+        value: "on|off",
+        help: "send frames that are longer than the MTU, too; default off",
+    },
+    OptionHelp {
         key: "netns",
         value: "NAME",
         help: "network name space of the kernel's end, as `ip netns` calls it; default this one",
@@ -126,6 +135,7 @@ pub fn open(spec: &Spec, opener: &Arc<dyn Opener>) -> Result<Tap, PortError> {
             again: spec.switch("again", false)?,
         },
         persist,
+        sends_oversize: spec.switch("oversize", false)?,
         offloads: None,
         channels: Vec::new(),
         counters: Counters::default(),
@@ -146,6 +156,8 @@ pub struct Tap {
     queues: u16,
     wishes: Wishes,
     persist: Option<bool>,
+    /// What is longer than the MTU is sent, too.
+    sends_oversize: bool,
     /// What the kernel was told to leave to us.
     offloads: Option<&'static str>,
     channels: Vec<Arc<Channel>>,
@@ -214,7 +226,10 @@ impl Port for Tap {
         }
         for index in 0..usize::from(config.tx_queues) {
             let channel = self.channels[index % count].clone();
-            let most = self.info().max_frame_bytes;
+            let most = match self.sends_oversize {
+                true => LARGEST_FRAME_BYTES,
+                false => self.info().max_frame_bytes,
+            };
             queues.tx.push(Box::new(queue::Sender::new(
                 channel,
                 most,

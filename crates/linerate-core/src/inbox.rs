@@ -1,0 +1,234 @@
+//! Messages to the thread that owns something, and the answers to them.
+//!
+//! The channels of the standard library would do, but each type of message instantiates three kinds
+//! of them: a megabyte of machine code in the binary, one thirteenth. Mail is seldom, so a queue
+//! behind a lock and a flag is enough.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// The messages that wait; none once their reader is gone.
+struct Post<M> {
+    waiting: Mutex<Option<VecDeque<M>>>,
+    flagged: AtomicBool,
+}
+
+impl<M> Post<M> {
+    fn waiting(&self) -> MutexGuard<'_, Option<VecDeque<M>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The reader's end: one thread's. Messages that wait when it goes are dropped.
+pub struct Inbox<M>(Arc<Post<M>>);
+
+/// The writers' end. Clones reach the same inbox.
+pub struct Sender<M>(Arc<Post<M>>);
+
+/// Nobody reads this inbox any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("whoever read these messages has ended")]
+pub struct Closed;
+
+/// An empty inbox and its sender.
+pub fn inbox<M>() -> (Inbox<M>, Sender<M>) {
+    let post = Arc::new(Post {
+        waiting: Mutex::new(Some(VecDeque::new())),
+        flagged: AtomicBool::new(false),
+    });
+    (Inbox(post.clone()), Sender(post))
+}
+
+impl<M> Inbox<M> {
+    /// Whether something has come since the last [`take`](Self::take). Costs one load: for every
+    /// round.
+    #[inline]
+    pub fn has_mail(&self) -> bool {
+        self.0.flagged.load(Ordering::SeqCst)
+    }
+
+    /// All that waits, in the order in which it was sent.
+    pub fn take(&self) -> VecDeque<M> {
+        // Cleared before reading: a message sent meanwhile sets it again.
+        self.0.flagged.store(false, Ordering::SeqCst);
+        self.0
+            .waiting()
+            .as_mut()
+            .map(std::mem::take)
+            .unwrap_or_default()
+    }
+}
+
+impl<M> Drop for Inbox<M> {
+    fn drop(&mut self) {
+        // Dropped after the lock is given back: a message may hold the sender of another.
+        let left = self.0.waiting().take();
+        drop(left);
+    }
+}
+
+impl<M> Sender<M> {
+    /// Leaves a message. Whoever has to wake the reader does so afterwards.
+    ///
+    /// # Errors
+    /// [`Closed`]: the reader is gone, the message is dropped.
+    pub fn send(&self, message: M) -> Result<(), Closed> {
+        match self.0.waiting().as_mut() {
+            Some(waiting) => waiting.push_back(message),
+            None => return Err(Closed),
+        }
+        self.0.flagged.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+impl<M> Clone for Sender<M> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+/// What is known of an answer.
+enum State<R> {
+    Awaited,
+    Given(R),
+    /// It was taken, or will not come.
+    Gone,
+}
+
+struct Slot<R> {
+    state: Mutex<State<R>>,
+    changed: Condvar,
+}
+
+impl<R> Slot<R> {
+    fn state(&self) -> MutexGuard<'_, State<R>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The place for one answer, for whoever gives it. Dropped without one, it says that none comes.
+pub struct Reply<R>(Arc<Slot<R>>);
+
+/// An answer that is under way.
+pub struct Answer<R>(Arc<Slot<R>>);
+
+/// A place for an answer, and who waits for it.
+pub fn answer<R>() -> (Reply<R>, Answer<R>) {
+    let slot = Arc::new(Slot {
+        state: Mutex::new(State::Awaited),
+        changed: Condvar::new(),
+    });
+    (Reply(slot.clone()), Answer(slot))
+}
+
+impl<R> std::fmt::Debug for Answer<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Answer")
+    }
+}
+
+impl<R> Reply<R> {
+    /// Gives the answer. Nobody may be waiting any more.
+    pub fn give(self, answer: R) {
+        *self.0.state() = State::Given(answer);
+    }
+}
+
+impl<R> Drop for Reply<R> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        if matches!(*state, State::Awaited) {
+            *state = State::Gone;
+        }
+        drop(state);
+        self.0.changed.notify_all();
+    }
+}
+
+impl<R> Answer<R> {
+    /// Waits for it; `None` when nobody is left who would give it.
+    pub fn wait(self) -> Option<R> {
+        let mut state = self.0.state();
+        while matches!(*state, State::Awaited) {
+            state = self
+                .0
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        match std::mem::replace(&mut *state, State::Gone) {
+            State::Given(answer) => Some(answer),
+            State::Awaited | State::Gone => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    #[test]
+    fn messages_come_in_order_and_raise_the_flag() {
+        let (inbox, sender) = inbox();
+        assert!(!inbox.has_mail());
+        (1..=3).for_each(|n| sender.clone().send(n).unwrap());
+        assert!(inbox.has_mail());
+        assert_eq!(inbox.take(), [1, 2, 3]);
+        assert!(!inbox.has_mail());
+        assert!(inbox.take().is_empty());
+    }
+
+    #[test]
+    fn no_message_is_lost_between_threads() {
+        let (inbox, sender) = inbox();
+        let senders: Vec<_> = (0..4)
+            .map(|_| {
+                let sender = sender.clone();
+                thread::spawn(move || (0..1000).for_each(|n| sender.send(n).unwrap()))
+            })
+            .collect();
+        let mut sum = 0;
+        let mut come = 0;
+        while come < 4000 {
+            if inbox.has_mail() {
+                let mail = inbox.take();
+                come += mail.len();
+                sum += mail.into_iter().sum::<u32>();
+            } else {
+                thread::yield_now();
+            }
+        }
+        senders
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        assert_eq!((come, sum), (4000, 4 * 999 * 500));
+    }
+
+    #[test]
+    fn a_reader_that_goes_drops_what_waits_and_takes_no_more() {
+        let (inbox, sender) = inbox();
+        let (reply, answer) = answer::<()>();
+        sender.send(reply).unwrap();
+        drop(inbox);
+        assert_eq!(answer.wait(), None);
+        let (reply, _answer) = super::answer();
+        assert_eq!(sender.send(reply), Err(Closed));
+    }
+
+    #[test]
+    fn who_waits_is_told_the_answer_or_that_none_comes() {
+        let (reply, asks) = answer();
+        let waits = thread::spawn(move || asks.wait());
+        reply.give(7);
+        assert_eq!(waits.join().unwrap(), Some(7));
+        let (reply, asks) = answer::<u8>();
+        let waits = thread::spawn(move || asks.wait());
+        drop(reply);
+        assert_eq!(waits.join().unwrap(), None);
+        // Nobody waits: no harm.
+        answer().0.give(1);
+    }
+}

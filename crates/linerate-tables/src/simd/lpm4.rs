@@ -110,31 +110,25 @@ impl Fib {
     /// Another table with the same content.
     pub(crate) fn copy(&self) -> Result<Self, MemError> {
         let (directory, words, hops) = (&self.directory, &self.words, &self.hops);
+        let copy = |flat: &Option<Flat>| flat.as_ref().map(Flat::copy).transpose();
+        let flat = self.flat.iter().map(copy);
         Ok(Self {
             directory: HugeArray::from_fn("lpm4 directory", directory.len(), |at| directory[at])?,
             words: HugeArray::from_fn("lpm4 chunks", words.len(), |at| words[at])?,
             hops: HugeArray::from_fn("lpm4 next hops", hops.len(), |at| hops[at])?,
             vrfs: self.vrfs,
             kernel: self.kernel,
-            flat: (self
-                .flat
-                .iter()
-                .map(|flat| flat.as_ref().map(Flat::copy).transpose()))
-            .collect::<Result<_, _>>()?,
+            flat: flat.collect::<Result<_, _>>()?,
         })
     }
 
     /// All memory, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
+        let flat = self.flat.iter().flatten().map(Flat::memory_bytes);
         size_of_val(&*self.directory)
             + size_of_val(&*self.words)
             + size_of_val(&*self.hops)
-            + self
-                .flat
-                .iter()
-                .flatten()
-                .map(Flat::memory_bytes)
-                .sum::<usize>()
+            + flat.sum::<usize>()
     }
 
     /// What backs the chunks.

@@ -20,7 +20,7 @@ pub(crate) fn control_request(input: &[u8]) {
     let written = serde_json::to_vec(&request).expect("a request is JSON");
     let again: Request = serde_json::from_slice(&written).expect("our own JSON");
     assert_eq!(again, request);
-    linerate_router::fuzz_params(&request.params);
+    linerate_appliance::control::fuzz_params(&request.params);
 }
 
 /// A request for the page of metrics.

@@ -23,8 +23,6 @@ mod control;
 mod machine;
 
 pub use control::Embedded;
-#[cfg(any(test, feature = "fuzz"))]
-pub use control::fuzz_params;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -28,11 +28,11 @@ struct Cli {
 enum Command {
     /// Benchmark a device by RFC 2544 and others, or time this program's own parts
     Bench(bench::Args),
-    /// Write packets of a running router to a pcapng file, or to a pipe into tcpdump
+    /// Write packets of a running appliance to a pcapng file, or to a pipe into tcpdump
     Capture(capture::Args),
     /// Print the script by which a shell completes this program's options
     Completions(manual::CompletionsArgs),
-    /// Ask a running router, and have it reload, trace, drain or end
+    /// Ask a running appliance, and have it reload, trace, drain or end
     Ctl(ctl::Args),
     /// Open what takes privileges, for the router that starts this
     #[command(hide = true)]

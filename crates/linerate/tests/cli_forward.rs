@@ -117,6 +117,12 @@ fn a_replayed_capture_comes_out_the_same_but_for_its_addresses_and_ends_the_run(
     assert_eq!(ports[1]["tx_packets"], expected.len());
     let bytes: usize = expected.iter().map(Vec::len).sum();
     assert_eq!(ports[1]["tx_bytes"], bytes);
+    let ledger = &totals["ledger"];
+    assert_eq!(ledger["packets"], expected.len());
+    assert_eq!(
+        (&ledger["even"], &ledger["missing_slots"], &ledger["lost"]),
+        (&true.into(), &0.into(), &Value::Array(Vec::new()))
+    );
 }
 
 #[test]
@@ -153,6 +159,9 @@ fn two_lcores_hand_over_what_only_one_can_send() {
     let seen: BTreeSet<_> = frames_of(&output).into_iter().collect();
     assert_eq!(seen, frames().into_iter().collect());
     assert_eq!(totals["ports"][1]["tx_packets"], 2 * frames().len());
+    // What one hands to the other is in the books of one pipeline alone.
+    assert_eq!(totals["ledger"]["packets"], 2 * frames().len());
+    assert_eq!(totals["ledger"]["even"], true);
 }
 
 #[test]
@@ -205,6 +214,7 @@ fn people_get_a_table_and_totals() {
         "port 2 ring:a -> port 2",
         "lcore io0",
         "totals after",
+        " packets accounted for",
     ] {
         assert!(text.contains(line), "no `{line}` in:\n{text}");
     }
@@ -307,6 +317,154 @@ fn a_run_is_asked_and_ended_by_ctl() {
         !std::path::Path::new(&socket).exists(),
         "the socket stays behind"
     );
+}
+
+/// l2fwd from `wan`, which brings these frames over and over, to `lan`; and how to ask it.
+struct Asked {
+    child: std::process::Child,
+    scratch: Scratch,
+    socket: String,
+}
+
+impl Asked {
+    fn start(name: &str, frames: &[Vec<u8>]) -> Self {
+        let scratch = Scratch::new(name);
+        let input = scratch.write("in.pcap", pcap(frames));
+        let socket = scratch.path("ctl");
+        let text = format!(
+            "[[port]]\nname = \"wan\"\nspec = \"pcap:rx={input},loop=on\"\n\
+             [[port]]\nname = \"lan\"\nspec = \"null,rx=off\"\n\
+             [l2fwd]\ncontrol = \"{socket}\"\n"
+        );
+        let file = scratch.write("l2fwd.toml", text);
+        let child = command(&["l2fwd", "--config", &file, "--json"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        while !std::path::Path::new(&socket).exists() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        Self {
+            child,
+            scratch,
+            socket,
+        }
+    }
+
+    /// What a command says that must succeed.
+    fn say(&self, words: &[&str]) -> String {
+        let (verb, rest) = words.split_first().unwrap();
+        let output = output(&[&[verb, "--socket", &self.socket][..], rest].concat());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{words:?}: {stderr}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn show(&self, words: &[&str]) -> Value {
+        let text = self.say(&[&["ctl", "show"], words, &["--json"]].concat());
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// Captures so many frames to a file.
+    fn capture(&self, count: usize, words: &[&str]) -> Vec<Vec<u8>> {
+        let file = self.scratch.path("capture.pcapng");
+        let count = count.to_string();
+        self.say(&[&["capture", "-w", &file, "--count", &count], words].concat());
+        frames_of(&file)
+    }
+
+    /// Ends it; its totals.
+    fn end(self) -> Value {
+        self.say(&["ctl", "stop"]);
+        let output = self.child.wait_with_output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && stderr.is_empty(), "{stderr}");
+        let stdout = String::from_utf8(output.stdout).unwrap();
+        serde_json::from_str(stdout.lines().last().unwrap()).unwrap()
+    }
+}
+
+/// What the router can be asked about its packets, the simplest appliance can be asked, too.
+#[test]
+fn packets_of_a_run_are_captured_traced_and_accounted_for() {
+    let udp = |port: u8| {
+        let mut frame = vec![0xee; 60];
+        frame[12..34].copy_from_slice(&[
+            8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 9, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2,
+        ]);
+        frame[34..40].copy_from_slice(&[0, 7, 0, port, 0, 26]);
+        frame
+    };
+    let asked = Asked::start("watched", &[udp(53), udp(80)]);
+    // As they come, and as they leave; both unless something is said.
+    let came = asked.capture(5, &["--port", "wan", "--filter", "udp port 53"]);
+    assert_eq!(came, vec![udp(53); 5]);
+    let left = asked.capture(
+        5,
+        &["--stage", "sent", "--filter", "port 80", "--snap", "20"],
+    );
+    assert_eq!(left.len(), 5);
+    for frame in &left {
+        assert_eq!(frame[..12], [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 1, 1]);
+        assert_eq!(frame.len(), 20);
+    }
+    let both = asked.capture(40, &["--filter", "port 80"]);
+    let changed = both.iter().filter(|frame| frame[0] == 2).count();
+    assert!((1..40).contains(&changed), "{changed}");
+    let refused = output(&[
+        "capture",
+        "--socket",
+        &asked.socket,
+        "-w",
+        "-",
+        "--stage",
+        "sen",
+    ]);
+    let stderr = String::from_utf8(refused.stderr).unwrap();
+    assert!(stderr.contains("perhaps sent"), "{stderr}");
+
+    let text = asked.say(&["ctl", "trace", "--count", "2", "--filter", "udp port 80"]);
+    let wanted = "192.0.2.1:7 > 192.0.2.2:80 udp by wan, 60 bytes\n  \
+        sent by lan as 02:00:00:00:01:01 > 02:00:00:00:00:01, ";
+    assert!(text.starts_with(wanted), "{text}");
+    assert!(text.ends_with("\n2 packets\n"), "{text}");
+
+    let path = asked.show(&["path"]);
+    let stages: Vec<&str> = path["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| {
+            assert_eq!(row["unaccounted"], 0, "{row}");
+            row["stage"].as_str().unwrap()
+        })
+        .collect();
+    assert_eq!(stages, ["pipeline", "sent", "drop"]);
+    assert!(path["rows"][1]["packets"].as_u64() > Some(0), "{path}");
+    let cycles = asked.show(&["path", "cycles"]);
+    assert!(cycles["rows"][0]["cycles"].as_f64() > Some(0.0), "{cycles}");
+
+    let ledger = asked.show(&["ledger"]);
+    let row = |holder: &str| {
+        let mut rows = ledger["rows"].as_array().unwrap().iter();
+        let found = rows.find(|row| row["holder"] == holder);
+        found
+            .unwrap_or_else(|| panic!("no {holder} in {ledger}"))
+            .clone()
+    };
+    let pipeline = row("io0: pipeline");
+    let count = |key: &str| pipeline[key].as_u64().unwrap();
+    assert_eq!(count("received"), count("sent") + count("dropped"));
+    assert_eq!((count("lost"), count("held")), (0, 0));
+    assert_eq!(row("io0: queue to lan")["sent"], pipeline["sent"]);
+    assert_eq!(row("io0: queue 0 of wan")["received"], pipeline["received"]);
+    assert!(row("pools: free slots")["held"].as_u64() > Some(0));
+    let verdict = ledger["summary"].as_str().unwrap();
+    let all = format!("all {} packets accounted for", count("received"));
+    assert_eq!(verdict, all);
+    let totals = asked.end();
+    assert_eq!(totals["ledger"]["even"], true, "{totals}");
 }
 
 #[test]

@@ -284,3 +284,92 @@ fn wrong_options_are_refused_with_a_fix() {
     let said = refused(&["--config", &toml]);
     assert!(said.contains("x.toml") && said.contains("prefix"), "{said}");
 }
+
+/// What a packet looked like at each stage, and what the stages cost.
+#[test]
+fn a_run_tells_stage_by_stage_what_becomes_of_its_packets() {
+    let scratch = Scratch::new("stages");
+    let frames = [
+        udp(FROM, [198, 18, 1, 1], (9, 9), 64),
+        udp(FROM, [198, 18, 1, 1], (9, 80), 1),
+    ];
+    let input = scratch.write("in.pcap", pcap(&frames));
+    let socket = scratch.path("ctl");
+    let port = format!("pcap:rx={input},loop=on");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_linerate"))
+        .args([
+            "l3fwd",
+            &port,
+            "null,rx=off",
+            "--control",
+            &socket,
+            "--json",
+        ])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    while !std::path::Path::new(&socket).exists() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let ask = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
+        command.args(["ctl", "--socket", &socket]).args(words);
+        let output = command.output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{words:?}: {stderr}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = ask(&["trace", "--count", "1", "--filter", "port 80"]);
+    let said: Vec<&str> = text.lines().skip(1).map(str::trim).collect();
+    let wanted = [
+        "parse: unchanged",
+        "lookup: unchanged",
+        "rewrite: unchanged",
+        "transmit: unchanged",
+        "dropped: ttl_expired",
+        "1 packets",
+    ];
+    assert_eq!(said, wanted, "{text}");
+    let text = ask(&[
+        "trace",
+        "--count",
+        "1",
+        "--filter",
+        "port 9 and not port 80",
+    ]);
+    // What is dropped says why.
+    let file = scratch.path("dropped.pcapng");
+    let capture = [
+        "capture", "--socket", &socket, "--stage", "drop", "--count", "3", "-w", &file,
+    ];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
+    assert!(command.args(capture).output().unwrap().status.success());
+    assert_eq!(frames_of(&file), vec![frames[1].clone(); 3]);
+    let bytes = std::fs::read(&file).unwrap();
+    let comment = b"dropped: ttl_expired";
+    let comments = bytes.windows(comment.len()).filter(|at| at == comment);
+    assert_eq!(comments.count(), 3);
+    let rewritten = "  transmit: 02:00:00:00:01:01 > 02:00:00:00:00:01, \
+        10.0.0.1:9 > 198.18.1.1:9 udp, hops 63, ";
+    assert!(text.contains(rewritten), "{text}");
+    assert!(text.contains("\n  sent by null\n"), "{text}");
+    let path: Value = serde_json::from_str(&ask(&["show", "path", "cycles", "--json"])).unwrap();
+    let rows = path["rows"].as_array().unwrap();
+    let stages: Vec<&str> = rows
+        .iter()
+        .map(|row| row["stage"].as_str().unwrap())
+        .collect();
+    let wanted = [
+        "pipeline", "parse", "lookup", "rewrite", "transmit", "sent", "drop",
+    ];
+    assert_eq!(stages, wanted);
+    for row in &rows[..5] {
+        assert!(row["cycles"].as_f64() > Some(0.0), "{row}");
+        assert_eq!(row["unaccounted"], 0);
+    }
+    let text = ask(&["show", "ledger"]);
+    assert!(text.contains("io0: stage `lookup`"), "{text}");
+    assert!(text.ends_with(" packets accounted for\n"), "{text}");
+    ask(&["stop"]);
+    assert!(child.wait().unwrap().success());
+}

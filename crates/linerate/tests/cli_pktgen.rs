@@ -170,6 +170,7 @@ fn a_run_counts_exactly_what_it_was_asked_for() {
     assert_eq!(run["ports"][0]["rx"]["bytes"], 128_000);
     assert_eq!(run["verdict"]["word"], "good");
     assert!(run["machine"]["cpus"].is_number());
+    assert_eq!(run["ledger"]["even"], true, "{}", run["ledger"]);
     let text = output(&["-p", LOOP, "--count", "10", "--headless", "--seed", "5"]);
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(

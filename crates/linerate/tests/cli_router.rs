@@ -199,7 +199,10 @@ impl Router {
             assert!(Instant::now() < end, "the socket stays behind");
             std::thread::sleep(Duration::from_millis(5));
         }
-        serde_json::from_str(text.lines().last().unwrap()).unwrap()
+        let totals: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        // Whatever a test does, no packet is lost without a word.
+        assert_eq!(totals["ledger"]["even"], true, "{}", totals["ledger"]);
+        totals
     }
 
     fn signal(&self, signal: &str) {
@@ -554,6 +557,10 @@ fn a_live_capture_holds_what_its_filter_says() {
     assert!(path.iter().all(|row| row["unaccounted"] == 0), "{path:?}");
     let text = router.say(&["show", "path"]);
     assert!(text.starts_with("stage "), "{text}");
+    let text = router.say(&["show", "ledger"]);
+    let verdict = text.lines().last().unwrap();
+    let is_even = verdict.starts_with("all ") && verdict.ends_with(" packets accounted for");
+    assert!(is_even, "{text}");
     // As it goes out, to a pipe, cut short.
     let output = linerate(
         &[

@@ -180,7 +180,12 @@ impl Router {
         assert!(status.success(), "{status}: {stderr}");
         let lines = self.running.stdout.all();
         let last = lines.last().expect("a line of JSON");
-        serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {last}"))
+        let totals: Value =
+            serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {last}"));
+        // Whatever a test does, no packet is lost without a word.
+        let ledger = &totals["ledger"];
+        assert_eq!(ledger["even"], true, "{ledger}: {stderr}");
+        totals
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use linerate_core::env::{Clock, ClockSource};
+use linerate_core::run::ledger::Balance;
 use linerate_drivers::Drivers;
 use serde::Serialize;
 
@@ -24,6 +25,7 @@ use super::summary;
 use super::wire::Wire;
 use crate::session::Session;
 use crate::{Snapshot, Tally};
+use linerate_appliance::control::ledger;
 use linerate_appliance::error::Error;
 use linerate_appliance::output::{self, MachineFacts};
 use linerate_appliance::runtime::Interrupts;
@@ -38,6 +40,8 @@ const PROGRESS: Duration = Duration::from_secs(1);
 struct Report<'a> {
     machine: &'a MachineFacts,
     verdict: &'a Verdict,
+    /// Whether a slot is missing, and who had it.
+    ledger: ledger::Verdict,
     #[serde(flatten)]
     snapshot: &'a Snapshot,
 }
@@ -168,14 +172,14 @@ pub(super) fn run(settings: &Settings) -> Result<(), Error> {
     // A panic there was printed already.
     let _ = thread.join();
     result?;
-    let Some((snapshot, errors)) = closed else {
+    let Some((snapshot, balance, errors)) = closed else {
         return Err(super::owner::ended().into());
     };
     if settings.dump.is_some() {
         return Error::all(errors);
     }
     let verdict = Verdict::of(&snapshot, &failed, &settings.limits);
-    show(settings, &snapshot, &verdict, &machine)?;
+    show(settings, &snapshot, &balance, &verdict, &machine)?;
     Error::all(errors)?;
     match verdict.exit_code {
         0 => Ok(()),
@@ -337,9 +341,11 @@ fn probe(path: &Path) -> Result<(), Error> {
 fn show(
     settings: &Settings,
     snapshot: &Snapshot,
+    balance: &Balance,
     verdict: &Verdict,
     machine: &MachineFacts,
 ) -> Result<(), Error> {
+    ledger::warn(balance);
     let text = |colour: bool| -> Result<String, Error> {
         if !settings.json {
             return Ok(summary::table(snapshot, verdict, machine, colour));
@@ -347,6 +353,7 @@ fn show(
         let report = Report {
             machine,
             verdict,
+            ledger: ledger::Verdict::of(balance),
             snapshot,
         };
         let mut text = serde_json::to_string_pretty(&report).map_err(std::io::Error::from)?;

@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use linerate_core::run::ledger::Balance;
 use serde_json::Value;
 
 use super::names::list;
@@ -306,8 +307,8 @@ impl ControlHandle {
         answered.recv().map_err(|_| ended())
     }
 
-    /// Ends the session; its last counts, and what went wrong. None where it has ended before.
-    pub(crate) fn close(&self) -> Option<(Snapshot, Vec<Error>)> {
+    /// Ends the session; its last counts, its books, and what went wrong. None where it has ended before.
+    pub(crate) fn close(&self) -> Option<(Snapshot, Balance, Vec<Error>)> {
         let close = |control: &mut Control| control.session.take().map(Session::close);
         self.call(close).ok().flatten()
     }

@@ -103,6 +103,11 @@ impl Helper {
 }
 
 impl Replies {
+    /// How many wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.0.meter().read().occupancy
+    }
+
     /// Sends what waits; what the queue does not take is dropped. Returns how many frames went.
     pub fn send(&mut self, tx: &mut dyn TxQueue, cache: &mut PoolCache) -> usize {
         let mut burst = Burst::new();

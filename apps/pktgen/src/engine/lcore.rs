@@ -15,6 +15,7 @@ use linerate_core::inbox::{self, Inbox};
 use linerate_core::packet::PoolCache;
 use linerate_core::port::SleepOn;
 use linerate_core::run::doorbell::Doorbell;
+use linerate_core::run::ledger::Account;
 use linerate_core::run::nap_on;
 
 use super::{Receiver, Sender};
@@ -134,6 +135,17 @@ impl Engine {
             never_sleeps: false,
         };
         Ok((engine, handle))
+    }
+
+    /// What it holds, for the ledger, under the lcore's name.
+    pub fn accounts(&self, lcore: &str) -> [Account; 3] {
+        let tx = self.senders.iter().map(Sender::held).sum();
+        let rx = self.receivers.iter().map(Receiver::held).sum();
+        [
+            Account::cache(format!("{lcore}: free slots"), &self.cache),
+            Account::holds(format!("{lcore}: transmit queues"), tx),
+            Account::holds(format!("{lcore}: receive queues"), rx),
+        ]
     }
 
     /// Ends the loop after this round.

@@ -183,6 +183,11 @@ impl Receiver {
         }
     }
 
+    /// Slots that its queue holds.
+    pub(super) fn held(&self) -> i64 {
+        self.rx.held()
+    }
+
     /// What an idle lcore may sleep on until frames come.
     pub fn sleep_on(&mut self) -> SleepOn {
         self.rx.sleep_on()

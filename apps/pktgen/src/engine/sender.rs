@@ -106,6 +106,12 @@ impl Sender {
         self.limit = (limit.as_secs_f64() * self.ticks_per_second) as u64;
     }
 
+    /// Slots that it and its queue hold.
+    pub(super) fn held(&self) -> i64 {
+        let waiting: usize = self.replies.iter().map(Replies::waiting).sum();
+        self.tx.held() + (self.burst.len() + waiting) as i64
+    }
+
     /// Sends what the port's responders answer, from now on; those that were there before are gone.
     pub fn help(&mut self, replies: Vec<Replies>) -> Vec<Replies> {
         std::mem::replace(&mut self.replies, replies)

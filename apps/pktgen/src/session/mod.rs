@@ -27,6 +27,7 @@ use linerate_core::env::{
 use linerate_core::packet::{Pool, PoolCache, PoolConfig, Pools, SlotClass};
 use linerate_core::port::{PortConfig, PortStats, Queues};
 use linerate_core::run::HistogramSnapshot;
+use linerate_core::run::ledger::Balance;
 use linerate_drivers::Drivers;
 use linerate_wire::ethernet::MacAddr;
 use linerate_wire::vlan::TAG_LEN;
@@ -369,28 +370,44 @@ impl Session {
         (mac(port), mac(port ^ 1))
     }
 
-    /// Ends sending, drains, joins the lcores and stops the ports. Returns the last counts, and
-    /// what went wrong.
-    pub fn close(mut self) -> (Snapshot, Vec<Error>) {
+    /// Ends sending, drains, joins the lcores and stops the ports. Returns the last counts, the
+    /// books, and what went wrong.
+    pub fn close(mut self) -> (Snapshot, Balance, Vec<Error>) {
         self.stop(&[]);
         self.drain(QUIET, LAST_DRAIN);
         self.is_over = true;
         let last = self.snapshot();
-        (last, self.end())
+        let (balance, errors) = self.end();
+        (last, balance, errors)
     }
 
-    fn end(&mut self) -> Vec<Error> {
-        let mut errors = Vec::new();
+    fn end(&mut self) -> (Balance, Vec<Error>) {
+        let (mut errors, mut engines) = (Vec::new(), Vec::new());
         for member in &self.lcores {
             drop(member.handle.ask(Engine::stop));
         }
-        for member in &mut self.lcores {
-            let joined = member.thread.take().map(LcoreHandle::join);
-            errors.extend(joined.and_then(Result::err).map(Error::from));
+        for (member, share) in self.lcores.iter_mut().zip(&self.map.lcores) {
+            match member.thread.take().map(LcoreHandle::join) {
+                Some(Ok(engine)) => engines.push((&share.name, engine)),
+                Some(Err(error)) => errors.push(error.into()),
+                None => {}
+            }
         }
+        let balance = Balance::take(self.pools.as_slice(), || {
+            let accounts = engines.iter();
+            let accounts = accounts.flat_map(|(name, engine)| engine.accounts(name));
+            accounts.collect()
+        });
+        // What an lcore had that has panicked is in nobody's books.
+        let balance = Balance {
+            exact: balance.exact && errors.is_empty(),
+            ..balance
+        };
+        // Before their devices.
+        drop(engines);
         errors.extend(self.opened.stop_ports());
         self.opened.ports.clear();
-        errors
+        (balance, errors)
     }
 }
 

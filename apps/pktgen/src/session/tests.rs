@@ -125,8 +125,9 @@ fn all_that_was_sent_comes_back_and_is_told_apart_by_stream() {
     assert_eq!((port.state.as_str(), port.count), ("done", 3507));
     assert_eq!(snapshot.streams[0].name, "x");
     assert!(snapshot.invalid.is_empty() && !snapshot.sending);
-    let (last, errors) = session.close();
+    let (last, balance, errors) = session.close();
     assert!(errors.is_empty());
+    assert!(balance.is_even() && balance.exact, "{balance}");
     assert_eq!(last.ports[0].rx.packets, 3507);
 }
 
@@ -171,7 +172,8 @@ fn what_never_came_back_is_lost_at_the_end_and_not_before() {
         sleep(Duration::from_millis(5));
     }
     let waited = session.snapshot();
-    let (last, errors) = session.close();
+    let (last, balance, errors) = session.close();
+    assert!(balance.is_even(), "{balance}");
     assert!(errors.is_empty());
     for snapshot in [&waited, &last] {
         let lost: Vec<u64> = snapshot
@@ -186,7 +188,7 @@ fn what_never_came_back_is_lost_at_the_end_and_not_before() {
     let mut session = open(&[faults], &["count=100"]);
     session.start(&[], None).unwrap();
     assert!(sent_all(&mut session));
-    let (last, _) = session.close();
+    let (last, ..) = session.close();
     assert_eq!((last.streams[0].tally.lost, last.settled), (100, true));
 }
 
@@ -273,7 +275,7 @@ fn frames_of_another_session_are_foreign() {
     let mut other = numbered(7, &format!("pcap:tx={}", capture.display()), &["count=50"]);
     other.start(&[], None).unwrap();
     assert!(sent_all(&mut other));
-    assert!(other.close().1.is_empty());
+    assert!(other.close().2.is_empty());
     let replay = format!("pcap={} rate=max count=50", capture.display());
     for (number, foreign, duplicates) in [(8, 50, 0), (7, 0, 50)] {
         let mut own = numbered(number, "ring:a,loop=on", &["count=50", &replay]);

@@ -56,7 +56,7 @@ impl Embedded {
         let control = Lcore::spawn("control", Some(cpu), move || {
             let ran = control.run(&events);
             drop(events);
-            let (_, errors) = control.finish();
+            let (_, _, errors) = control.finish();
             ran.and(Error::all(errors))
         })?;
         Ok(Self {

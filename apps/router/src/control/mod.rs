@@ -5,7 +5,7 @@
 //! batches, and ticks. Workers are only spoken to between two bursts ([`stage`]).
 //!
 //! `start` brings a router up, `reload` and `ports` exchange its configuration, `show` and
-//! `metrics` say how it is, `stream` is captures and traces; `embedded` is a router inside of
+//! `metrics` say how it is, `traces` what becomes of packets; `embedded` is a router inside of
 //! another program.
 
 mod acls;
@@ -19,7 +19,6 @@ mod host_interfaces;
 mod kernel;
 mod metrics;
 mod notify;
-mod path;
 mod ports;
 mod reload;
 mod report;
@@ -28,10 +27,10 @@ mod show;
 mod signals;
 mod stage;
 mod start;
-mod stream;
 mod sysctl_guard;
 #[cfg(test)]
 mod tests;
+mod traces;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -129,8 +128,6 @@ pub(crate) struct Control {
     held: Held,
     /// What counters were when somebody cleared them.
     cleared: Option<Cleared>,
-    /// Captures begun so far: the number of the last.
-    captures: u64,
     /// The last ticket that a traced packet was given.
     tickets: Arc<AtomicU64>,
     /// Whether the kernel or FRR may have more to say.
@@ -448,10 +445,4 @@ impl Control {
             }
         }
     }
-}
-
-/// The parameters of any request that starts a stream.
-#[cfg(any(test, feature = "fuzz"))]
-pub fn fuzz_params(params: &Value) {
-    stream::fuzz(params);
 }

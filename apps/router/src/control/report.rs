@@ -5,12 +5,14 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use linerate_core::run::ledger::Balance;
 use serde::Serialize;
 
 use super::Control;
+use linerate_appliance::control::ledger::{self, Verdict};
 use linerate_appliance::error::Error;
 use linerate_appliance::output::{self, Cell, Column, Table};
-use linerate_appliance::runtime::{Reading, Sample};
+use linerate_appliance::runtime::Reading;
 
 /// A line of JSON.
 #[derive(Serialize)]
@@ -22,6 +24,8 @@ struct Line<'a> {
     routes: usize,
     #[serde(flatten)]
     reading: &'a Reading,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ledger: Option<Verdict>,
 }
 
 /// The first line of JSON.
@@ -92,6 +96,7 @@ impl Control {
                 elapsed_s,
                 routes,
                 reading,
+                ledger: None,
             });
         }
         let ports = || reading.ports.iter();
@@ -115,18 +120,19 @@ impl Control {
 
 /// The whole run, when it has ended.
 pub(super) fn totals(
-    last: &Sample,
-    first: &Sample,
+    reading: &Reading,
+    balance: &Balance,
     routes: usize,
     json: bool,
 ) -> Result<(), Error> {
-    let reading = last.since(first);
+    ledger::warn(balance);
     if json {
         return line(&Line {
             event: "totals",
             elapsed_s: reading.seconds,
             routes,
-            reading: &reading,
+            reading,
+            ledger: Some(Verdict::of(balance)),
         });
     }
     let columns = [
@@ -149,13 +155,14 @@ pub(super) fn totals(
     }
     let mut text = format!("\ntotals after {:.1} s\n", reading.seconds);
     text += &table.render(output::colour());
-    let drops: Vec<String> = drops(&reading)
+    let drops: Vec<String> = drops(reading)
         .iter()
         .map(|(why, count)| format!("{why} {count}"))
         .collect();
     if !drops.is_empty() {
         let _ = writeln!(text, "dropped: {}", drops.join(", "));
     }
+    let _ = writeln!(text, "{}", balance.verdict());
     output::print(&text)
 }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::handle::ControlHandle;
-use super::{show, stream};
+use super::{show, traces};
+use linerate_appliance::control::capture;
 use linerate_appliance::control::server::{Service, say};
 use linerate_appliance::nearest::offer;
 use linerate_appliance::socket::{Problem, Request};
@@ -28,10 +29,11 @@ impl Service for ControlHandle {
         let (id, params) = (request.id, request.params);
         match request.method.as_deref().unwrap_or("") {
             "capture" => {
-                stream::capture(stream.try_clone()?, id, &params, self, closing)?;
+                let taps = self.call(|control| control.taps());
+                capture::serve(stream.try_clone()?, id, &params, taps, closing)?;
                 return Ok(false);
             }
-            "trace" => stream::trace(stream, id, &params, self, closing)?,
+            "trace" => traces::serve(stream, id, &params, self, closing)?,
             method => say(stream, id, ask(method, params, self))?,
         }
         Ok(true)

@@ -12,13 +12,14 @@ use super::Control;
 use super::cleared::{COUNTED, Cleared, Counted};
 use super::stage::on_slow;
 use linerate_appliance::control::show::{self as tables, Rows, value};
+use linerate_appliance::control::{ledger, path};
 use linerate_appliance::nearest::offer;
 use linerate_appliance::socket::Problem;
 use linerate_routing::model::{Cidr, Prefix};
 use linerate_routing::rib::{Shown, ShownNextHop, Use};
 
 /// What there is to show.
-const WHAT: [&str; 9] = [
+const WHAT: [&str; 10] = [
     "summary",
     "ports",
     "interfaces",
@@ -27,6 +28,7 @@ const WHAT: [&str; 9] = [
     "drops",
     "lcores",
     "path",
+    "ledger",
     "acls",
 ];
 
@@ -38,13 +40,14 @@ pub(super) fn show(control: &mut Control, params: &Value) -> Result<Value, Probl
     let what = params.get("what").and_then(Value::as_str).unwrap_or("");
     let mut filter = params.get("filter").and_then(Value::as_str).unwrap_or("");
     if (what, filter) == ("path", "cycles") {
-        control.measure_stages();
+        path::measure(&control.running);
         filter = "";
     }
     let rows = Rows::asked(params);
     let rows = match what {
         "routes" => control.routes(rows, filter)?,
         "neighbours" => control.neighbours(rows, filter),
+        "ledger" => control.ledger(rows, filter),
         what => match COUNTED.iter().find(|table| table.what == what) {
             Some(table) => control.counted(table, rows, filter),
             None => {
@@ -153,12 +156,7 @@ impl Control {
                 notes.extend(tables::warnings(&self.running));
             }
             "path" => {
-                let lost = |row: &&Value| row["unaccounted"].as_i64().is_some_and(|lost| lost != 0);
-                notes.extend(all.iter().filter(lost).map(|row| {
-                    let (lost, stage) = (&row["unaccounted"], row["stage"].as_str());
-                    let stage = stage.unwrap_or_default();
-                    format!("warning: {lost} packets unaccounted for at `{stage}`")
-                }));
+                notes.extend(path::warnings(&all));
             }
             "summary" => {
                 all.extend(self.now());
@@ -189,7 +187,7 @@ impl Control {
             "interfaces" => self.interfaces(),
             "drops" => self.drops(),
             "lcores" => self.lcores(),
-            "path" => self.stages().iter().map(value).collect(),
+            "path" => path::stages(&self.running).iter().map(value).collect(),
             _ => self.acl_rows(),
         }
     }
@@ -354,6 +352,17 @@ impl Control {
                 });
             }
         }
+        rows
+    }
+
+    fn ledger(&self, mut rows: Rows, filter: &str) -> Rows {
+        let (all, verdict) = ledger::rows(&self.running.balance());
+        for row in all {
+            if filter.is_empty() || row["holder"] == *filter {
+                rows.add_with(|| row);
+            }
+        }
+        rows.summary = Some(verdict);
         rows
     }
 

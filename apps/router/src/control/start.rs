@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use linerate_core::env::{Clock, Isa, Placement, Plan, PortPlace, Role, Topology};
 use linerate_core::port::PortInfo;
+use linerate_core::run::ledger::Balance;
 use linerate_drivers::Drivers;
 use linerate_stack::neighbour;
 
@@ -237,7 +238,6 @@ pub(super) fn bring_up(
         reloads: Reloads::default(),
         held: Held::default(),
         cleared: None,
-        captures: 0,
         tickets: Arc::default(),
         fed: false,
         dirty: None,
@@ -331,13 +331,13 @@ impl Control {
     pub(super) fn take_down(self) -> Result<(), Error> {
         let (json, first) = (self.json, self.first.clone());
         let routes = self.rib.counts().routes.iter().sum();
-        let (last, errors) = self.finish();
-        report::totals(&last, &first, routes, json)?;
+        let (last, balance, errors) = self.finish();
+        report::totals(&last.since(&first), &balance, routes, json)?;
         Error::all(errors)
     }
 
-    /// Ends the workers: their last counters, and what went wrong.
-    pub(super) fn finish(self) -> (Sample, Vec<Error>) {
+    /// Ends the workers: their last counters, the books, and what went wrong.
+    pub(super) fn finish(self) -> (Sample, Balance, Vec<Error>) {
         let Self {
             running,
             mut host_interfaces,
@@ -351,11 +351,11 @@ impl Control {
             on_slow(&slow, |slow, egress| slow.shut_down(egress));
             errors = host_interfaces.retain(&[], &slow);
         }
-        let (last, more) = running.stop();
+        let (last, balance, more) = running.stop();
         // The kernel may have its interfaces again.
         drop(sysctl_guard);
         errors.extend(more);
-        (last, errors)
+        (last, balance, errors)
     }
 }
 

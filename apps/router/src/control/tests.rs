@@ -132,6 +132,7 @@ fn every_table_can_be_shown() {
     assert_eq!(
         stages,
         [
+            "pipeline",
             "receive",
             "vlan",
             "parse",
@@ -145,9 +146,9 @@ fn every_table_can_be_shown() {
             "rewrite",
             "exceptions",
             "transmit",
-            "sent",
             "punt",
             "icmp_error",
+            "sent",
             "drop",
             "slow"
         ]

@@ -1,6 +1,7 @@
-//! `linerate capture`: packets of a running router to a pcapng file, or to a pipe into tcpdump.
+//! `linerate capture`: packets of a running appliance to a pcapng file, or to a pipe into tcpdump.
 //!
-//! The router copies what matches into a bounded ring and writes it to its socket as pcapng; this
+//! The [appliance](crate::control::capture) copies what matches into a bounded ring and writes it
+//! to its socket as pcapng; this
 //! side passes that on. What the ring had no room for, or what nobody read in time, is counted and
 //! shown.
 
@@ -19,22 +20,20 @@ use super::runtime::Interrupts;
 use crate::error::Error;
 use crate::socket::{Caller, START_ONE, found_socket};
 
-/// Longest piece that a router sends at once, in bytes.
+/// Longest piece that an appliance sends at once, in bytes.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// Arguments of `linerate capture`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Socket of the router; default: the usual one
+    /// Socket of the appliance; default: the usual one of a router
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Only at this port, or at this host interface of an interface; may be repeated. Default: all
-    /// ports
+    /// Only at this port, or at this host interface of a router; may be repeated. Default: all ports
     #[arg(long, value_name = "NAME")]
     port: Vec<String>,
-    /// Only at this stage: input (as it came), acl (what access lists, policer and reverse path let
-    /// in), output (as it goes), drop (what is dropped), slow (to and from the kernel). Default:
-    /// input, output and, at host interfaces, slow
+    /// Only at this stage: pipeline (as it came), sent (as it goes), drop (what is dropped, with the
+    /// reason), or another one that `linerate ctl show path` names. Default: pipeline and sent
     #[arg(long, value_name = "NAME")]
     stage: Option<String>,
     /// Which packets, in the words of tcpdump; default: all
@@ -51,7 +50,7 @@ pub struct Args {
     snap: u32,
 }
 
-/// What a router says at the end.
+/// What an appliance says at the end.
 #[derive(Debug, Deserialize)]
 struct Summary {
     captured: u64,
@@ -62,7 +61,7 @@ struct Summary {
 /// Runs `linerate capture`.
 ///
 /// # Errors
-/// There is no router to ask, it refuses, or the output cannot be written.
+/// There is nobody to ask, it refuses, or the output cannot be written.
 pub fn run(args: &Args) -> Result<(), Error> {
     let to_stdout = args.write == Path::new("-");
     if to_stdout && io::stdout().is_terminal() {
@@ -72,7 +71,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         });
     }
     let path = args.socket.clone().unwrap_or_else(found_socket);
-    let mut router = Caller::connect(&path, START_ONE)?;
+    let mut appliance = Caller::connect(&path, START_ONE)?;
     let params = json!({
         "ports": args.port,
         "stage": args.stage,
@@ -80,7 +79,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         "count": args.count,
         "snap": args.snap,
     });
-    router.call("capture", params, |_| Ok(()))?;
+    appliance.call("capture", params, |_| Ok(()))?;
     // Only now: a refusal leaves no empty file behind.
     let mut out: Box<dyn Write> = match to_stdout {
         true => Box::new(io::stdout().lock()),
@@ -89,7 +88,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
             source,
         })?),
     };
-    let (mut pieces, wire) = router.into_stream()?;
+    let (mut pieces, wire) = appliance.into_stream()?;
     let interrupts = Interrupts::catch()?;
     let ended = Arc::new(AtomicBool::new(false));
     let summary = std::thread::scope(|scope| {
@@ -98,7 +97,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         scope.spawn(move || {
             while !over.load(Ordering::SeqCst) {
                 if interrupts.wait(Duration::from_millis(50)) {
-                    // The router sees that no more is wanted, and says what there was.
+                    // The appliance sees that no more is wanted, and says what there was.
                     let _ = wire.shutdown(Shutdown::Write);
                     return;
                 }
@@ -123,8 +122,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
 /// us has seen enough.
 fn pass_on(from: &mut impl Read, out: &mut impl Write) -> Result<Option<Summary>, Error> {
     let broken = || Error::Usage {
-        problem: "the router has ended in the middle of the capture".into(),
-        fix: "what was written so far is sound; start the router and capture again".into(),
+        problem: "the appliance has ended in the middle of the capture".into(),
+        fix: "what was written so far is sound; start it and capture again".into(),
     };
     let mut piece = Vec::new();
     loop {

@@ -3,13 +3,24 @@
 //!
 //! [`acceptor`] takes clients, for every kind of socket; [`server`] speaks requests and answers,
 //! lines of JSON, and [`http`] serves the metrics that [`exposition`] writes. [`show`] and
-//! [`metrics`] are what every appliance can say of its ports, lcores and drops; [`of_run`] is all
-//! of it for an appliance that has nothing else to say.
+//! [`metrics`] are what every appliance can say of its ports, lcores and drops, [`path`] of its
+//! stages, [`ledger`] of where its packets are. [`capture`] and [`trace`] show packets as they pass
+//! the points at which [`taps`] are set. [`of_run`] is all of it for an appliance that has nothing
+//! else to say.
 
 pub mod acceptor;
+pub mod capture;
 pub mod exposition;
 pub mod http;
+pub mod ledger;
 pub mod metrics;
 pub mod of_run;
+pub mod path;
 pub mod server;
 pub mod show;
+mod stream;
+pub mod taps;
+pub mod trace;
+
+#[cfg(any(test, feature = "fuzz"))]
+pub use stream::fuzz_params;

@@ -1,5 +1,5 @@
-//! What an appliance can be asked that has nothing of its own to say: ports, lcores and drops, as
-//! tables and as metrics. The thread that watches the [run](crate::runtime::watch()) answers.
+//! What an appliance can be asked that has nothing of its own to say: ports, lcores, drops, stages
+//! and books as tables, metrics, and its packets as captures and traces. The thread that watches the [run](crate::runtime::watch()) answers.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::exposition::Exposition;
 use super::http::Http;
 use super::server::{Server, Service, say};
-use super::{metrics, show};
+use super::{capture, ledger, metrics, path, show, trace};
 use crate::error::Error;
 use crate::nearest::offer;
 use crate::runtime::{Running, Sample};
@@ -24,9 +24,9 @@ use crate::socket::unix::UnixDoor;
 use crate::socket::{Problem, Request};
 
 /// All methods, for those who mistype one.
-const METHODS: [&str; 3] = ["show", "metrics", "stop"];
+const METHODS: [&str; 5] = ["show", "metrics", "capture", "trace", "stop"];
 /// All tables.
-const TABLES: [&str; 3] = ["ports", "lcores", "drops"];
+const TABLES: [&str; 5] = ["ports", "lcores", "drops", "path", "ledger"];
 
 /// Where a run may be asked; nowhere when nothing is said.
 #[derive(Clone, Debug, Default)]
@@ -103,7 +103,7 @@ fn metrics_page<S: Stage + 'static>(asked: &mut Asked<'_, S>) -> String {
 
 fn table<S: Stage + 'static>(asked: &mut Asked<'_, S>, params: &Value) -> Result<Value, Problem> {
     let what = params.get("what").and_then(Value::as_str).unwrap_or("");
-    let filter = params.get("filter").and_then(Value::as_str).unwrap_or("");
+    let mut filter = params.get("filter").and_then(Value::as_str).unwrap_or("");
     let mut rows = show::Rows::asked(params);
     let running = asked.running;
     let (names, all): (&[&str], _) = match what {
@@ -120,6 +120,21 @@ fn table<S: Stage + 'static>(asked: &mut Asked<'_, S>, params: &Value) -> Result
             let mut all = show::drops(running, std::iter::empty());
             rows.summary = Some(show::most_first(&mut all));
             (&["reason", "at"], all)
+        }
+        "path" => {
+            if filter == "cycles" {
+                path::measure(running);
+                filter = "";
+            }
+            let all: Vec<Value> = path::stages(running).iter().map(show::value).collect();
+            let warnings: Vec<String> = path::warnings(&all).collect();
+            rows.summary = (!warnings.is_empty()).then(|| warnings.join("\n"));
+            (&["stage"], all)
+        }
+        "ledger" => {
+            let (all, verdict) = ledger::rows(&running.balance());
+            rows.summary = Some(verdict);
+            (&["holder"], all)
         }
         other => {
             let problem = format!("there is no table `{other}` here");
@@ -164,10 +179,21 @@ impl<S: Stage + 'static> Service for Client<S> {
         &self,
         request: Request,
         stream: &mut UnixStream,
-        _closing: &AtomicBool,
+        closing: &AtomicBool,
     ) -> io::Result<bool> {
-        let params = request.params;
+        let (id, params) = (request.id, request.params);
+        let taps = || self.call(|asked| asked.running.taps());
         let result = match request.method.as_deref().unwrap_or("") {
+            "capture" => {
+                capture::serve(stream.try_clone()?, id, &params, taps(), closing)?;
+                return Ok(false);
+            }
+            "trace" => {
+                trace::serve(stream, id, &params, closing, |filter, count| {
+                    trace::of_points(taps()?, &filter, count)
+                })?;
+                return Ok(true);
+            }
             "show" => self
                 .call(move |asked| table(asked, &params))
                 .and_then(|result| result),
@@ -181,7 +207,7 @@ impl<S: Stage + 'static> Service for Client<S> {
                 Err(Problem::new(problem, offer(other, METHODS)))
             }
         };
-        say(stream, request.id, result)?;
+        say(stream, id, result)?;
         Ok(true)
     }
 }

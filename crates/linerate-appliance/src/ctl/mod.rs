@@ -1,4 +1,4 @@
-//! `linerate ctl`: ask a running router, clear its counters, and have it reload, trace, drain or
+//! `linerate ctl`: ask a running appliance, clear its counters, and have it reload, trace, drain or
 //! end.
 
 mod show;
@@ -16,7 +16,7 @@ use crate::socket::{Caller, START_ONE, found_socket};
 /// Arguments of `linerate ctl`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Socket of the router; default: the usual one
+    /// Socket of the appliance; default: the usual one of a router
     #[arg(long, value_name = "PATH", global = true)]
     socket: Option<PathBuf>,
     /// Print JSON
@@ -83,6 +83,8 @@ pub(crate) enum What {
     Lcores,
     /// Stages with their packets; `path cycles`: also how many cycles each takes for one
     Path,
+    /// Who holds which slots and packets, and who has lost one
+    Ledger,
     Acls,
 }
 
@@ -97,6 +99,7 @@ impl What {
             Self::Drops => "drops",
             Self::Lcores => "lcores",
             Self::Path => "path",
+            Self::Ledger => "ledger",
             Self::Acls => "acls",
         }
     }

@@ -1,4 +1,4 @@
-//! Tables of what a router says of itself.
+//! Tables of what an appliance says of itself.
 
 use std::fmt::Write;
 
@@ -81,6 +81,14 @@ const PATH: &[Shown] = &[
     ("cycles", "cycles each", true),
     ("unaccounted", "unaccounted", true),
 ];
+const LEDGER: &[Shown] = &[
+    ("holder", "holder", false),
+    ("received", "received", true),
+    ("sent", "sent", true),
+    ("dropped", "dropped", true),
+    ("held", "held", true),
+    ("lost", "lost", true),
+];
 const ACLS: &[Shown] = &[
     ("acl", "acl", false),
     ("rule", "rule", false),
@@ -100,6 +108,7 @@ pub(super) fn text(what: What, answer: &Value, colour: bool) -> String {
         What::Drops => DROPS,
         What::Lcores => LCORES,
         What::Path => PATH,
+        What::Ledger => LEDGER,
         What::Acls => ACLS,
     };
     let mut table = Table::new(shown.iter().map(|&(_, heading, number)| match number {

@@ -43,6 +43,12 @@ pub(super) struct Added {
 }
 
 impl Added {
+    /// Of ports that were added, those too that have gone.
+    pub(super) fn pools(&self) -> impl Iterator<Item = &Pool> {
+        let pools = self.pools.values().chain(&self.spare);
+        pools.flat_map(|(_, pools)| pools.iter())
+    }
+
     pub(super) fn forget_queues(&mut self) {
         self.waiting.clear();
     }
@@ -59,8 +65,8 @@ impl<S: Stage + 'static> Running<S> {
     /// nothing comes from it before [`listen`](Self::listen).
     ///
     /// # Errors
-    /// A number that a ring between workers has, what cannot be opened or started, or no memory; all
-    /// is then as it was.
+    /// A number that a ring between workers has, what cannot be opened or started, or no memory;
+    /// all is then as it was.
     pub fn add_port(
         &mut self,
         drivers: &mut Drivers,

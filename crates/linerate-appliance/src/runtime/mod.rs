@@ -18,17 +18,20 @@ mod watch;
 pub mod wiring;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use linerate_core::env::{Clock, Lcore, LcoreHandle, Placement, Role};
 use linerate_core::packet::{Pool, PoolCache, Pools};
 use linerate_core::port::{Port, PortConfig, PortInfo, PortStats, Queues};
 use linerate_core::ring::spsc;
+use linerate_core::run::ledger::{Account, Balance};
 use linerate_core::run::{
     ByRole, Egress, Idle, Inlet, Stage, TxPath, Worker, WorkerHandle, WorkerStats,
 };
 use linerate_drivers::Drivers;
 
+use crate::control::taps::Taps;
 use crate::error::Error;
 use claim::Claim;
 use pools::near;
@@ -257,6 +260,8 @@ impl OpenPorts {
             gone: PortStats::default(),
             workers: Vec::with_capacity(shares.len()),
             memory: pools.iter().map(Pool::describe).collect(),
+            pools,
+            watched: AtomicU64::new(0),
         };
         for (((worker, handle), lcore), share) in workers.into_iter().zip(lcores).zip(shares) {
             let thread = Lcore::spawn(&lcore.name, Some(lcore.cpu), move || worker.run(false))?;
@@ -407,6 +412,10 @@ pub struct Running<S: Stage + 'static> {
     gone: PortStats,
     /// Sizes and pages of the pools, one line each.
     pub memory: Vec<String>,
+    /// Those that were there at the start.
+    pools: Pools,
+    /// How often somebody has set taps.
+    watched: AtomicU64,
 }
 
 impl<S: Stage + 'static> Running<S> {
@@ -468,27 +477,88 @@ impl<S: Stage + 'static> Running<S> {
         self.workers.iter().all(ended)
     }
 
-    /// Ends in order: no more receiving, hand-overs let through, workers joined, ports stopped.
-    /// Returns the last counters, and what went wrong on the way.
-    pub fn stop(mut self) -> (Sample, Vec<Error>) {
+    /// Where its packets can be watched.
+    pub fn taps(&self) -> Taps<S> {
+        let ports = self.ports().iter();
+        Taps::new(
+            self.handles().cloned().collect(),
+            ports.map(|open| (open.number, open.name.clone())).collect(),
+            self.watched.fetch_add(1, Ordering::Relaxed),
+        )
+    }
+
+    /// The books at this moment: where each slot is, and who has lost a packet.
+    pub fn balance(&self) -> Balance {
+        let mut is_whole = true;
+        let balance = Balance::take(&self.all_pools(), || {
+            let mut accounts = Vec::new();
+            for handle in self.handles() {
+                let names = self.names();
+                match handle.call(move |worker| worker.accounts(&names)) {
+                    Ok(own) => accounts.extend(own),
+                    Err(_) => is_whole = false,
+                }
+            }
+            self.in_rings(accounts)
+        });
+        Balance {
+            exact: balance.exact && is_whole,
+            ..balance
+        }
+    }
+
+    /// Counts what is in the ring of a port for the ring: its two ends see what goes in, or out.
+    fn in_rings(&self, mut accounts: Vec<Account>) -> Vec<Account> {
+        let rings = self.ports().iter().filter(|open| open.info.kind == "ring");
+        let rings: Vec<u16> = rings.map(|open| open.number).collect();
+        let is_ring =
+            |account: &&mut Account| account.port.is_some_and(|port| rings.contains(&port));
+        for account in accounts.iter_mut().filter(is_ring) {
+            account.passed += std::mem::take(&mut account.held);
+        }
+        accounts
+    }
+
+    fn all_pools(&self) -> Vec<Pool> {
+        self.pools
+            .iter()
+            .chain(self.added.pools())
+            .cloned()
+            .collect()
+    }
+
+    /// What ports are called, by number.
+    fn names(&self) -> impl Fn(u16) -> String + Send + 'static {
+        let ports = self.ports().iter();
+        let names: Vec<(u16, String)> =
+            ports.map(|open| (open.number, open.name.clone())).collect();
+        move |number| {
+            let mut names = names.iter();
+            let known = names.find(|(known, _)| *known == number);
+            known.map_or_else(|| number.to_string(), |(_, name)| name.clone())
+        }
+    }
+
+    /// Ends in order: no more receiving, hand-overs let through, workers joined, books taken, ports
+    /// stopped. Returns the last counters, the books, and what went wrong on the way.
+    pub fn stop(mut self) -> (Sample, Balance, Vec<Error>) {
         let before = Sample::take(&self);
-        let mut errors = self.stop_workers();
+        let (balance, mut errors) = self.stop_workers();
         let sample = Sample::take(&self).with_links_of(before);
         errors.extend(self.opened.stop_ports());
         self.opened.ports.clear();
-        (sample, errors)
+        (sample, balance, errors)
     }
 
-    fn stop_workers(&mut self) -> Vec<Error> {
+    fn stop_workers(&mut self) -> (Balance, Vec<Error>) {
         self.added.forget_queues();
         let mut inlets = Vec::new();
         for worker in &self.workers {
             for &(port, queue) in &worker.share.polls {
-                inlets.push(
-                    worker
-                        .handle
-                        .call(move |worker| worker.take_inlet(port, queue)),
-                );
+                let take = move |worker: &mut Worker<S>| worker.take_inlet(port, queue);
+                if let Ok(Some(inlet)) = worker.handle.call(take) {
+                    inlets.push((worker.name.clone(), inlet));
+                }
             }
         }
         // What all workers have handed over, and what they have taken from each other. One that
@@ -518,10 +588,28 @@ impl<S: Stage + 'static> Running<S> {
             .iter_mut()
             .filter_map(|worker| worker.lcore.take());
         let outcomes: Vec<_> = lcores.map(LcoreHandle::join).collect();
-        outcomes
-            .into_iter()
-            .filter_map(|outcome| outcome.err().map(Error::from))
-            .collect()
+        let (mut stopped, mut errors) = (Vec::new(), Vec::new());
+        for outcome in outcomes {
+            match outcome {
+                Ok(worker) => stopped.push(worker),
+                Err(error) => errors.push(error.into()),
+            }
+        }
+        let names = self.names();
+        let balance = Balance::take(&self.all_pools(), || {
+            let workers = stopped.iter_mut();
+            let of_inlets = inlets.iter();
+            let accounts = workers
+                .flat_map(|worker| worker.accounts(&names))
+                .chain(of_inlets.map(|(worker, inlet)| inlet.account(worker, &names)));
+            self.in_rings(accounts.collect())
+        });
+        // What a worker had that has panicked is in nobody's books.
+        let balance = Balance {
+            exact: balance.exact && errors.is_empty(),
+            ..balance
+        };
+        (balance, errors)
     }
 }
 

@@ -6,9 +6,11 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use linerate_core::run::Stage;
+use linerate_core::run::ledger::Balance;
 use serde::Serialize;
 
 use super::{Reading, Running};
+use crate::control::ledger::{self, Verdict};
 use crate::error::Error;
 use crate::output::{self, Cell, Column, MachineFacts, Table, Tone};
 
@@ -24,6 +26,8 @@ struct Line<'a> {
     machine: Option<&'a MachineFacts>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     memory: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ledger: Option<Verdict>,
 }
 
 /// Says which port is which; `path` what is done with the packets of each.
@@ -70,6 +74,7 @@ pub(super) fn period(reading: &Reading, elapsed: Duration, json: bool) -> Result
             reading,
             machine: None,
             memory: &[],
+            ledger: None,
         });
     }
     let head = format!("\n{:.1} s\n", elapsed.as_secs_f64());
@@ -79,10 +84,12 @@ pub(super) fn period(reading: &Reading, elapsed: Duration, json: bool) -> Result
 /// The whole run.
 pub(super) fn totals(
     reading: &Reading,
+    balance: &Balance,
     machine: &MachineFacts,
     memory: &[String],
     json: bool,
 ) -> Result<(), Error> {
+    ledger::warn(balance);
     if json {
         return line(&Line {
             totals: true,
@@ -90,6 +97,7 @@ pub(super) fn totals(
             reading,
             machine: Some(machine),
             memory,
+            ledger: Some(Verdict::of(balance)),
         });
     }
     let head = format!(
@@ -97,7 +105,8 @@ pub(super) fn totals(
         reading.seconds,
         machine.line()
     );
-    output::print(&(head + &table(reading, output::colour())))
+    let table = table(reading, output::colour());
+    output::print(&format!("{head}{table}{}\n", balance.verdict()))
 }
 
 fn line(line: &Line) -> Result<(), Error> {

@@ -5,6 +5,7 @@ mod rings;
 
 use super::*;
 use linerate_core::packet::Burst;
+use linerate_core::run::{StageExt as _, named};
 
 const OPTIONS: Options = Options {
     queues: 1,
@@ -71,7 +72,8 @@ fn what_is_under_way_in_rings_between_pipelines_is_sent_before_all_ends() {
         assert!(counts.iter().any(|(known, _)| *known == full), "{counts:?}");
     }
     let late = Sample::take(&running);
-    let (last, errors) = running.stop();
+    let (last, balance, errors) = running.stop();
+    assert!(balance.is_even() && balance.exact, "{balance}");
     assert!(errors.is_empty(), "{errors:?}");
     let reading = last.since(&first);
     // As with ports, packets are those since the start, however late somebody looked first.
@@ -128,7 +130,67 @@ fn ports_come_and_go_while_workers_run() {
         let shares = running.workers.iter().map(|worker| &worker.share);
         let mut paths = shares.flat_map(|share| share.polls.iter().chain(&share.sends));
         assert!(paths.all(|hand_off| hand_off.0 < 2));
+        let balance = running.balance();
+        assert!(balance.is_even(), "round {round}: {balance}");
     }
-    let (_, errors) = running.stop();
+    let (_, balance, errors) = running.stop();
+    assert!(balance.is_even(), "{balance}");
     assert!(errors.is_empty(), "{errors:?}");
+}
+
+/// Who forgets a packet is named when all ends, and before.
+#[test]
+fn a_lost_packet_is_named_while_it_runs_and_at_the_end() {
+    let ports = ["null:", "ring:lost", "ring:lost"].map(|spec| (None, spec.to_owned()));
+    let opened = OpenPorts::open(&ports, Clock::calibrate()).unwrap();
+    let plan = plan();
+    let lcores: Vec<&Placement> = plan.role(linerate_core::env::Role::Io).collect();
+    // What the null port brings goes through the ring, and is dropped behind it.
+    let stage = |_: &mut Egress| {
+        let mut left = 3;
+        let careless = move |burst: &mut Burst, _: &mut Egress| {
+            let mut lost = Burst::new();
+            if burst.port == 2 && left > 0 {
+                left -= 1;
+                burst.move_front(1, &mut lost);
+            }
+            std::mem::forget(lost);
+        };
+        let out = |burst: &mut Burst, out: &mut Egress| match burst.port {
+            0 => out.send(1, burst),
+            _ => {
+                let reason = out.reason("seen");
+                out.drop_burst(reason, burst);
+            }
+        };
+        named("look", |_: &mut Burst, _: &mut Egress| {})
+            .then("careless", careless)
+            .then("out", out)
+    };
+    let running = opened.start(&[1, 0, 0], &lcores, &OPTIONS, stage).unwrap();
+    let lost = |balance: &Balance| -> i64 {
+        let all = balance.accounts.iter();
+        all.map(|account| account.lost).sum()
+    };
+    while lost(&running.balance()) < 3 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let live = running.balance();
+    let (_, last, errors) = running.stop();
+    assert!(errors.is_empty(), "{errors:?}");
+    for balance in [live, last] {
+        assert!(!balance.is_even());
+        let lost = lost(&balance);
+        assert_eq!(balance.missing, lost, "{balance}");
+        let verdict = balance.verdict();
+        assert!(verdict.contains("stage `careless`"), "{verdict}");
+        assert!(
+            !verdict.contains("pipeline") && !verdict.contains("`out`"),
+            "{verdict}"
+        );
+        assert!(
+            verdict.ends_with(&format!("; {lost} slots missing")),
+            "{verdict}"
+        );
+    }
 }

@@ -109,8 +109,8 @@ pub fn watch<S: Stage + 'static>(
         }
     }
     let memory = running.memory.clone();
-    let (last, errors) = running.stop();
-    show::totals(&last.since(&first), machine, &memory, watch.json)?;
+    let (last, balance, errors) = running.stop();
+    show::totals(&last.since(&first), &balance, machine, &memory, watch.json)?;
     Error::all(errors)
 }
 

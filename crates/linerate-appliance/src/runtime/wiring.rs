@@ -120,8 +120,9 @@ pub fn eus(ports: usize, eu: usize) -> Range<u16> {
 }
 
 /// Gives each worker that `sends` a ring into the pipeline of each worker of `to`, but for itself:
-/// the k-th of those is the number `first` + k to all. Of `0..shares.len()` that is a mesh of them
-/// all. An SPSC ring for each pair: a worker that waits for its CPU then holds up nobody else.
+/// the k-th of those is the number `first` + k to all, and what somebody sends to itself is dropped
+/// as `no_outlet`. Of `0..shares.len()` that is a mesh of them all. An SPSC ring for each pair: a
+/// worker that waits for its CPU then holds up nobody else.
 ///
 /// # Panics
 /// If a number is that of another ring of the share.
@@ -270,7 +271,7 @@ mod tests {
         }
     }
 
-    /// What a run of a ring of number `n` in `share` leads to.
+    /// The worker that the ring of that number leads to.
     fn ring(share: &Share, number: u16) -> Option<usize> {
         let mut rings = share.rings.iter();
         rings.find(|ring| ring.0 == number).map(|ring| ring.1)

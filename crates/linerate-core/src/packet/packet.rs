@@ -254,6 +254,12 @@ impl Packet {
         self.meta_mut().user = value.into_words();
     }
 
+    /// Names the slot among all slots of the process: a packet keeps it as long as it lives.
+    #[inline]
+    pub fn number(&self) -> u32 {
+        self.0.get()
+    }
+
     /// Index of the slot in its pool, and the pool's name: how a ledger names a packet.
     pub fn slot(&self) -> (u32, &str) {
         let pool = self.pool();

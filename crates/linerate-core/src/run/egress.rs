@@ -6,6 +6,8 @@ use crate::ring::{Push, RingMeter, spsc};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::doorbell::Doorbell;
+use super::ledger::{Account, Holder};
+use super::point::Point;
 
 /// How packets get to one port.
 pub enum TxPath {
@@ -16,11 +18,15 @@ pub enum TxPath {
 }
 
 struct Outlet {
+    /// What it leads to, for people.
+    name: String,
     path: Option<TxPath>,
     /// What did not go at once, for the flush at the end of the round.
     pending: Burst,
     sent: Arc<Counter>,
     full: DropId,
+    /// Packets that found it full for good.
+    refused: u64,
     dirty: bool,
 }
 
@@ -45,6 +51,12 @@ pub struct Egress {
     taken: u64,
     /// Whether anything was sent since the last flush.
     dirty: bool,
+    /// What comes to the pipeline, what it sends, and what is dropped.
+    pipeline: Point,
+    sent: Point,
+    drop: Point,
+    /// While somebody listens: the port that the burst under way came by.
+    came_by: Option<u16>,
     /// This lcore's free slots.
     pub cache: PoolCache,
 }
@@ -59,6 +71,10 @@ impl Egress {
             no_outlet: DropId(0),
             taken: 0,
             dirty: false,
+            pipeline: Point::new("pipeline"),
+            sent: Point::new("sent"),
+            drop: Point::new("drop"),
+            came_by: None,
             cache,
         };
         egress.no_outlet = egress.reason("no_outlet");
@@ -69,17 +85,21 @@ impl Egress {
     /// dropped.
     pub fn set_outlet(&mut self, port: u16, path: Option<TxPath>) -> Option<TxPath> {
         while self.outlets.len() <= usize::from(port) {
-            let full = self.reason(&format!("tx_full.port{}", self.outlets.len()));
+            let name = format!("port{}", self.outlets.len());
+            let full = self.reason(&format!("tx_full.{name}"));
             self.outlets.push(Outlet {
+                name,
                 path: None,
                 pending: Burst::new(),
                 sent: Arc::default(),
                 full,
+                refused: 0,
                 dirty: false,
             });
         }
         self.flush();
-        std::mem::replace(&mut self.outlets[usize::from(port)].path, path)
+        let outlet = &mut self.outlets[usize::from(port)];
+        std::mem::replace(&mut outlet.path, path)
     }
 
     /// Says what the path to a port is called: what it has no room for is counted as
@@ -89,6 +109,7 @@ impl Egress {
         let full = self.reason(&format!("tx_full.{name}"));
         if let Some(outlet) = self.outlets.get_mut(usize::from(port)) {
             outlet.full = full;
+            outlet.name = name.into();
         }
     }
 
@@ -129,11 +150,27 @@ impl Egress {
     /// the end of the round, and then dropped and counted.
     #[inline]
     pub fn send(&mut self, port: u16, burst: &mut Burst) {
-        self.taken = self.taken.wrapping_add(burst.len() as u64);
+        self.send_for::<true>(port, burst);
+    }
+
+    /// Sends what another lcore's pipeline has sent already: it is in the books of that one.
+    #[inline]
+    pub(super) fn pass_on(&mut self, port: u16, burst: &mut Burst) {
+        self.send_for::<false>(port, burst);
+    }
+
+    #[inline(always)]
+    fn send_for<const OWN: bool>(&mut self, port: u16, burst: &mut Burst) {
         let Some(outlet) = self.outlets.get_mut(usize::from(port)) else {
-            self.taken = self.taken.wrapping_sub(burst.len() as u64);
+            if !OWN {
+                self.taken = self.taken.wrapping_sub(burst.len() as u64);
+            }
             return self.drop_burst(self.no_outlet, burst);
         };
+        if OWN {
+            self.taken = self.taken.wrapping_add(burst.len() as u64);
+            self.sent.see_burst(port, burst);
+        }
         (outlet.dirty, self.dirty) = (true, true);
         if outlet.pending.is_empty() {
             outlet.transmit_from(burst, &mut self.cache);
@@ -146,30 +183,40 @@ impl Egress {
     /// Keeps what was refused, dropping what is too much.
     #[cold]
     fn postpone(&mut self, port: u16, burst: &mut Burst) {
-        let outlet = &mut self.outlets[usize::from(port)];
-        burst.move_front(burst.len(), &mut outlet.pending);
+        let at = usize::from(port);
+        burst.move_front(burst.len(), &mut self.outlets[at].pending);
         while !burst.is_empty() {
-            if outlet.transmit(&mut self.cache) == 0 {
-                self.drops[outlet.full.0].add(burst.len() as u64);
-                self.cache.free(burst);
+            if self.outlets[at].transmit(&mut self.cache) == 0 {
+                self.refuse(at, burst);
             }
-            burst.move_front(burst.len(), &mut outlet.pending);
+            burst.move_front(burst.len(), &mut self.outlets[at].pending);
         }
+    }
+
+    /// Drops what an outlet has no room for, and what was taken as sent.
+    #[cold]
+    fn refuse(&mut self, at: usize, burst: &mut Burst) {
+        let (packets, outlet) = (burst.len() as u64, &mut self.outlets[at]);
+        outlet.refused += packets;
+        let reason = outlet.refusal(self.no_outlet);
+        self.taken = self.taken.wrapping_sub(packets);
+        self.drop_burst(reason, burst);
     }
 
     /// Sends one packet to a port, together with its like at the end of the round.
     #[inline]
     pub fn send_one(&mut self, port: u16, packet: Packet) {
-        self.taken = self.taken.wrapping_add(1);
         let Some(outlet) = self.outlets.get_mut(usize::from(port)) else {
-            self.drops[self.no_outlet.0].add(1);
-            return self.cache.free_one(packet);
+            return self.drop_one(self.no_outlet, packet);
         };
+        self.sent.see_one(port, &packet);
         (outlet.dirty, self.dirty) = (true, true);
         if outlet.pending.room() == 0 && outlet.transmit(&mut self.cache) == 0 {
-            self.drops[outlet.full.0].add(1);
-            return self.cache.free_one(packet);
+            outlet.refused += 1;
+            let reason = outlet.refusal(self.no_outlet);
+            return self.drop_one(reason, packet);
         }
+        self.taken = self.taken.wrapping_add(1);
         if let Err(packet) = outlet.pending.push(packet) {
             self.cache.free_one(packet);
         }
@@ -180,6 +227,13 @@ impl Egress {
     pub fn drop_burst(&mut self, reason: DropId, burst: &mut Burst) {
         self.taken = self.taken.wrapping_add(burst.len() as u64);
         self.drops[reason.0].add(burst.len() as u64);
+        self.drop.packets += burst.len() as u64;
+        if self.drop.is_watched() {
+            let name = self.reason_name(reason);
+            for packet in burst.iter() {
+                self.show_dropped(&name, packet);
+            }
+        }
         self.cache.free(burst);
     }
 
@@ -188,7 +242,20 @@ impl Egress {
     pub fn drop_one(&mut self, reason: DropId, packet: Packet) {
         self.taken = self.taken.wrapping_add(1);
         self.drops[reason.0].add(1);
+        self.drop.packets += 1;
+        if self.drop.is_watched() {
+            let name = self.reason_name(reason);
+            self.show_dropped(&name, &packet);
+        }
         self.cache.free_one(packet);
+    }
+
+    /// Shows a packet that is dropped to whoever listens there: for a stage that frees slots itself
+    /// and [counts](Self::count_drops) them later.
+    #[cold]
+    pub fn show_dropped(&mut self, reason: &str, packet: &Packet) {
+        let port = self.came_by.unwrap_or(packet.port());
+        self.drop.show_dropped(reason, port, packet);
     }
 
     /// Takes a packet that has done all that it came for: it is neither sent nor dropped.
@@ -218,25 +285,28 @@ impl Egress {
     pub fn count_drops(&mut self, reason: DropId, packets: u64) {
         self.taken = self.taken.wrapping_add(packets);
         self.drops[reason.0].add(packets);
+        self.drop.packets += packets;
     }
 
     /// Ends the round: what is pending goes or is dropped, devices are kicked, lcores woken.
     #[inline]
     pub fn flush(&mut self) {
         self.dirty = false;
-        for outlet in &mut self.outlets {
+        for at in 0..self.outlets.len() {
+            let outlet = &mut self.outlets[at];
             if !outlet.dirty {
                 continue;
             }
             if !outlet.pending.is_empty() {
                 outlet.transmit(&mut self.cache);
                 if !outlet.pending.is_empty() {
-                    self.drops[outlet.full.0].add(outlet.pending.len() as u64);
-                    self.cache.free(&mut outlet.pending);
+                    let mut pending = std::mem::take(&mut outlet.pending);
+                    self.refuse(at, &mut pending);
                 }
             }
-            outlet.finish(&mut self.cache);
+            self.outlets[at].finish(&mut self.cache);
         }
+        self.came_by = None;
     }
 
     /// Flushes if anything was sent since the last flush.
@@ -296,23 +366,95 @@ impl Egress {
         self.taken
     }
 
-    /// For the ledger: what the outlets took less what came back.
-    pub(super) fn held(&self) -> i64 {
-        let held = |outlet: &Outlet| {
-            let queued = match &outlet.path {
-                Some(TxPath::Queue(queue)) => queue.held(),
+    /// A burst comes to the pipeline: what [`leave`](Self::leave) wants to know.
+    #[inline(always)]
+    pub(super) fn enter(&mut self, burst: &Burst, is_from_port: bool) -> u64 {
+        self.pipeline.packets += burst.len() as u64;
+        match self.pipeline.is_watched() | self.drop.is_watched() {
+            true => self.show_entering(burst, is_from_port),
+            false => 0,
+        }
+    }
+
+    #[cold]
+    fn show_entering(&mut self, burst: &Burst, is_from_port: bool) -> u64 {
+        // What another lcore has sent here came by a port that the packet alone may know.
+        self.came_by = is_from_port.then_some(burst.port);
+        match self.pipeline.is_watched() {
+            true => self.pipeline.begin(burst.mask(), burst),
+            false => 0,
+        }
+    }
+
+    /// The pipeline has done with a burst of so many packets.
+    #[inline(always)]
+    pub(super) fn leave(&mut self, began: u64, packets: u64) {
+        if self.pipeline.is_watched() {
+            self.pipeline.end(began, packets);
+        }
+    }
+
+    /// The points of what is sent, and of what is dropped.
+    pub fn points(&mut self) -> [&mut Point; 2] {
+        [&mut self.sent, &mut self.drop]
+    }
+
+    /// The point of the pipeline as a whole. `held`: packets that its stages keep, `known`: those
+    /// that a stage is known to have lost.
+    pub(super) fn pipeline(&mut self, held: u64, known: i64) -> &mut Point {
+        let left = self.pipeline.packets.wrapping_sub(self.taken);
+        self.pipeline.unaccounted = left.wrapping_sub(held) as i64 - known;
+        &mut self.pipeline
+    }
+
+    /// For the ledger: what each outlet took less what came back, and the pipeline, whose stages
+    /// hold so many slots. Its point is as [`pipeline`](Self::pipeline) has left it.
+    pub(super) fn accounts(&self, worker: &str, slots: u64) -> Vec<Account> {
+        let refused: u64 = self.outlets.iter().map(|outlet| outlet.refused).sum();
+        let outlets = (0..).zip(&self.outlets);
+        let outlets = outlets.filter_map(|(port, outlet)| {
+            let (sent, name) = (outlet.sent.read(), &outlet.name);
+            let mut account = match outlet.path.as_ref()? {
+                TxPath::Queue(queue) => Account {
+                    port: Some(port),
+                    held: queue.held(),
+                    ..Account::of(Holder::TxQueue, format!("{worker}: queue to {name}"))
+                },
                 // The other end counts what comes out. `sent` will not do: it goes on counting when
                 // another ring takes this one's place.
-                Some(TxPath::Ring(ring, _)) => ring.meter().read().enqueued as i64,
-                None => 0,
+                TxPath::Ring(ring, _) => Account {
+                    passed: ring.meter().read().enqueued as i64,
+                    ..Account::of(Holder::Ring, format!("{worker}: ring to {name}"))
+                },
             };
-            queued + outlet.pending.len() as i64
+            account.held += outlet.pending.len() as i64;
+            account.sent = sent;
+            account.dropped = outlet.refused;
+            Some(account)
+        });
+        let pipeline = Account {
+            held: slots as i64,
+            received: self.pipeline.packets,
+            sent: self.sent.packets,
+            dropped: self.drop.packets - refused,
+            lost: self.pipeline.unaccounted,
+            ..Account::of(Holder::Pipeline, format!("{worker}: pipeline"))
         };
-        self.outlets.iter().map(held).sum()
+        outlets.chain([pipeline]).collect()
     }
 }
 
 impl Outlet {
+    /// Why packets are dropped that were not taken: a number below the highest may have no path,
+    /// such as that of a port that has gone.
+    #[cold]
+    fn refusal(&self, no_outlet: DropId) -> DropId {
+        match self.path {
+            Some(_) => self.full,
+            None => no_outlet,
+        }
+    }
+
     /// Sends from the front of the burst, straight into the queue.
     #[inline(always)]
     fn transmit_from(&mut self, burst: &mut Burst, cache: &mut PoolCache) -> usize {

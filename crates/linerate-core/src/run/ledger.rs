@@ -12,47 +12,82 @@
 use crate::packet::{Pool, PoolCache};
 use std::fmt;
 
+/// What a holder is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// A cache of free slots.
+    FreeSlots,
+    /// A port's receive queue.
+    RxQueue,
+    /// A port's transmit queue.
+    TxQueue,
+    /// One end of a ring.
+    Ring,
+    /// All stages of a worker together.
+    Pipeline,
+    /// A named stage.
+    Stage,
+    /// Anything else.
+    Other,
+}
+
 /// What one holder says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
+    /// What it is.
+    pub kind: Holder,
     /// Who.
     pub holder: String,
-    /// Slots held, or a ring end's share of the count.
+    /// Of a port's queue: the port's number.
+    pub port: Option<u16>,
+    /// Slots held.
     pub held: i64,
+    /// A ring end's share of what is in the ring: packets that went in, or less those that came
+    /// out.
+    pub passed: i64,
     /// Slots that this holder's cache took from the pools' shared parts less those it gave there.
     pub from_shared: i64,
-    /// Packets that came to this holder and went neither on nor out.
+    /// Packets that came to this holder and went neither on nor out; below 0: more went than came.
     pub lost: i64,
+    /// Packets that came, where the holder counts them.
+    pub received: u64,
+    /// Packets that went on.
+    pub sent: u64,
+    /// Packets dropped for a reason.
+    pub dropped: u64,
 }
 
 impl Account {
+    /// Of a holder that has nothing.
+    pub fn of(kind: Holder, holder: String) -> Self {
+        Self {
+            kind,
+            holder,
+            port: None,
+            held: 0,
+            passed: 0,
+            from_shared: 0,
+            lost: 0,
+            received: 0,
+            sent: 0,
+            dropped: 0,
+        }
+    }
+
     /// A holder of slots.
     pub fn holds(holder: String, held: i64) -> Self {
         Self {
-            holder,
             held,
-            from_shared: 0,
-            lost: 0,
+            ..Self::of(Holder::Other, holder)
         }
     }
 
     /// A cache of free slots.
     pub fn cache(holder: String, cache: &PoolCache) -> Self {
         Self {
-            holder,
             held: cache.held_total() as i64,
             from_shared: cache.from_shared(),
-            lost: 0,
-        }
-    }
-
-    /// A stage and the packets it did not account for.
-    pub fn lost(holder: String, lost: i64) -> Self {
-        Self {
-            holder,
-            held: 0,
-            from_shared: 0,
-            lost,
+            ..Self::of(Holder::FreeSlots, holder)
         }
     }
 }
@@ -93,7 +128,8 @@ impl Balance {
         let from_shared: i64 = accounts.iter().map(|account| account.from_shared).sum();
         let returned: i64 = pools.iter().map(Pool::returned_to_shared).sum();
         let free_shared = slots - from_shared + returned;
-        let held: i64 = accounts.iter().map(|account| account.held).sum();
+        let all = accounts.iter();
+        let held: i64 = all.map(|account| account.held + account.passed).sum();
         Self {
             slots,
             free_shared,
@@ -101,6 +137,47 @@ impl Balance {
             accounts,
             exact,
         }
+    }
+
+    /// Packets that came to all pipelines.
+    pub fn packets(&self) -> u64 {
+        let pipelines = self.accounts.iter();
+        let pipelines = pipelines.filter(|account| account.kind == Holder::Pipeline);
+        pipelines.map(|account| account.received).sum()
+    }
+
+    /// Whether every slot is with a holder, and every packet went on or out.
+    pub fn is_even(&self) -> bool {
+        // What was dropped outside the books while they were taken may be what is missing.
+        let slots_even = self.missing == 0 || !self.exact;
+        slots_even && self.accounts.iter().all(|account| account.lost == 0)
+    }
+
+    /// The books in a line: that all is accounted for, or what is not, and who had it last.
+    pub fn verdict(&self) -> String {
+        let packets = match self.packets() {
+            0 => format!("{} slots", self.slots),
+            packets => format!("{packets} packets"),
+        };
+        if self.is_even() {
+            return format!("all {packets} accounted for");
+        }
+        let wrong = self.accounts.iter().filter(|account| account.lost != 0);
+        let mut said: Vec<String> = wrong
+            .map(|account| match account.lost {
+                lost @ 1.. => format!("{lost} lost by {}", account.holder),
+                made => format!("{} more went from {} than came", -made, account.holder),
+            })
+            .collect();
+        match self.missing {
+            0 => {}
+            missing @ 1.. if said.is_empty() => {
+                said.push(format!("{missing} slots missing, last holder unknown"));
+            }
+            missing @ 1.. => said.push(format!("{missing} slots missing")),
+            surplus => said.push(format!("{} slots held twice", -surplus)),
+        }
+        format!("unaccounted for, of {packets}: {}", said.join("; "))
     }
 
     /// The holders that lost packets, the worst first.
@@ -122,12 +199,10 @@ impl fmt::Display for Balance {
             "{} slots, {} free and shared",
             self.slots, self.free_shared
         )?;
-        for account in self
-            .accounts
-            .iter()
-            .filter(|account| account.held != 0 || account.lost != 0)
-        {
-            write!(f, "{}: {}", account.holder, account.held)?;
+        let holds = |account: &&Account| account.held + account.passed != 0 || account.lost != 0;
+        for account in self.accounts.iter().filter(holds) {
+            let held = account.held + account.passed;
+            write!(f, "{}: {held}", account.holder)?;
             if account.lost != 0 {
                 write!(f, ", lost {}", account.lost)?;
             }

@@ -11,9 +11,22 @@ use super::stage::{BurstContext, Stage};
 use crate::env::ticks;
 use crate::packet::{Burst, Packet};
 
-/// Sees the packets that come to a named point of a pipeline, one by one, each with the number of
-/// the port that it came from or goes to. It must neither block nor wait.
-pub type Tap = Box<dyn FnMut(u16, &Packet) + Send>;
+/// A packet that comes to a named point of a pipeline.
+#[derive(Debug)]
+pub struct Passing<'a> {
+    /// The point's name.
+    pub stage: &'static str,
+    /// The port that the packet came from or goes to.
+    pub port: u16,
+    /// Why it is dropped, where it is; else empty.
+    pub reason: &'a str,
+    /// The packet.
+    pub packet: &'a Packet,
+}
+
+/// Sees the packets that come to a named point of a pipeline, one by one. It must neither block nor
+/// wait.
+pub type Tap = Box<dyn FnMut(&Passing<'_>) + Send>;
 
 /// A named point of a pipeline.
 pub struct Point {
@@ -97,15 +110,33 @@ impl Point {
         }
     }
 
+    /// Whether anybody listens or measures.
+    #[inline(always)]
+    pub(super) fn is_watched(&self) -> bool {
+        self.is_watched
+    }
+
     #[cold]
     fn show_one(&mut self, port: u16, packet: &Packet) {
-        self.taps.iter_mut().for_each(|(_, tap)| tap(port, packet));
+        self.show_dropped("", port, packet);
+    }
+
+    /// Shows the taps a packet that is dropped for a reason.
+    #[cold]
+    pub(super) fn show_dropped(&mut self, reason: &str, port: u16, packet: &Packet) {
+        let passing = Passing {
+            stage: self.name,
+            port,
+            reason,
+            packet,
+        };
+        self.taps.iter_mut().for_each(|(_, tap)| tap(&passing));
     }
 
     /// The stage begins to work on the packets of `mask`: what the clock shows, if time is
     /// measured.
     #[cold]
-    fn begin(&mut self, mask: u64, burst: &Burst) -> u64 {
+    pub(super) fn begin(&mut self, mask: u64, burst: &Burst) -> u64 {
         if !self.taps.is_empty() {
             for (index, packet) in burst.iter().enumerate() {
                 if mask >> index & 1 != 0 {
@@ -118,7 +149,7 @@ impl Point {
     }
 
     #[cold]
-    fn end(&mut self, began: u64, packets: u64) {
+    pub(super) fn end(&mut self, began: u64, packets: u64) {
         if self.is_measured {
             let now = ticks();
             self.measured_ticks += now.saturating_sub(began);

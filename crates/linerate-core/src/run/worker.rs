@@ -7,7 +7,7 @@ use super::doorbell::Doorbell;
 use super::egress::{DropCount, Egress, TxPath};
 use super::histogram::Histogram;
 use super::idle::{Idle, Ladder};
-use super::ledger::Account;
+use super::ledger::{Account, Holder};
 use super::point::Point;
 use super::stage::{NEVER, Stage};
 use crate::env::Clock;
@@ -74,11 +74,27 @@ impl Inlet {
         on
     }
 
-    /// For the ledger: what the device holds, or what came out of a ring, counted down.
-    fn held(&self) -> i64 {
-        match &self.source {
-            Source::Queue(queue) => queue.held(),
-            Source::HandOff(_) | Source::Ring(_) => -(self.received as i64),
+    /// For the [ledger](super::ledger): what the device holds, or what came out of a ring, counted
+    /// down. `name` says what its port is called.
+    pub fn account(&self, worker: &str, name: &dyn Fn(u16) -> String) -> Account {
+        let (port, queue) = (name(self.port), self.queue);
+        let account = match &self.source {
+            Source::Queue(source) => Account {
+                port: Some(self.port),
+                held: source.held(),
+                ..Account::of(
+                    Holder::RxQueue,
+                    format!("{worker}: queue {queue} of {port}"),
+                )
+            },
+            Source::HandOff(_) | Source::Ring(_) => Account {
+                passed: -(self.received as i64),
+                ..Account::of(Holder::Ring, format!("{worker}: ring {queue} for {port}"))
+            },
+        };
+        Account {
+            received: self.received,
+            ..account
         }
     }
 
@@ -332,12 +348,15 @@ impl<S: Stage> Worker<S> {
             inlet.received += count as u64;
             came += count;
             if let Source::HandOff(_) = inlet.source {
-                self.egress.send(inlet.port, &mut burst);
+                self.egress.pass_on(inlet.port, &mut burst);
             } else {
+                let is_from_port = matches!(inlet.source, Source::Queue(_));
+                let began = self.egress.enter(&burst, is_from_port);
                 self.stage.run(&mut burst, &mut (), &mut self.egress);
                 if !burst.is_empty() {
                     self.egress.drop_burst(self.unclaimed, &mut burst);
                 }
+                self.egress.leave(began, count as u64);
             }
             self.egress.flush();
             self.stats
@@ -464,34 +483,38 @@ impl<S: Stage> Worker<S> {
         (self.egress.handed_total(), taken)
     }
 
+    /// Shows each named point: that of the pipeline as a whole, those of its stages, and those of
+    /// what it sends and what is dropped.
+    pub fn points(&mut self, visit: &mut dyn FnMut(&mut Point)) {
+        let mut known = 0;
+        self.stage.points(&mut |point| known += point.unaccounted);
+        visit(self.egress.pipeline(self.stage.held_packets(), known));
+        self.stage.points(visit);
+        self.egress.points().into_iter().for_each(visit);
+    }
+
     /// What this worker holds, for the [ledger](super::ledger): free slots, what its inlets and
-    /// outlets took and gave, and what its stages keep and have lost.
-    pub fn accounts(&mut self) -> Vec<Account> {
-        let name = &self.name;
-        let mut accounts = vec![Account::cache(
-            format!("{name}: free slots"),
-            &self.egress.cache,
-        )];
-        accounts.push(Account::holds(
-            format!("{name}: outlets"),
-            self.egress.held(),
-        ));
-        accounts.extend(self.inlets.iter().map(|inlet| {
-            Account::holds(
-                format!("{name}: inlet of port {} queue {}", inlet.port, inlet.queue),
-                inlet.held(),
-            )
-        }));
-        accounts.push(Account::holds(
-            format!("{name}: stages"),
-            self.stage.held() as i64,
-        ));
-        self.stage.points(&mut |point: &mut Point| {
-            accounts.push(Account::lost(
-                format!("{name}: stage `{}`", point.name),
-                point.unaccounted,
-            ));
+    /// outlets took and gave, and what its stages keep and have lost. `name` says what ports are
+    /// called.
+    pub fn accounts(&mut self, name: &dyn Fn(u16) -> String) -> Vec<Account> {
+        let worker = &self.name;
+        let free = Account::cache(format!("{worker}: free slots"), &self.egress.cache);
+        let inlets = self.inlets.iter();
+        let inlets = inlets.map(|inlet| inlet.account(worker, name));
+        let mut accounts: Vec<Account> = [free].into_iter().chain(inlets).collect();
+        let mut stages = Vec::new();
+        let mut known = 0;
+        self.stage.points(&mut |point| {
+            known += point.unaccounted;
+            stages.push(Account {
+                received: point.packets,
+                lost: point.unaccounted,
+                ..Account::of(Holder::Stage, format!("{worker}: stage `{}`", point.name))
+            });
         });
+        self.egress.pipeline(self.stage.held_packets(), known);
+        accounts.extend(self.egress.accounts(worker, self.stage.held()));
+        accounts.extend(stages);
         accounts
     }
 }

@@ -172,7 +172,6 @@ impl<'a> Context<'a> {
         packet: Packet,
         out: &mut Egress,
     ) {
-        self.exceptions.drop.see_one(packet.port(), &packet);
         let tracer = &mut self.exceptions.tracer;
         tracer.end(index, || format!("dropped: {}", out.reason_name(reason)));
         out.drop_one(reason, packet);

@@ -30,10 +30,6 @@ use crate::model::InterfaceId;
 pub(super) struct Exceptions {
     pub(super) punts: Punts,
     pub(super) icmp_errors: IcmpErrors,
-    /// What is dropped one by one.
-    pub(super) drop: Point,
-    /// Frames as they leave, their tags put in.
-    pub(super) sent: Point,
     pub(super) tracer: Tracer,
     /// Packets that access lists are to tell of.
     pub(super) hits: Hits,
@@ -50,8 +46,6 @@ impl Exceptions {
         Self {
             punts: Punts::new(setup.slow, &setup.punts),
             icmp_errors: IcmpErrors::new(),
-            drop: Point::new("drop"),
-            sent: Point::new("sent"),
             tracer: Tracer::default(),
             hits: Hits::default(),
             pools: Pools::new(pools),
@@ -63,10 +57,8 @@ impl Exceptions {
 
     /// The points beside the path.
     pub(super) fn points(&mut self, visit: &mut dyn FnMut(&mut Point)) {
-        visit(&mut self.sent);
         visit(self.punts.point());
         visit(self.icmp_errors.point());
-        visit(&mut self.drop);
     }
 
     /// An identification for the fragments of a datagram (RFC 7739: one that nobody can guess).

@@ -139,7 +139,7 @@ fn end_fragment(
     if let Some(error) = error {
         context.icmp_error(id, &packet, error, out);
     }
-    context.exceptions.drop.see_one(packet.port(), &packet);
+    out.show_dropped("fragment", &packet);
     out.cache.free_one(packet);
 }
 

@@ -77,10 +77,7 @@ pub struct Slow {
 struct Points {
     /// What passes to and from the kernel.
     slow: Point,
-    /// Frames as they leave, their tags put in.
-    sent: Point,
     icmp_error: Point,
-    drop: Point,
 }
 
 impl Slow {
@@ -117,9 +114,7 @@ impl Slow {
             tracer: Tracer::default(),
             points: Points {
                 slow: Point::new("slow"),
-                sent: Point::new("sent"),
                 icmp_error: Point::new("icmp_error"),
-                drop: Point::new("drop"),
             },
             pools: Pools::new(pools),
             due: 0,
@@ -316,7 +311,6 @@ impl Slow {
 
     /// Drops a packet, and tells who watches it.
     fn refuse(&mut self, reason: DropId, packet: Packet, out: &mut Egress) {
-        self.points.drop.see_one(packet.port(), &packet);
         let Punt { ticket, .. } = packet.user();
         self.tracer
             .follow(ticket, || format!("dropped: {}", out.reason_name(reason)));
@@ -348,7 +342,6 @@ impl Slow {
         {
             return out.drop_one(self.reasons.no_buffer, packet);
         }
-        self.points.sent.see_one(interface.port, &packet);
         out.send_one(interface.port, packet);
     }
 
@@ -366,6 +359,7 @@ impl Slow {
                     continue; // it will be asked again
                 };
                 packet.set_data(frame);
+                out.made(1);
                 self.counters.neighbour_sent.add(1);
                 self.send(InterfaceId(id), packet, out);
             }
@@ -472,14 +466,13 @@ impl Stage for Slow {
     fn points(&mut self, visit: &mut dyn FnMut(&mut Point)) {
         let points = &mut self.points;
         visit(&mut points.slow);
-        visit(&mut points.sent);
         visit(&mut points.icmp_error);
-        visit(&mut points.drop);
     }
 
-    /// Packets that wait for the address of a neighbour.
+    /// Packets that wait for the address of a neighbour, and those that have waited.
     fn held(&self) -> u64 {
-        self.table.queued().0 as u64
+        let waited = self.todo.released.len() + self.todo.dropped.len();
+        (self.table.queued().0 + waited) as u64
     }
 }
 

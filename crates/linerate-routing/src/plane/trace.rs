@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 
+use linerate_appliance::control::trace::{Record, summary};
 use linerate_core::packet::Burst;
 use linerate_tables::parse::Mask;
-use linerate_wire::FlowKey;
 use linerate_wire::filter::Filter;
 
 use super::punt::Reason;
@@ -27,24 +27,6 @@ pub struct Trace {
     pub to: SyncSender<Record>,
     /// The last ticket that was given to a packet, by any worker in any trace.
     pub tickets: Arc<AtomicU64>,
-}
-
-/// What became of one packet: all of it, or the part of one worker. What a fast worker knows comes
-/// first, without an end, and what the slow one adds has the same ticket.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Record {
-    /// 0 where this is all.
-    pub ticket: u64,
-    pub interface: InterfaceId,
-    /// Length of the frame in bytes, without tag.
-    pub bytes: usize,
-    /// Its addresses, ports and protocol in a few words, read from all of it: a parser takes a
-    /// packet that was cut for malformed.
-    pub summary: String,
-    /// What was noted at each stage, in order.
-    pub steps: Vec<(&'static str, String)>,
-    /// Where it went, or why it was dropped.
-    pub end: String,
 }
 
 /// Who traces packets of one worker.
@@ -109,7 +91,7 @@ impl Tracer {
             trace.packets -= 1;
             self.traced |= 1 << index;
             let record = Record {
-                interface,
+                from: interface.0,
                 bytes: frame.len(),
                 summary: summary(frame),
                 ..Record::default()
@@ -180,45 +162,5 @@ impl Tracer {
             self.trace = None;
             self.traced = 0;
         }
-    }
-}
-
-/// A packet in a few words: `192.0.2.9:4000 > 10.1.2.3:53 udp`.
-fn summary(frame: &[u8]) -> String {
-    let headers = linerate_wire::parse(frame);
-    let key = headers
-        .as_ref()
-        .ok()
-        .and_then(|headers| headers.flow_key(frame));
-    let (src, dst, protocol, ports) = match &key {
-        Some(FlowKey::V4(key)) => (
-            key.src().to_string(),
-            key.dst().to_string(),
-            key.protocol(),
-            (key.src_port(), key.dst_port()),
-        ),
-        Some(FlowKey::V6(key)) => (
-            format!("[{}]", key.src()),
-            format!("[{}]", key.dst()),
-            key.protocol(),
-            (key.src_port(), key.dst_port()),
-        ),
-        None => {
-            return match headers {
-                Ok(headers) => format!("{:?}", headers.ethertype),
-                Err(malformed) => format!("malformed: {malformed}"),
-            };
-        }
-    };
-    let name = match protocol {
-        linerate_wire::protocol::TCP => "tcp".into(),
-        linerate_wire::protocol::UDP => "udp".into(),
-        linerate_wire::protocol::ICMP => "icmp".into(),
-        linerate_wire::protocol::ICMPV6 => "icmp6".into(),
-        other => format!("protocol {other}"),
-    };
-    match ports {
-        (0, 0) => format!("{src} > {dst} {name}"),
-        (from, to) => format!("{src}:{from} > {dst}:{to} {name}"),
     }
 }

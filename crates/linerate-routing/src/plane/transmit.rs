@@ -5,7 +5,7 @@
 
 use linerate_core::env::Isa;
 use linerate_core::packet::{Burst, Packet};
-use linerate_core::run::{Egress, Point, Stage};
+use linerate_core::run::{Egress, Stage};
 use linerate_tables::parse::Mask;
 use linerate_tables::rewrite::Scatter;
 
@@ -63,10 +63,9 @@ impl Stage<Context<'_>> for Transmit {
     fn run(&mut self, burst: &mut Burst, context: &mut Context<'_>, out: &mut Egress) {
         let exits = &context.packets.exits;
         let (installed, reasons) = (context.installed, context.reasons);
-        let sent = &mut context.exceptions.sent;
         self.scatter
             .by_value(burst, Mask::MAX, exits, |exit, packets| {
-                send(exit as usize, packets, installed, reasons, sent, out);
+                send(exit as usize, packets, installed, reasons, out);
             });
         if context.output.filled != 0 {
             context.send_output(out);
@@ -81,7 +80,6 @@ fn send(
     packets: &mut Burst,
     installed: &Installed,
     reasons: &Reasons,
-    sent: &mut Point,
     out: &mut Egress,
 ) {
     let Some(interface) = installed.interfaces.get(at) else {
@@ -96,7 +94,6 @@ fn send(
         packets.retain(&mut lost, |packet| vlan::tag(packet, interface.tci));
         out.drop_burst(reasons.no_buffer, &mut lost);
     }
-    sent.see_burst(interface.port, packets);
     out.send(interface.port, packets);
 }
 
@@ -145,7 +142,6 @@ impl Context<'_> {
 
     fn send_frames(&mut self, at: usize, out: &mut Egress) {
         let mut frames = self.output.take(at);
-        let sent = &mut self.exceptions.sent;
-        send(at, &mut frames, self.installed, self.reasons, sent, out);
+        send(at, &mut frames, self.installed, self.reasons, out);
     }
 }

@@ -1,6 +1,6 @@
 //! Meshes of rings, and pipelines by role, with more workers than CPUs: what comes in goes out in
-//! order or is counted, the books are even, who has nothing to do sleeps, and nothing is left behind
-//! at the end.
+//! order or is counted, the books are even, who has nothing to do sleeps, and nothing is left
+//! behind at the end.
 
 use super::*;
 use linerate_core::env::{Plan, PlanSpec, Topology};
@@ -31,7 +31,11 @@ fn balance<S: Stage + 'static>(
     let mut pools: Vec<Pool> = pools.unwrap();
     pools.extend_from_slice(more);
     Balance::take(&pools, || {
-        let accounts = |handle: &WorkerHandle<S>| handle.call(Worker::accounts).unwrap();
+        let accounts = |handle: &WorkerHandle<S>| {
+            handle
+                .call(|worker| worker.accounts(&|port| format!("port{port}")))
+                .unwrap()
+        };
         running
             .handles()
             .flat_map(accounts)
@@ -90,7 +94,7 @@ fn a_mesh_loses_nothing_that_it_does_not_count() {
         assert_eq!((books.missing, books.exact), (0, true), "{books}");
         assert!(books.last_holders().is_empty(), "{books}");
     }
-    let (last, errors) = running.stop();
+    let (last, _, errors) = running.stop();
     assert!(errors.is_empty(), "{errors:?}");
     let reading = last.since(&first);
     let drops = || reading.lcores.iter().flat_map(|lcore| &lcore.drops);
@@ -148,7 +152,7 @@ fn what_goes_around_at_the_end_still_goes_out() {
         };
         first.call(send).unwrap();
         let before = Sample::take(&running);
-        let (last, errors) = running.stop();
+        let (last, _, errors) = running.stop();
         assert!(errors.is_empty(), "{errors:?}");
         assert_eq!(last.since(&before).ports[0].tx_packets, 1, "round {round}");
     }
@@ -340,7 +344,7 @@ fn io_lcores_classify_and_eu_lcores_process() {
         std::thread::yield_now();
     }
     let first = Sample::take(&running);
-    let (last, errors) = running.stop();
+    let (last, _, errors) = running.stop();
     assert!(errors.is_empty(), "{errors:?}");
     let dropped: Vec<_> = last
         .since(&first)

@@ -13,7 +13,8 @@ fn send<S: Stage>(worker: &mut Worker<S>, pool: &Pool, count: usize) {
 
 /// What the books of two workers, who have all slots of the pool between them, say is missing.
 fn missing<A: Stage, B: Stage>(pool: &Pool, a: &mut Worker<A>, b: &mut Worker<B>) -> i64 {
-    let both = || [a.accounts(), b.accounts()].concat();
+    let port = |port: u16| format!("port{port}");
+    let both = || [a.accounts(&port), b.accounts(&port)].concat();
     Balance::take(std::slice::from_ref(pool), both).missing
 }
 
@@ -36,6 +37,31 @@ fn a_ring_in_the_place_of_another_is_booked_by_itself() {
         sender.set_outlet(0, None);
         taker.take_inlet(0, 0);
     }
+}
+
+/// Such as a worker's own number in a mesh, or that of a port that has gone.
+#[test]
+fn a_number_between_others_that_leads_nowhere_is_no_full_ring() {
+    let pool = pool(256);
+    let mut egress = Egress::new(PoolCache::new(std::slice::from_ref(&pool)));
+    let (putter, _taker) = spsc::ring(64);
+    let bell = Arc::new(Doorbell::new().unwrap());
+    egress.set_outlet(2, Some(TxPath::Ring(putter, bell)));
+    for _ in 0..3 {
+        let mut burst = Burst::new();
+        egress.cache.fill(&pool, &mut burst, 50);
+        egress.send(1, &mut burst);
+        let packet = egress.cache.get(&pool).unwrap();
+        egress.send_one(0, packet);
+    }
+    egress.flush();
+    let counts = egress.drop_counts();
+    let counts = counts.lock().unwrap();
+    let happened = counts.iter().filter(|(_, count)| count.read() > 0);
+    let happened: Vec<_> = happened
+        .map(|(name, count)| (&**name, count.read()))
+        .collect();
+    assert_eq!(happened, [("no_outlet", 153)]);
 }
 
 #[test]

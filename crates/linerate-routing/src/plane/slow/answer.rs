@@ -122,6 +122,7 @@ impl Slow {
             output_route,
         }) = reply
         {
+            out.made(1);
             let own = Own::of(output_route);
             let point = &mut self.points.icmp_error;
             point.see_one(offending.port(), &packet);

@@ -3,8 +3,9 @@
 use std::sync::mpsc;
 
 use super::super::testing::*;
-use super::super::trace::{Record, Trace};
-use linerate_core::run::Stage as _;
+use super::super::trace::Trace;
+use linerate_appliance::control::trace::Record;
+use linerate_core::run::{Passing, Point, Stage as _};
 use linerate_wire::filter::Filter;
 
 fn trace(filter: &str, packets: u32) -> (Trace, mpsc::Receiver<Record>) {
@@ -24,15 +25,20 @@ fn a_tap_sees_what_comes_and_what_goes() {
     let mut lab = Lab::new();
     let mut fast = lab.fast();
     let (sender, seen) = mpsc::channel();
-    fast.points(&mut |point| {
-        let (sender, stage) = (sender.clone(), point.name);
-        let tap = move |port, packet: &linerate_core::packet::Packet| {
-            sender.send((stage, port, packet.data().to_vec())).unwrap();
+    let listen = |point: &mut Point| {
+        let sender = sender.clone();
+        let tap = move |passing: &Passing<'_>| {
+            let data = passing.packet.data().to_vec();
+            let reason = passing.reason.to_string();
+            let seen = (passing.stage, passing.port, reason, data);
+            sender.send(seen).unwrap();
         };
-        if ["receive", "drop", "sent"].contains(&stage) {
+        if ["receive", "drop", "sent"].contains(&point.name) {
             point.set_tap(3, Box::new(tap));
         }
-    });
+    };
+    fast.points(&mut |point| listen(point));
+    lab.egress.points().into_iter().for_each(listen);
     let good = Frame::new().bytes();
     let bad = Frame::to("10.4.0.1").bytes();
     lab.run(&mut fast, 0, &[good.clone(), bad.clone()]);
@@ -41,13 +47,16 @@ fn a_tap_sees_what_comes_and_what_goes() {
     assert_eq!(
         seen_now,
         [
-            ("receive", 0, good.clone()),
-            ("receive", 0, bad.clone()),
-            ("drop", 0, bad),
-            ("sent", 1, out),
+            ("receive", 0, String::new(), good.clone()),
+            ("receive", 0, String::new(), bad.clone()),
+            ("drop", 0, "blackhole".into(), bad),
+            ("sent", 1, String::new(), out),
         ]
     );
     fast.points(&mut |point| drop(point.remove_tap(3)));
+    for point in lab.egress.points() {
+        point.remove_tap(3);
+    }
     lab.run(&mut fast, 0, &[good]);
     assert_eq!(seen.try_iter().count(), 0);
 }
@@ -89,7 +98,7 @@ fn a_trace_tells_stage_by_stage_what_became_of_a_packet() {
     assert!(steps[1].starts_with("lookup: 10.1.0.9: hop ") && steps[1].contains("198.51.100.2"));
     assert!(steps[2].starts_with("rewrite: time to live less one, to 02:00:00:00:00:a2"));
     assert_eq!(told[0].summary, "192.0.2.7:5000 > 10.1.0.9:53 udp");
-    assert_eq!((told[0].interface, told[0].bytes), (WAN, 60));
+    assert_eq!((told[0].from, told[0].bytes), (WAN.0, 60));
 }
 
 #[test]

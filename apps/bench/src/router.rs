@@ -9,6 +9,7 @@ use linerate_core::publish::Publisher;
 use linerate_core::run::Egress;
 use linerate_tables::lpm::synth::destinations;
 use linerate_tables::lpm::{Lpm4, Lpm4Config, Lpm6Config, Prefix4, SharedLpm6};
+use linerate_tables::rewrite::Macs;
 use linerate_wire::{FlowKey4, MacAddr};
 
 use super::forward::between;
@@ -32,7 +33,10 @@ const OURS: MacAddr = MacAddr::local(9);
 
 fn route(row: &'static str, run: Run) -> Result<Sample, Error> {
     let routes = FULL.table();
-    let mut table = Lpm4::new(&Lpm4Config::default())?;
+    let mut table = Lpm4::new(&Lpm4Config {
+        flat_vrfs: 1,
+        ..Lpm4Config::default()
+    })?;
     for &(prefix, hop) in &routes {
         table.insert(0, prefix, hop)?;
     }
@@ -84,8 +88,7 @@ fn next_hop(number: u32) -> Hop {
     let [.., a, b] = number.to_be_bytes();
     let port = number as u16 & 1;
     Hop {
-        dst: MacAddr([2, 0, 0, 1, a, b]),
-        src: OURS,
+        macs: Macs::new(MacAddr([2, 0, 0, 1, a, b]), OURS),
         mtu: 1500,
         port,
         interface: InterfaceId(port).into(),

@@ -75,6 +75,8 @@ pub struct RouterStanza {
     /// Most routes of each family, and most neighbours.
     pub routes: u32,
     pub neighbours: u32,
+    /// So many VRFs may have the arrays that make lookups in a large table faster.
+    pub flat_tables: u32,
     /// Neighbours that do not answer which packets of one source may have asked for a second.
     pub neighbour_scan: u32,
     /// How long routes stay that FRR or the kernel does not repeat after a restart.
@@ -119,6 +121,7 @@ impl Default for RouterStanza {
             duration: None,
             routes: 1_000_000,
             neighbours: 65_536,
+            flat_tables: 1,
             neighbour_scan: 100,
             graceful: Duration::from_secs(60),
             punts: Rates::default(),

@@ -30,6 +30,9 @@ pub(super) fn router(file: &Section<'_>) -> RouterStanza {
         neighbours: section
             .number("neighbours", 1..=1_000_000)
             .map_or(usual.neighbours, |at| at.value),
+        flat_tables: section
+            .number("flat_tables", 0..=4096)
+            .map_or(usual.flat_tables, |at| at.value),
         neighbour_scan: section
             .number("neighbour_scan", 1..=1_000_000)
             .map_or(usual.neighbour_scan, |at| at.value),

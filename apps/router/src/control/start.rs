@@ -277,6 +277,7 @@ fn table(config: &Config, settings: &Settings) -> Result<(Rib, bool), Error> {
         routes: config.router.routes as usize,
         neighbours: config.router.neighbours as usize,
         vrfs: config.vrfs.len() as u32,
+        flat_vrfs: config.router.flat_tables,
         seed: seed(settings),
         ..rib::Config::default()
     })?;

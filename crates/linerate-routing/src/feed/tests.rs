@@ -465,7 +465,10 @@ fn ipv4_by_an_ipv6_gateway() {
         bench.rib.neighbour(WAN, at, Some(MacAddr::local(9)));
         bench.commit();
         let hop = bench.hop("198.51.100.1");
-        assert_eq!((hop.action, hop.dst), (Action::Forward, MacAddr::local(9)));
+        assert_eq!(
+            (hop.action, hop.macs.dst()),
+            (Action::Forward, MacAddr::local(9))
+        );
     }
 }
 

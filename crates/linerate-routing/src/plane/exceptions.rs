@@ -397,7 +397,7 @@ impl Context<'_> {
         };
         let is_local = |address| interface.addresses.iter().any(|own| own.address == address);
         if are_neighbours && !is_local(from) {
-            let mac = (hop.action == Action::Forward).then_some(hop.dst);
+            let mac = (hop.action == Action::Forward).then_some(hop.macs.dst());
             let error = IcmpError::Redirect { to: gateway, mac };
             self.icmp_error(seen.id, packet, error, out);
         }
@@ -483,7 +483,8 @@ fn rewritten(hop: &Hop, fits: bool) -> String {
     match hop.action {
         Action::Forward => format!(
             "time to live less one, to {}, MTU {}{cut}",
-            hop.dst, hop.mtu
+            hop.macs.dst(),
+            hop.mtu
         ),
         _ => format!("time to live less one, MTU {}{cut}", hop.mtu),
     }

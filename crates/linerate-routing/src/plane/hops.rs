@@ -6,6 +6,7 @@
 
 use linerate_core::MemError;
 use linerate_core::publish::Apply;
+use linerate_tables::rewrite::Macs;
 use linerate_wire::MacAddr;
 
 use crate::model::InterfaceId;
@@ -52,9 +53,8 @@ pub enum Action {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub struct Hop {
-    /// Destination address of the frame, then its source: as they lie in the frame.
-    pub dst: MacAddr,
-    pub src: MacAddr,
+    /// The addresses of the frame.
+    pub macs: Macs,
     /// Tag control information of the frame's tag; 0: no tag.
     pub vlan: u16,
     /// Largest packet, in bytes from the IP header on.
@@ -175,8 +175,7 @@ impl<'a> Hops<'a> {
     #[inline(always)]
     pub(super) fn get(self, hop: u32) -> &'a Hop {
         const NOWHERE: Hop = Hop {
-            dst: MacAddr([0; 6]),
-            src: MacAddr([0; 6]),
+            macs: Macs::new(MacAddr([0; 6]), MacAddr([0; 6])),
             vlan: 0,
             mtu: 0,
             port: 0,

@@ -425,8 +425,8 @@ impl Context<'_> {
         match (hop.action, hop.interface.get()) {
             (Action::Forward, _) => {
                 if let Ok(mut frame) = Ethernet::new_checked(packet.data_mut()) {
-                    frame.set_dst(hop.dst);
-                    frame.set_src(hop.src);
+                    frame.set_dst(hop.macs.dst());
+                    frame.set_src(hop.macs.src());
                 }
                 let end = packet.len();
                 self.leave(hop, end, packet, out);

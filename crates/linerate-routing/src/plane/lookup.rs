@@ -1,8 +1,9 @@
 //! Lookup: which hop each packet of a burst goes by.
 
+use linerate_core::env::Clock;
 use linerate_core::packet::{Burst, Packet};
 use linerate_core::run::{Egress, Stage};
-use linerate_tables::lpm::NO_ROUTE;
+use linerate_tables::lpm::{Choice, NO_ROUTE};
 use linerate_tables::parse::{Mask, Parsed};
 use linerate_wire::ethernet::HEADER_LEN;
 
@@ -13,13 +14,17 @@ use super::multipath;
 
 /// The stage.
 pub(super) struct Lookup {
+    /// By which layout IPv4 destinations are looked up, where a VRF has two. One for all VRFs:
+    /// mostly one of them is large.
+    choice: Choice,
     /// IPv6 destinations, packed.
     dst6: Box<[[u8; 16]; Burst::CAPACITY]>,
 }
 
 impl Lookup {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(clock: Clock) -> Self {
         Self {
+            choice: Choice::new(clock),
             dst6: Box::new([[0; 16]; Burst::CAPACITY]),
         }
     }
@@ -37,8 +42,9 @@ impl Lookup {
             places[count] = index as u8;
             count += 1;
         }
+        let (destinations, hops) = (&packed[..count], &mut found[..count]);
         view.fib4
-            .lookup_bulk(vrf, &packed[..count], &mut found[..count]);
+            .lookup_chosen(&mut self.choice, vrf, destinations, hops);
         for (place, hop) in places.iter().zip(&found[..count]) {
             packets.hops[usize::from(*place)] = *hop;
         }
@@ -67,7 +73,8 @@ impl Stage<Context<'_>> for Lookup {
         if v6 == 0 {
             // Addresses that are none, of packets that are not IPv4, do no harm.
             let (dst, hops) = (&packets.parsed.dst4[..count], &mut packets.hops[..count]);
-            return context.view.fib4.lookup_bulk(vrf, dst, hops);
+            let fib = context.view.fib4;
+            return fib.lookup_chosen(&mut self.choice, vrf, dst, hops);
         }
         self.lookup_mixed(v4, v6, context);
     }

@@ -184,7 +184,7 @@ impl Fast {
             packets: Packets::new(&reasons),
             reasons,
             output: Output::default(),
-            path: Path::new(setup.isa),
+            path: Path::new(setup.clock, setup.isa),
             due: 0,
         };
         fast.install(change, egress);

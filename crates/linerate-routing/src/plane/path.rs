@@ -5,7 +5,7 @@
 //! one in `run`; control reaches it by `install`. One that is to have turns, or that keeps packets
 //! between bursts, has a line in `turn` and in `held` besides.
 
-use linerate_core::env::Isa;
+use linerate_core::env::{Clock, Isa};
 use linerate_core::packet::Burst;
 use linerate_core::run::{Egress, NEVER, Named, Point, Stage, named};
 
@@ -43,7 +43,7 @@ pub(super) struct Path {
 }
 
 impl Path {
-    pub(super) fn new(isa: Isa) -> Self {
+    pub(super) fn new(clock: Clock, isa: Isa) -> Self {
         Self {
             receive: named("receive", Receive),
             vlan: named("vlan", Vlan::new()),
@@ -53,7 +53,7 @@ impl Path {
             policer: named("policer", Policer::default()),
             acl_in: named("acl_in", AclIn::new()),
             reverse_path: named("reverse_path", ReversePath),
-            lookup: named("lookup", Lookup::new()),
+            lookup: named("lookup", Lookup::new(clock)),
             acl_out: named("acl_out", AclOut::new()),
             rewrite: named("rewrite", Rewrite::new(isa)),
             exceptions: named("exceptions", HandleExceptions),

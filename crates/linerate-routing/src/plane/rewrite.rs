@@ -10,10 +10,10 @@ use linerate_core::packet::{Burst, Packet};
 use linerate_core::run::{Egress, Stage};
 use linerate_tables::parse::Mask;
 use linerate_tables::rewrite::one_less4;
-use linerate_wire::ethernet::{HEADER_LEN, set_macs};
+use linerate_wire::ethernet::HEADER_LEN;
 
 use super::context::{Context, Packets, ones};
-use super::hops::{Action, Hop, InterfaceIdOrNone};
+use super::hops::{Action, Hop, Hops, InterfaceIdOrNone};
 use super::lookup::member;
 
 /// The shortest Ethernet frame, without FCS: what is padded stays that long.
@@ -60,58 +60,103 @@ impl Rewrite {
 impl Stage<Context<'_>> for Rewrite {
     #[inline(always)]
     fn run(&mut self, burst: &mut Burst, context: &mut Context<'_>, _: &mut Egress) {
-        let view = context.view;
+        let hops = context.view.hops.all();
         let packets = &*context.packets;
+        let class = &packets.parsed.class;
         let plain = packets.plain & packets.live & !packets.parsed.checks.expired;
-        let (v4, back) = (
-            packets.parsed.class.v4,
-            InterfaceIdOrNone::from(packets.interface),
-        );
         let near = self.near(plain, burst.len(), context);
         let plain = plain & !self.with_local_source(plain, context);
-        let mut ready = 0;
-        let Packets {
-            parsed,
-            hops,
-            exits,
-            ..
-        } = &mut *context.packets;
-        for &number in &hops[..burst.len()] {
-            prefetch_read(view.hops.get(number));
+        for &number in &packets.hops[..burst.len()] {
+            prefetch_read(hops.get(number));
         }
-        let ends = &parsed.end[..burst.len()];
-        let found = hops.iter().zip(ends).zip(exits);
-        for ((index, packet), ((&number, &end), exit)) in burst.iter_mut().enumerate().zip(found) {
-            if plain >> index & 1 == 0 {
-                continue;
-            }
-            let mut hop = view.hops.get(number);
-            if hop.action == Action::Multipath {
-                hop = member(view, parsed, hop.group, index, packet).1;
-            }
-            let end = end as usize;
-            let fits = end <= usize::from(hop.mtu) + HEADER_LEN;
-            let is_near = near >> index & 1 != 0;
-            // One branch for all of it: which interface a packet leaves by cannot be predicted.
-            if (hop.action != Action::Forward) | !fits | (is_near & (hop.interface == back)) {
-                continue;
-            }
-            let frame = packet.data_mut();
-            let is_written = match v4 >> index & 1 {
-                1 => forward4(frame, hop),
-                _ => forward6(frame, hop),
-            };
-            trim(packet, end);
-            *exit = hop.interface.number();
-            ready |= Mask::from(is_written) << index;
+        // Most bursts are of one kind, which takes half of the instructions.
+        let all = burst.mask();
+        let mut ready = match near {
+            0 if plain & class.v4 == all => forward_all::<true>(hops, burst, context.packets),
+            0 if plain & class.v6 == all => forward_all::<false>(hops, burst, context.packets),
+            _ => 0,
+        };
+        let rest = plain & !ready;
+        if rest != 0 {
+            ready |= forward_each(rest, near, burst, context);
         }
         context.packets.ready = ready;
         // The next stage is that of the others, if there are any.
-        context.packets.here = match ready == burst.mask() {
+        context.packets.here = match ready == all {
             true => Mask::MAX,
             false => !ready,
         };
     }
+}
+
+/// Forwards those of a burst, all of them plain and of one family, whose hops are neighbours;
+/// returns which.
+#[inline(always)]
+fn forward_all<const V4: bool>(hops: Hops<'_>, burst: &mut Burst, packets: &mut Packets) -> Mask {
+    let mut ready = burst.mask();
+    let count = burst.len();
+    let (numbers, ends) = (&packets.hops[..count], &packets.parsed.end[..count]);
+    let found = numbers.iter().zip(ends).zip(&mut packets.exits);
+    for ((index, packet), ((&number, &end), exit)) in burst.iter_mut().enumerate().zip(found) {
+        let hop = hops.get(number);
+        let is_ready = takes(hop, end) && forward(packet, V4, hop, end);
+        if !is_ready {
+            ready &= !(1 << index);
+        }
+        *exit = hop.interface.number();
+    }
+    ready
+}
+
+/// The same of the packets of `plain` in any burst, one by one, through groups of hops and with a
+/// look at whom redirects are for.
+#[inline(never)]
+fn forward_each(plain: Mask, near: Mask, burst: &mut Burst, context: &mut Context<'_>) -> Mask {
+    let view = context.view;
+    let packets = &mut *context.packets;
+    let (v4, back) = (
+        packets.parsed.class.v4,
+        InterfaceIdOrNone::from(packets.interface),
+    );
+    let mut ready = 0;
+    for (index, packet) in burst.iter_mut().enumerate() {
+        if plain >> index & 1 == 0 {
+            continue;
+        }
+        let mut hop = view.hops.get(packets.hops[index]);
+        if hop.action == Action::Multipath {
+            hop = member(view, &packets.parsed, hop.group, index, packet).1;
+        }
+        let is_back = near >> index & 1 != 0 && hop.interface == back;
+        let end = packets.parsed.end[index];
+        if !is_back && takes(hop, end) && forward(packet, v4 >> index & 1 != 0, hop, end) {
+            packets.exits[index] = hop.interface.number();
+            ready |= 1 << index;
+        }
+    }
+    ready
+}
+
+/// Whether a frame whose packet ends at byte `end` can go to a hop as it is.
+#[inline(always)]
+fn takes(hop: &Hop, end: u32) -> bool {
+    hop.action == Action::Forward && end <= u32::from(hop.mtu) + HEADER_LEN as u32
+}
+
+/// Readies a frame, whose packet ends at byte `end`, for its hop; false as [`forward4`] has it.
+#[inline(always)]
+fn forward(packet: &mut Packet, is_v4: bool, hop: &Hop, end: u32) -> bool {
+    let frame = packet.data_mut();
+    let len = frame.len();
+    let is_written = match is_v4 {
+        true => forward4(frame, hop),
+        false => forward6(frame, hop),
+    };
+    let end = (end as usize).max(SHORTEST);
+    if len > end {
+        packet.truncate(end);
+    }
+    is_written
 }
 
 /// Finds the sources on a network.
@@ -149,9 +194,11 @@ pub(super) fn forward4(frame: &mut [u8], hop: &Hop) -> bool {
     let Some(front) = frame.first_chunk_mut::<34>() else {
         return false;
     };
-    let old = u32::from_le_bytes([front[22], front[23], front[24], front[25]]);
-    front[22..26].copy_from_slice(&one_less4(old).to_le_bytes());
-    set_macs(front, hop.dst, hop.src)
+    if let Some(word) = front[22..].first_chunk_mut() {
+        *word = one_less4(u32::from_le_bytes(*word)).to_le_bytes();
+    }
+    hop.macs.store(front);
+    true
 }
 
 /// The same of IPv6, which has no checksum.
@@ -161,7 +208,8 @@ pub(super) fn forward6(frame: &mut [u8], hop: &Hop) -> bool {
         return false;
     };
     front[21] = front[21].wrapping_sub(1);
-    set_macs(front, hop.dst, hop.src)
+    hop.macs.store(front);
+    true
 }
 
 /// Cuts off the padding that the last link needed, and the next may have no room for.
@@ -176,14 +224,14 @@ pub(super) fn trim(packet: &mut Packet, end: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use linerate_tables::rewrite::Macs;
     use linerate_wire::MacAddr;
     use linerate_wire::ipv4::Ipv4;
 
     #[test]
     fn the_checksum_is_what_the_whole_header_sums_to_whatever_it_was() {
         let hop = Hop {
-            dst: MacAddr::local(1),
-            src: MacAddr::local(2),
+            macs: Macs::new(MacAddr::local(1), MacAddr::local(2)),
             ..Hop::default()
         };
         for ident in 0..=u16::MAX {

@@ -20,6 +20,7 @@ use linerate_core::ring::{Pop, spsc};
 use linerate_core::run::doorbell::Doorbell;
 use linerate_core::run::{Egress, Stage, TxPath};
 use linerate_tables::lpm::{Lpm4Config, Lpm6Config, SharedLpm4, SharedLpm6};
+use linerate_tables::rewrite::Macs;
 use linerate_wire::MacAddr;
 
 use super::acl::AccessList;
@@ -103,6 +104,11 @@ impl Lab {
     /// | 4, 5, 6 | blackhole, unreachable, prohibit |
     /// | 7 | either, evenly |
     pub(super) fn new() -> Self {
+        Self::with_flat(0)
+    }
+
+    /// The same with a flat and a direct array for so many VRFs.
+    pub(super) fn with_flat(flat_vrfs: u32) -> Self {
         let wan = interface(
             "wan",
             0,
@@ -142,10 +148,12 @@ impl Lab {
         let vrfs = 2;
         let lpm4 = Lpm4Config {
             vrfs,
+            flat_vrfs,
             ..Lpm4Config::default()
         };
         let lpm6 = Lpm6Config {
             vrfs,
+            direct_vrfs: flat_vrfs,
             routes: 1000,
             ..Lpm6Config::default()
         };
@@ -243,8 +251,7 @@ impl Lab {
             _ => (LAN_MAC, ROUTER_MAC),
         };
         Hop {
-            dst,
-            src,
+            macs: Macs::new(dst, src),
             mtu: 1500,
             port: id.0,
             interface: id.into(),

@@ -66,6 +66,9 @@ pub struct Config {
     pub neighbours: usize,
     /// VRFs, from 0.
     pub vrfs: u32,
+    /// So many of them may have further arrays, for faster lookups, while their tables are large:
+    /// 64 MiB from [`FLAT_ROUTES`] on, and 24 MiB from [`DIRECT_ROUTES`] on.
+    pub flat_vrfs: u32,
     /// Which of its next hops a flow takes depends on it: [`HopTable::new`].
     pub seed: u64,
     /// The instructions that lookups may use.
@@ -78,11 +81,20 @@ impl Default for Config {
             routes: 1_000_000,
             neighbours: 65_536,
             vrfs: 1,
+            flat_vrfs: 1,
             seed: 0,
             isa: Isa::detect(),
         }
     }
 }
+
+/// IPv4 routes of a VRF from which on it has a flat array, two copies of 32 MiB: below, the compact
+/// table lies in the second-level cache.
+pub const FLAT_ROUTES: usize = 100_000;
+/// IPv6 routes of a VRF from which on it has a direct array.
+pub const DIRECT_ROUTES: usize = 25_000;
+/// That takes three copies of 8 MiB.
+const DIRECT_BYTES: usize = 24 << 20;
 
 impl Config {
     /// 24 bytes of table for a route are five times what an Internet table takes, and enough for
@@ -92,7 +104,8 @@ impl Config {
         Lpm4Config {
             vrfs: self.vrfs,
             table_bytes: ((self.vrfs as usize + 2) << 20) + 24 * self.routes + 64 * self.neighbours,
-            flat_vrfs: 0,
+            flat_vrfs: self.flat_vrfs,
+            flat_routes: FLAT_ROUTES,
             rib_bytes: (1 << 20) + 44 * (self.routes + self.neighbours),
             isa: self.isa,
         }
@@ -103,9 +116,12 @@ impl Config {
         let routes = self.routes / 4 + self.neighbours / 4 + 4096;
         Lpm6Config {
             vrfs: self.vrfs,
-            direct_vrfs: 0,
+            direct_vrfs: self.flat_vrfs,
+            direct_routes: DIRECT_ROUTES,
             routes,
-            budget_bytes: ((self.vrfs as usize + 16) << 20) + 1024 * routes,
+            budget_bytes: ((self.vrfs as usize + 16) << 20)
+                + 1024 * routes
+                + DIRECT_BYTES * self.flat_vrfs.min(self.vrfs) as usize,
             isa: self.isa,
         }
     }

@@ -50,7 +50,7 @@ fn a_gateway_becomes_known() {
         (hop.action, gateway(&hop)),
         (Action::Resolve, ip("192.0.2.254"))
     );
-    assert_eq!((hop.src, hop.mtu), (MacAddr::local(0), 1500));
+    assert_eq!((hop.macs.src(), hop.mtu), (MacAddr::local(0), 1500));
     let number = bench.number(0, ip("8.8.8.8"));
     let mac = MacAddr::local(77);
     bench.rib.neighbour(WAN, ip("192.0.2.254"), Some(mac));
@@ -61,14 +61,14 @@ fn a_gateway_becomes_known() {
         "no route was touched"
     );
     let hop = bench.hop("8.8.8.8");
-    assert_eq!((hop.action, hop.dst), (Action::Forward, mac));
-    assert_eq!(bench.hop("192.0.2.254").dst, mac);
+    assert_eq!((hop.action, hop.macs.dst()), (Action::Forward, mac));
+    assert_eq!(bench.hop("192.0.2.254").macs.dst(), mac);
     bench
         .rib
         .neighbour(WAN, ip("192.0.2.254"), Some(MacAddr::local(78)));
     bench.commit();
-    assert_eq!(bench.hop("8.8.8.8").dst, MacAddr::local(78));
-    assert_eq!(bench.hop("192.0.2.254").dst, MacAddr::local(78));
+    assert_eq!(bench.hop("8.8.8.8").macs.dst(), MacAddr::local(78));
+    assert_eq!(bench.hop("192.0.2.254").macs.dst(), MacAddr::local(78));
     bench.rib.neighbour(WAN, ip("192.0.2.254"), None);
     bench.commit();
     assert_eq!(bench.action("8.8.8.8"), Some(Action::Resolve));
@@ -192,7 +192,10 @@ fn gateways_of_the_other_family_and_link_local_ones() {
     bench.commit();
     for address in ["198.51.100.1", "2001:db8:2::1"] {
         let hop = bench.hop(address);
-        assert_eq!((hop.action, hop.dst), (Action::Forward, MacAddr::local(9)));
+        assert_eq!(
+            (hop.action, hop.macs.dst()),
+            (Action::Forward, MacAddr::local(9))
+        );
         assert_eq!(
             (gateway(&hop), hop.interface.get()),
             (ip("fe80::9"), Some(LAN))
@@ -300,7 +303,7 @@ fn a_neighbour_of_a_group_is_one_change() {
     let hop = bench.hop("198.51.100.1");
     let hops = bench.hops.read();
     let macs: Vec<MacAddr> = (hops.members(hop.group).iter())
-        .map(|&member| hops.get(member).dst)
+        .map(|&member| hops.get(member).macs.dst())
         .collect();
     assert_eq!(
         macs.iter().filter(|&&mac| mac == MacAddr::local(3)).count(),
@@ -450,6 +453,40 @@ fn a_full_table_turns_away_and_says_so() {
     assert_eq!(bench.rib.counts().routes, [3, 0]);
 }
 
+/// Memory for speed comes with the routes, where it may: the flat array in two copies.
+#[test]
+fn a_large_table_has_a_flat_array_if_it_may() {
+    use linerate_tables::lpm::{Layout, Prefix4};
+    const FLAT_BYTES: usize = 2 * (32 << 20);
+    let grown = |flat_vrfs| {
+        let mut bench = Bench::empty(&Config {
+            routes: FLAT_ROUTES,
+            flat_vrfs,
+            ..small()
+        });
+        let key = Key::of(Source::Fpm, 20);
+        let mut add = |numbers: std::ops::Range<usize>| {
+            for number in numbers {
+                let net = Prefix::V4(Prefix4::of((0x01_0000 + number as u32) << 8, 24));
+                let to = [To::Blackhole, To::Prohibit][number % 2].clone();
+                bench.rib.insert(0, net, key, &to).unwrap();
+            }
+            bench.commit();
+            bench.rib.counts().memory_bytes
+        };
+        let (half, all) = (add(0..FLAT_ROUTES / 2), add(FLAT_ROUTES / 2..FLAT_ROUTES));
+        let addresses: Vec<u32> = (0x0100_0000..).step_by(77).take(500_000).collect();
+        let mut found = [vec![0; addresses.len()], vec![0; addresses.len()]];
+        for (layout, found) in [Layout::Compact, Layout::Flat].into_iter().zip(&mut found) {
+            bench.fib4.read().lookup_by(layout, 0, &addresses, found);
+        }
+        assert!(found[0] == found[1]);
+        all - half
+    };
+    assert!(grown(0) < FLAT_BYTES);
+    assert!(grown(1) > FLAT_BYTES);
+}
+
 #[test]
 fn a_sleeping_worker_blocks_and_loses_nothing() {
     let mut bench = Bench::new();
@@ -555,7 +592,7 @@ fn rfc3704_2_4_what_only_a_default_route_leads_to_is_marked() {
     bench.commit();
     let hop = bench.hop("8.8.8.8");
     assert_eq!(
-        (hop.action, hop.dst, hop.is_default),
+        (hop.action, hop.macs.dst(), hop.is_default),
         (Action::Forward, mac, true)
     );
     assert!(!is_default(&mut bench, "198.51.100.1"));

@@ -177,7 +177,7 @@ impl Datagram {
                 Err(packet) => packet,
             };
         }
-        match self.admit(piece, packet.data()) {
+        match self.admit(piece, &packet) {
             Added::Ok if self.has_room(piece) => {
                 self.place(piece, &packet);
                 Ok(packet)
@@ -188,7 +188,7 @@ impl Datagram {
 
     /// Says what a fragment does, and if it fills a gap, that it did.
     #[inline(always)]
-    fn admit(&mut self, piece: &Piece, frame: &[u8]) -> Added {
+    fn admit(&mut self, piece: &Piece, packet: &Packet) -> Added {
         let run = &mut self.runs[0];
         // In order, with no end known; or in reverse, before what came.
         if self.runs_len == 1 && piece.start == run.end && self.total == 0 {
@@ -201,7 +201,7 @@ impl Datagram {
             self.note_bytes(piece);
             return Added::Ok;
         }
-        self.admit_anywhere(piece, frame)
+        self.admit_anywhere(piece, packet.data())
     }
 
     #[inline(never)]
@@ -329,7 +329,9 @@ impl Datagram {
         let (l3, header_len) = (self.l3, usize::from(self.header_len));
         let start = self.base as usize - header_len;
         let home = self.home_mut();
-        home.set_span(start, header_len + usize::from(payload_len));
+        // Its data are the whole slot: nobody need ask the pool again how long that is.
+        home.trim_front(start);
+        home.truncate(header_len + usize::from(payload_len));
         let meta = home.meta_mut();
         meta.l3_offset = l3;
         meta.l4_offset = 0;

@@ -68,6 +68,24 @@ impl<A: Address> Default for Rib<A> {
     }
 }
 
+/// How far down the way to a prefix somebody has come: who asks for one prefix after the other,
+/// each inside of the one before, need not begin at the root each time. Good until the routes
+/// change.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Descent {
+    /// The last node that covers the prefix.
+    node: u32,
+    /// The next hop of the longest route so far.
+    next_hop: Option<u32>,
+}
+
+impl Descent {
+    /// The next hop of the longest route that covers the prefix.
+    pub(crate) fn next_hop(self) -> Option<u32> {
+        self.next_hop
+    }
+}
+
 impl<A: Address> Rib<A> {
     /// Bytes that one node takes. An insert adds two nodes at most.
     pub const NODE_BYTES: usize = size_of::<Node<A>>();
@@ -227,16 +245,79 @@ impl<A: Address> Rib<A> {
     /// tells in which prefixes of `max_len` bits they are.
     #[inline]
     pub fn walk(&self, prefix: Prefix<A>, max_len: u8) -> Walk<'_, A> {
+        self.walk_at(self.top_of(prefix), max_len)
+    }
+
+    #[inline]
+    fn walk_at(&self, top: Option<u32>, max_len: u8) -> Walk<'_, A> {
         let mut walk = Walk {
             rib: self,
             max_len,
             stack: [NONE; STACK],
             depth: 0,
         };
-        if let Some(top) = self.top_of(prefix) {
+        if let Some(top) = top {
             walk.push(top);
         }
         walk
+    }
+
+    /// Where every way begins: at the prefix of all addresses.
+    pub(crate) fn descent(&self) -> Descent {
+        let root = &self.nodes[ROOT as usize];
+        Descent {
+            node: ROOT,
+            next_hop: root.is_route.then_some(root.next_hop),
+        }
+    }
+
+    /// On to a prefix inside of the one that `from` is at.
+    #[inline]
+    pub(crate) fn descend(&self, from: Descent, prefix: Prefix<A>) -> Descent {
+        let mut at = from;
+        while let Some(child) = self.child(at.node, prefix) {
+            let node = &self.nodes[child as usize];
+            if node.len > prefix.len() || node.address.common(prefix.first()) < node.len {
+                break;
+            }
+            at.node = child;
+            if node.is_route {
+                at.next_hop = Some(node.next_hop);
+            }
+        }
+        at
+    }
+
+    /// As [`walk`](Self::walk), of a prefix that `at` is at.
+    #[inline]
+    pub(crate) fn walk_from(&self, at: Descent, prefix: Prefix<A>, max_len: u8) -> Walk<'_, A> {
+        self.walk_at(self.top_from(at, prefix), max_len)
+    }
+
+    /// As [`has_longer`](Self::has_longer), of a prefix that `at` is at.
+    #[inline]
+    pub(crate) fn has_longer_from(&self, at: Descent, prefix: Prefix<A>) -> bool {
+        self.goes_on(self.top_from(at, prefix), prefix)
+    }
+
+    /// The node below which, or at which, all is that `prefix` covers; `at` is at it.
+    #[inline]
+    fn top_from(&self, at: Descent, prefix: Prefix<A>) -> Option<u32> {
+        match self.nodes[at.node as usize].len == prefix.len() {
+            true => Some(at.node),
+            false => self
+                .child(at.node, prefix)
+                .filter(|&child| prefix.contains(self.nodes[child as usize].address)),
+        }
+    }
+
+    /// The node below another on the way to `prefix`.
+    #[inline]
+    fn child(&self, at: u32, prefix: Prefix<A>) -> Option<u32> {
+        let node = &self.nodes[at as usize];
+        (node.len < prefix.len())
+            .then(|| node.children[usize::from(prefix.first().bit(node.len))])
+            .filter(|&child| child != NONE)
     }
 
     /// All routes, as [`covered`](Self::covered) gives them.
@@ -246,7 +327,13 @@ impl<A: Address> Rib<A> {
 
     /// Whether any route that `prefix` covers is longer than it.
     pub fn has_longer(&self, prefix: Prefix<A>) -> bool {
-        self.top_of(prefix).is_some_and(|top| {
+        self.goes_on(self.top_of(prefix), prefix)
+    }
+
+    /// Whether there are routes longer than `prefix` at or below its `top`.
+    #[inline]
+    fn goes_on(&self, top: Option<u32>, prefix: Prefix<A>) -> bool {
+        top.is_some_and(|top| {
             let node = &self.nodes[top as usize];
             node.len > prefix.len() || node.children != [NONE; 2]
         })
@@ -254,20 +341,7 @@ impl<A: Address> Rib<A> {
 
     /// The node below which, or at which, all is that `prefix` covers.
     fn top_of(&self, prefix: Prefix<A>) -> Option<u32> {
-        let mut at = ROOT;
-        loop {
-            let node = &self.nodes[at as usize];
-            if node.len >= prefix.len() {
-                return prefix.contains(node.address).then_some(at);
-            }
-            if node.address.common(prefix.first()) < node.len {
-                return None;
-            }
-            at = node.children[usize::from(prefix.first().bit(node.len))];
-            if at == NONE {
-                return None;
-            }
-        }
+        self.top_from(self.descend(self.descent(), prefix), prefix)
     }
 
     /// The nodes of at most `max_len` bits that hold `address`, from the root down.

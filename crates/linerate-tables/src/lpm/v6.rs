@@ -27,9 +27,13 @@ use linerate_core::publish::{Apply, Publisher, Reader};
 pub struct Lpm6Config {
     /// VRFs, numbered from 0: each takes 256 KiB of each copy of the table.
     pub vrfs: u32,
-    /// So many VRFs, from 0 on, have a direct array for global addresses (2000::/3): 8 MiB for each
-    /// in each copy of the table, and one step less for each lookup of such an address.
+    /// So many VRFs, from 0 on, may have a direct array for global addresses (2000::/3): 8 MiB for
+    /// each in each copy of the table, and one step less for each lookup of such an address.
     pub direct_vrfs: u32,
+    /// Such a VRF has it while it has so many routes, down to half as many; 0: always. The change
+    /// that brings it takes some 5 ms for each copy. Where budget or memory lack then, it stays
+    /// without.
+    pub direct_routes: usize,
     /// How many Internet-like routes to have room for at once, all VRFs together: 80 bytes each of
     /// each copy, of which a [`SharedLpm6`] has three; fewer if that is more than half of the
     /// budget. An [`Lpm6`] grows beyond, and is copied for that, which takes about a millisecond in
@@ -48,6 +52,7 @@ impl Default for Lpm6Config {
         Self {
             vrfs: 1,
             direct_vrfs: 0,
+            direct_routes: 0,
             routes: 200_000,
             budget_bytes: 256 << 20,
             isa: Isa::detect(),
@@ -132,6 +137,10 @@ pub struct Lpm6 {
     budget_bytes: usize,
     /// How many copies of the lookup table there are.
     copies: usize,
+    /// Which of the VRFs that may have a direct array do.
+    has_direct: Vec<bool>,
+    /// With how many routes they get it.
+    direct_routes: usize,
 }
 
 impl Lpm6 {
@@ -169,12 +178,19 @@ impl Lpm6 {
         if least > config.budget_bytes {
             return Err(over(least));
         }
+        let mut tree = Tree::new(vrfs, tables, leaves, config.isa)?;
+        let has_direct = vec![config.direct_routes == 0; direct_vrfs];
+        for (vrf, &wanted) in has_direct.iter().enumerate() {
+            tree.set_direct(vrf, wanted)?;
+        }
         let table = Self {
             ribs: vec![Rib::new(); vrfs],
-            fib: Fib6(Tree::new(vrfs, direct_vrfs, tables, leaves, config.isa)?),
+            fib: Fib6(tree),
             nodes: Nodes::new(),
             budget_bytes: config.budget_bytes,
             copies: 1,
+            has_direct,
+            direct_routes: config.direct_routes,
         };
         match table.memory().total() {
             need if need > config.budget_bytes => Err(over(need)),
@@ -207,6 +223,7 @@ impl Lpm6 {
         let had = self.ribs[vrf as usize].insert(prefix, hop)?;
         if had != Some(hop) {
             self.rebuild(vrf, prefix, false);
+            self.resize_direct(vrf);
         }
         Ok(had)
     }
@@ -220,8 +237,29 @@ impl Lpm6 {
         let had = self.ribs[vrf as usize].remove(prefix);
         if had.is_some() {
             self.rebuild(vrf, prefix, true);
+            self.resize_direct(vrf);
         }
         Ok(had)
+    }
+
+    /// Gives a VRF that has become large a direct array, and takes it from one that has lost half
+    /// of that.
+    fn resize_direct(&mut self, vrf: u32) {
+        let vrf = vrf as usize;
+        let Some(&has) = self.has_direct.get(vrf) else {
+            return;
+        };
+        let least = match has {
+            true => self.direct_routes / 2,
+            false => self.direct_routes,
+        };
+        let wanted = self.ribs[vrf].len() >= least;
+        if has == wanted || wanted && self.spare_bytes(self.copies * DIRECT_BYTES).is_err() {
+            return;
+        }
+        if self.fib.0.set_direct(vrf, wanted).is_ok() {
+            self.has_direct[vrf] = wanted;
+        }
     }
 
     fn rebuild(&mut self, vrf: u32, change: Prefix6, removed: bool) {

@@ -58,7 +58,12 @@ impl Macs {
 /// (RFC 1624, equation 3), and both addresses of the frame. Other packets are not touched.
 #[inline(always)]
 pub fn forward<'a>(burst: &mut Burst, v4: Mask, v6: Mask, mut macs: impl FnMut(usize) -> &'a Macs) {
-    if v6 == 0 {
+    if v4 == burst.mask() {
+        // Most bursts are of one kind.
+        for (index, packet) in burst.iter_mut().enumerate() {
+            one::<false>(packet, false, macs(index));
+        }
+    } else if v6 == 0 {
         for (index, packet) in burst.iter_mut().enumerate() {
             if v4 >> index & 1 != 0 {
                 one::<false>(packet, false, macs(index));
@@ -79,25 +84,27 @@ pub fn live_one_less(packet: &mut Packet, is_v6: bool) -> bool {
     let at = usize::from(packet.meta().l3_offset) + if is_v6 { 7 } else { 8 };
     let lives = packet.data().get(at).is_some_and(|&life| life > 1);
     if lives {
-        write_life::<true>(packet, is_v6);
+        let l3 = usize::from(packet.meta().l3_offset);
+        write_life::<true>(packet.data_mut(), l3, is_v6);
     }
     lives
 }
 
 #[inline(always)]
 fn one<const MIXED: bool>(packet: &mut Packet, is_v6: bool, macs: &Macs) {
-    write_life::<MIXED>(packet, is_v6);
-    macs.store(packet.data_mut());
+    let l3 = usize::from(packet.meta().l3_offset);
+    let frame = packet.data_mut();
+    write_life::<MIXED>(frame, l3, is_v6);
+    macs.store(frame);
 }
 
 /// Without a branch on the kind of packet, where bursts are of both kinds.
 #[inline(always)]
-fn write_life<const MIXED: bool>(packet: &mut Packet, is_v6: bool) {
+fn write_life<const MIXED: bool>(frame: &mut [u8], l3: usize, is_v6: bool) {
     let is_v6 = MIXED && is_v6;
-    let l3 = usize::from(packet.meta().l3_offset);
     // TTL, protocol and checksum of IPv4; payload length, next header and hop limit of IPv6.
     let at = l3 + if is_v6 { 4 } else { 8 };
-    let word = packet.data_mut().get_mut(at..);
+    let word = frame.get_mut(at..);
     if let Some(word) = word.and_then(<[u8]>::first_chunk_mut) {
         let old = u32::from_le_bytes(*word);
         let new = if is_v6 {

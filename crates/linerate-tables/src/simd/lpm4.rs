@@ -52,19 +52,18 @@ pub(crate) struct Fib {
     hops: HugeArray<u32>,
     vrfs: usize,
     kernel: Kernel,
-    /// The same, with a leaf for each /24, for the first VRFs.
-    flat: Option<Flat>,
+    /// The same, with a leaf for each /24, for those VRFs that have it.
+    flat: Vec<Option<Flat>>,
 }
 
 impl Fib {
     /// A table in which every address of VRF v leads to the next hop numbered v + 1, which is
-    /// [`NO_ROUTE`]; the first `flat_vrfs` have a flat array too.
+    /// [`NO_ROUTE`].
     ///
     /// # Panics
     /// If there are fewer `words` than the chunks of single hops take, or more VRFs than numbers.
     pub(crate) fn new(
         vrfs: usize,
-        flat_vrfs: usize,
         splits: usize,
         words: usize,
         isa: Isa,
@@ -79,37 +78,57 @@ impl Fib {
             _ => 0,
         };
         let entries = (vrfs << DIRECTORY_BITS) + 4 * splits;
-        let unrouted = |vrf: usize| lpm4_flat::leaf(vrf + 1, NO_ROUTE, true);
-        let flat = (flat_vrfs > 0).then(|| Flat::new(flat_vrfs.min(vrfs), unrouted));
         Ok(Self {
             directory: HugeArray::from_fn("lpm4 directory", entries, to_vrf)?,
             words: HugeArray::from_fn("lpm4 chunks", words, uniform)?,
             hops: HugeArray::filled("lpm4 next hops", LEAVES, NO_ROUTE)?,
             vrfs,
             kernel: pick(isa),
-            flat: flat.transpose()?,
+            flat: (0..vrfs).map(|_| None).collect(),
         })
+    }
+
+    /// Gives a VRF that there is a flat array that says what the compact table says, or takes it
+    /// away.
+    ///
+    /// # Errors
+    /// If there is no memory for it; lookups go on by the compact table.
+    pub(crate) fn set_flat(&mut self, vrf: usize, wanted: bool) -> Result<(), MemError> {
+        self.flat[vrf] = None;
+        if wanted {
+            let default = vrf + 1;
+            self.flat[vrf] = Some(Flat::new(lpm4_flat::leaf(default, NO_ROUTE, true))?);
+            for index in vrf << DIRECTORY_BITS..default << DIRECTORY_BITS {
+                if self.directory[index] as usize != 2 * default {
+                    self.flatten(index, 0, 64);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Another table with the same content.
     pub(crate) fn copy(&self) -> Result<Self, MemError> {
         let (directory, words, hops) = (&self.directory, &self.words, &self.hops);
+        let copy = |flat: &Option<Flat>| flat.as_ref().map(Flat::copy).transpose();
+        let flat = self.flat.iter().map(copy);
         Ok(Self {
             directory: HugeArray::from_fn("lpm4 directory", directory.len(), |at| directory[at])?,
             words: HugeArray::from_fn("lpm4 chunks", words.len(), |at| words[at])?,
             hops: HugeArray::from_fn("lpm4 next hops", hops.len(), |at| hops[at])?,
             vrfs: self.vrfs,
             kernel: self.kernel,
-            flat: self.flat.as_ref().map(Flat::copy).transpose()?,
+            flat: flat.collect::<Result<_, _>>()?,
         })
     }
 
     /// All memory, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
+        let flat = self.flat.iter().flatten().map(Flat::memory_bytes);
         size_of_val(&*self.directory)
             + size_of_val(&*self.words)
             + size_of_val(&*self.hops)
-            + self.flat.as_ref().map_or(0, Flat::memory_bytes)
+            + flat.sum::<usize>()
     }
 
     /// What backs the chunks.
@@ -129,12 +148,10 @@ impl Fib {
     /// Makes the flat array say of `count` /24s from the `first`-th of a /18 on what its directory
     /// entry, the `index`-th, leads to. To be called when that has changed for them.
     pub(crate) fn flatten(&mut self, index: usize, first: usize, count: usize) {
-        let Some(flat) = &mut self.flat else {
+        let vrf = index >> DIRECTORY_BITS;
+        let Some(Some(flat)) = self.flat.get_mut(vrf) else {
             return;
         };
-        if index >> DIRECTORY_BITS >= flat.vrfs() {
-            return;
-        }
         let chunk = &self.words[self.directory[index] as usize..][..CHUNK_WORDS];
         let by_number = |number: usize| {
             // A default route's next hop changes without its leaves.
@@ -152,7 +169,8 @@ impl Fib {
         };
         let mut at = rank(bitmap, first as u32);
         let mut last = leaf(at);
-        for (slot, to) in (first..).zip(flat.leaves(index * 64 + first, count)) {
+        let first_leaf = (index * 64 + first) % lpm4_flat::LEAVES;
+        for (slot, to) in (first..).zip(flat.leaves(first_leaf, count)) {
             if slot > first && bitmap >> (slot - 1) & 1 != 0 {
                 at += 1;
                 last = leaf(at);
@@ -189,8 +207,7 @@ impl Fib {
     /// Whether a VRF has a flat array.
     #[inline]
     pub(crate) fn has_flat(&self, vrf: u32) -> bool {
-        let flat = self.flat.as_ref();
-        flat.is_some_and(|flat| (vrf as usize) < flat.vrfs())
+        matches!(self.flat.get(vrf as usize), Some(Some(_)))
     }
 
     /// The next hops of `addresses` in one VRF; by the flat array only where there is one.
@@ -207,11 +224,11 @@ impl Fib {
     ) {
         assert_eq!(addresses.len(), hops.len(), "one next hop for each address");
         let base = (vrf as usize) << DIRECTORY_BITS;
-        match (&self.flat, layout) {
-            _ if vrf as usize >= self.vrfs => hops.fill(NO_ROUTE),
-            (Some(flat), Layout::Flat) if (vrf as usize) < flat.vrfs() => {
+        match (self.flat.get(vrf as usize), layout) {
+            (None, _) => hops.fill(NO_ROUTE),
+            (Some(Some(flat)), Layout::Flat) => {
                 for (addresses, hops) in addresses.chunks(BLOCK).zip(hops.chunks_mut(BLOCK)) {
-                    let any = flat.bulk(vrf as usize, &self.hops, addresses, hops);
+                    let any = flat.bulk(&self.hops, addresses, hops);
                     let ask = |any, &hop: &u32| any | (hop == NO_ROUTE);
                     if any && hops.iter().fold(false, ask) {
                         self.ask_compact(base, addresses, hops);

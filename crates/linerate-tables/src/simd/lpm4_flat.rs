@@ -24,11 +24,10 @@ pub(crate) const LEAVES: usize = 1 << BITS;
 /// The least that a table of next hops by number has.
 const NUMBERS: usize = BY_NUMBER as usize;
 
-/// The leaves of the first VRFs.
+/// The leaves of a VRF.
 pub(super) struct Flat {
-    /// [`LEAVES`] for each VRF.
+    /// [`LEAVES`] of them.
     leaves: HugeArray<u16>,
-    vrfs: usize,
 }
 
 /// The leaf of a next hop that has this number; `fixed` if the number stays and the next hop
@@ -42,19 +41,16 @@ pub(super) fn leaf(number: usize, hop: u32, fixed: bool) -> u16 {
 }
 
 impl Flat {
-    /// An array for so many VRFs, each with the same leaf everywhere.
-    pub(super) fn new(vrfs: usize, leaf: impl Fn(usize) -> u16) -> Result<Self, MemError> {
-        let at = |index: usize| leaf(index >> BITS);
+    /// An array with the same leaf everywhere.
+    pub(super) fn new(leaf: u16) -> Result<Self, MemError> {
         Ok(Self {
-            leaves: HugeArray::from_fn("lpm4 flat", vrfs * LEAVES, at)?,
-            vrfs,
+            leaves: HugeArray::filled("lpm4 flat", LEAVES, leaf)?,
         })
     }
 
     pub(super) fn copy(&self) -> Result<Self, MemError> {
         Ok(Self {
             leaves: self.leaves.copy("lpm4 flat")?,
-            ..*self
         })
     }
 
@@ -62,33 +58,23 @@ impl Flat {
         size_of_val(&*self.leaves)
     }
 
-    pub(super) fn vrfs(&self) -> usize {
-        self.vrfs
-    }
-
     /// Leaves of neighbouring /24s, from the `first`-th on.
     pub(super) fn leaves(&mut self, first: usize, count: usize) -> &mut [u16] {
         &mut self.leaves[first..][..count]
     }
 
-    /// The next hops of a VRF that there is; `by_number[0]` where the compact table has to be
-    /// asked. Returns whether any was found by its number.
+    /// The next hops; `by_number[0]` where the compact table has to be asked. Returns whether any
+    /// was found by its number.
     ///
     /// # Panics
-    /// If there is no such VRF, or if there are too few numbers.
+    /// If there are too few numbers.
     #[inline]
-    pub(super) fn bulk(
-        &self,
-        vrf: usize,
-        by_number: &[u32],
-        addresses: &[u32],
-        hops: &mut [u32],
-    ) -> bool {
+    pub(super) fn bulk(&self, by_number: &[u32], addresses: &[u32], hops: &mut [u32]) -> bool {
         // Arrays of known length: no index that is shifted or masked so is checked again.
-        let leaves: Option<&[u16; LEAVES]> = self.leaves[vrf * LEAVES..].first_chunk();
+        let leaves: Option<&[u16; LEAVES]> = self.leaves.first_chunk();
         let by_number: Option<&[u32; NUMBERS]> = by_number.first_chunk();
         let (Some(leaves), Some(by_number)) = (leaves, by_number) else {
-            panic!("VRF {vrf} has no flat array");
+            panic!("a flat array has {LEAVES} leaves, and {NUMBERS} next hops by number");
         };
         for &address in addresses {
             prefetch_read(&raw const leaves[(address >> 8) as usize]);

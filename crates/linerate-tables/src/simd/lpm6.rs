@@ -134,8 +134,8 @@ pub(crate) fn span_of(address: u128, from: u8) -> u32 {
 #[derive(Debug)]
 pub(crate) struct Tree {
     pub(crate) roots: HugeArray<Entry>,
-    /// [`DIRECT`] entries for each of the first VRFs.
-    direct: HugeArray<Entry>,
+    /// [`DIRECT`] entries for each VRF that has them.
+    direct: Vec<Option<HugeArray<Entry>>>,
     pub(crate) tables: HugeArray<Table>,
     pub(crate) leaves: HugeArray<Leaf>,
     pub(crate) far: HugeArray<u32>,
@@ -149,8 +149,10 @@ pub(crate) struct Tree {
 pub(crate) enum Write {
     /// An entry of a root.
     Root(usize, Entry),
-    /// So many entries of direct arrays from this one on.
-    Direct(usize, u32, Entry),
+    /// So many entries of a VRF's direct array from this one on, if it has one.
+    Direct(usize, usize, u32, Entry),
+    /// A VRF's direct array: as the root and its tables say, or none.
+    Array(usize, bool),
     /// An entry of a table.
     Slot(u32, u8, Entry),
     /// A table in which nothing is routed.
@@ -175,14 +177,13 @@ impl Tree {
     /// A tree in which nothing is routed, with room for so many tables, leaves and far hops.
     pub(crate) fn new(
         vrfs: usize,
-        direct_vrfs: usize,
         tables: usize,
         leaves: usize,
         isa: Isa,
     ) -> Result<Self, MemError> {
         Ok(Self {
             roots: HugeArray::filled("fib6 roots", vrfs << ROOT_BITS, Entry::NONE)?,
-            direct: HugeArray::filled("fib6 direct", direct_vrfs * DIRECT, Entry::NONE)?,
+            direct: (0..vrfs).map(|_| None).collect(),
             tables: HugeArray::filled("fib6 tables", tables.max(1), [Entry::NONE; 256])?,
             leaves: HugeArray::filled("fib6 leaves", leaves.max(1), Leaf::EMPTY)?,
             far: HugeArray::filled("fib6 far", FAR_HOPS, NO_ROUTE)?,
@@ -195,7 +196,9 @@ impl Tree {
     pub(crate) fn copy(&self) -> Result<Self, MemError> {
         Ok(Self {
             roots: self.roots.copy("fib6 roots")?,
-            direct: self.direct.copy("fib6 direct")?,
+            direct: (self.direct.iter())
+                .map(|direct| direct.as_ref().map(|it| it.copy("fib6 direct")).transpose())
+                .collect::<Result<_, _>>()?,
             tables: self.tables.copy("fib6 tables")?,
             leaves: self.leaves.copy("fib6 leaves")?,
             far: self.far.copy("fib6 far")?,
@@ -224,6 +227,17 @@ impl Tree {
         }
     }
 
+    /// As [`write`](Self::write), of a leaf: boxed only where somebody repeats it.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    pub(crate) fn write_leaf(&mut self, number: u32, leaf: &Leaf) {
+        self.leaves[number as usize] = *leaf;
+        if let Some(log) = &mut self.log {
+            log.push(Write::Leaf(number, Box::new(*leaf)));
+        }
+    }
+
     /// Writes what another tree wrote.
     ///
     /// # Panics
@@ -232,9 +246,13 @@ impl Tree {
     pub(crate) fn repeat(&mut self, write: &Write) {
         match write {
             Write::Root(index, entry) => self.roots[*index] = *entry,
-            Write::Direct(first, count, entry) => {
-                self.direct[*first..][..*count as usize].fill(*entry);
+            Write::Direct(vrf, first, count, entry) => {
+                if let Some(direct) = &mut self.direct[*vrf] {
+                    direct[*first..][..*count as usize].fill(*entry);
+                }
             }
+            // A copy that there is no memory for is without, and finds the same.
+            Write::Array(vrf, wanted) => drop(self.make_direct(*vrf, *wanted)),
             Write::Slot(table, index, entry) => {
                 self.tables[*table as usize][usize::from(*index)] = *entry;
             }
@@ -253,26 +271,63 @@ impl Tree {
     }
 
     fn direct_bytes(&self) -> usize {
-        match self.direct.is_empty() {
-            true => 0,
-            false => self.direct.region().len(),
-        }
+        let arrays = self.direct.iter().flatten();
+        arrays.map(|direct| direct.region().len()).sum()
     }
 
-    /// Where the direct array has the /24s of a block of 16 or 24 bits: the first, and how many; if
-    /// the VRF whose root begins at `root` has one, and it is for such addresses.
-    pub(crate) fn direct_of(&self, root: usize, first: u128, len: u8) -> Option<(usize, u32)> {
-        let base = (root >> ROOT_BITS) * DIRECT;
-        let has = base < self.direct.len() && (first >> 125) as u32 == GLOBAL;
+    /// Whether a VRF that there is has a direct array.
+    #[cfg(test)]
+    pub(crate) fn has_direct(&self, vrf: usize) -> bool {
+        self.direct[vrf].is_some()
+    }
+
+    /// Gives a VRF that there is a direct array that says what root and tables say, or takes it
+    /// away.
+    ///
+    /// # Errors
+    /// If there is no memory for it; lookups go on without.
+    pub(crate) fn set_direct(&mut self, vrf: usize, wanted: bool) -> Result<(), MemError> {
+        self.make_direct(vrf, wanted)?;
+        if let Some(log) = &mut self.log {
+            log.push(Write::Array(vrf, wanted));
+        }
+        Ok(())
+    }
+
+    fn make_direct(&mut self, vrf: usize, wanted: bool) -> Result<(), MemError> {
+        self.direct[vrf] = None;
+        if wanted {
+            let first = (vrf << ROOT_BITS) + ((GLOBAL as usize) << (ROOT_BITS - 3));
+            let of = |at: usize| {
+                let entry = self.roots[first + (at >> TABLE_BITS)];
+                match entry.kind() {
+                    EntryKind::Table(table) => self.tables[table as usize][at & 255],
+                    _ => entry,
+                }
+            };
+            self.direct[vrf] = Some(HugeArray::from_fn("fib6 direct", DIRECT, of)?);
+        }
+        Ok(())
+    }
+
+    /// Where the direct array has the /24s of a block of 16 or 24 bits: whose it is, the first, and
+    /// how many; if the VRF whose root begins at `root` has one, and it is for such addresses.
+    pub(crate) fn direct_of(
+        &self,
+        root: usize,
+        first: u128,
+        len: u8,
+    ) -> Option<(usize, usize, u32)> {
+        let vrf = root >> ROOT_BITS;
+        let has = self.direct[vrf].is_some() && (first >> 125) as u32 == GLOBAL;
         let at = (first >> (128 - DIRECT_BITS)) as usize % DIRECT;
-        has.then(|| (base + at, 1 << (DIRECT_BITS - len)))
+        has.then(|| (vrf, at, 1 << (DIRECT_BITS - len)))
     }
 
     /// The direct array of the VRF whose root begins at `root`, if it has one.
     #[inline(always)]
     fn direct(&self, root: usize) -> Option<&[Entry; DIRECT]> {
-        let base = (root >> ROOT_BITS) * DIRECT;
-        self.direct.get(base..)?.first_chunk()
+        self.direct[root >> ROOT_BITS].as_ref()?.first_chunk()
     }
 
     pub(crate) fn pages(&self) -> PageKind {

@@ -173,7 +173,7 @@ impl Own {
             OutputRoute::Link(id) => return Self::Glean { id },
             OutputRoute::Hop(number, hop) => (number, hop),
         };
-        let &Hop { dst, src, .. } = hop;
+        let (dst, src) = (hop.macs.dst(), hop.macs.src());
         match (hop.action, hop.interface.get()) {
             (Action::Forward, Some(id)) => Self::To { id, dst, src },
             (Action::Resolve, Some(id)) => Self::Resolve { id, number },

@@ -2,6 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use linerate_tables::rewrite::Macs;
+use linerate_wire::MacAddr;
+
 use super::target::Def;
 use super::{Id, Targets};
 use crate::model::InterfaceId;
@@ -50,7 +53,7 @@ impl Targets {
         let of_interface = |id: InterfaceId, action| {
             let facts = self.interfaces.get(&id);
             facts.map_or_else(Hop::default, |facts| Hop {
-                src: facts.mac,
+                macs: Macs::new(MacAddr::default(), facts.mac),
                 vlan: facts.vlan,
                 mtu: facts.mtu,
                 port: facts.port,
@@ -76,10 +79,11 @@ impl Targets {
             (&Def::Neighbour(id, address), _) => {
                 let mac = self.macs.get(&(id, address));
                 let action = mac.map_or(Action::Resolve, |_| Action::Forward);
+                let hop = of_interface(id, action);
                 Hop {
-                    dst: mac.copied().unwrap_or_default(),
+                    macs: Macs::new(mac.copied().unwrap_or_default(), hop.macs.src()),
                     gateway: mapped(address),
-                    ..of_interface(id, action)
+                    ..hop
                 }
             }
             (_, []) => plain(Action::Unreachable),

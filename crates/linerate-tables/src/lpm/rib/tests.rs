@@ -29,6 +29,15 @@ fn compare<A: Address>(rib: &Rib<A>, model: &Model<A>, prefix: Prefix<A>, max_le
         rib.has_longer(prefix),
         covered.iter().any(|(below, _)| below.len() > prefix.len())
     );
+    // The same in stages, through prefixes around it.
+    let mut at = rib.descent();
+    for len in [prefix.len() / 3, prefix.len() / 2, prefix.len()] {
+        at = rib.descend(at, Prefix::of(first, len));
+    }
+    assert_eq!(at.next_hop(), covering.last().map(|route| route.1));
+    assert_eq!(rib.has_longer_from(at, prefix), rib.has_longer(prefix));
+    let from_there = rib.walk_from(at, prefix, max_len);
+    assert!(from_there.eq(rib.walk(prefix, max_len)));
     let mut found: Vec<_> = rib.walk(prefix, max_len).collect();
     found.dedup();
     let mut expected: Vec<_> = covered

@@ -43,6 +43,7 @@ enum Write {
     Entries { first: u32, count: u32, entry: u32 },
     Hop { number: u32, hop: u32 },
     Flatten { index: u32, first: u8, count: u8 },
+    Flat { vrf: u32, wanted: bool },
 }
 
 impl Change {
@@ -63,6 +64,8 @@ impl Change {
                 first,
                 count,
             } => fib.flatten(index as usize, first.into(), count.into()),
+            // A copy that there is no memory for is without, and finds the same.
+            &Write::Flat { vrf, wanted } => drop(fib.set_flat(vrf as usize, wanted)),
         }
     }
 }
@@ -99,8 +102,10 @@ pub(super) struct Control {
     splits: BTreeMap<u64, u32>,
     free_splits: Vec<u32>,
     table_bytes: usize,
-    /// Directory entries of VRFs that have a flat array: those below.
-    flat_entries: u32,
+    /// Which of the VRFs that may have a flat array do.
+    has_flat: Vec<bool>,
+    /// With how many routes they get it.
+    flat_routes: usize,
     staged: Staged,
 }
 
@@ -115,7 +120,6 @@ impl Control {
             });
         }
         let fixed = (vrfs << DIRECTORY_BITS) * 4 + HOP_BYTES + FIXED_WORDS * 8;
-        let flat_vrfs = (config.flat_vrfs as usize).min(vrfs);
         let least = fixed + (1 << 16);
         if config.table_bytes < least {
             return Err(TableError::LpmBudget {
@@ -127,7 +131,11 @@ impl Control {
         let splits = (config.table_bytes - fixed) / SPLIT_SHARE / 16;
         let words = (config.table_bytes - fixed - splits * 16) / 8 + FIXED_WORDS;
         let words = words.min(u32::MAX as usize);
-        let fib = Fib::new(vrfs, flat_vrfs, splits, words, config.isa)?;
+        let mut fib = Fib::new(vrfs, splits, words, config.isa)?;
+        let has_flat = vec![config.flat_routes == 0; vrfs.min(config.flat_vrfs as usize)];
+        for (vrf, &wanted) in has_flat.iter().enumerate() {
+            fib.set_flat(vrf, wanted)?;
+        }
         let first_split = (vrfs << DIRECTORY_BITS) as u32;
         let mut directory = vec![0; (vrfs << DIRECTORY_BITS) + 4 * splits];
         for (vrf, entries) in directory.chunks_mut(1 << DIRECTORY_BITS).enumerate() {
@@ -152,7 +160,8 @@ impl Control {
                 .map(|split| first_split + 4 * split)
                 .collect(),
             table_bytes: config.table_bytes,
-            flat_entries: (flat_vrfs << DIRECTORY_BITS) as u32,
+            has_flat,
+            flat_routes: config.flat_routes,
             staged: Staged::default(),
         };
         Ok((control, fib))
@@ -231,6 +240,7 @@ impl Control {
                 self.hops.release(number);
                 return Err(error);
             }
+            self.resize_flat(vrf, sink);
         }
         Ok(had.map(|had| {
             let hop = self.hops.hop(had);
@@ -254,9 +264,27 @@ impl Control {
             self.restore(vrf, prefix, Some(number));
             return Err(error);
         }
+        self.resize_flat(vrf, sink);
         let hop = self.hops.hop(number);
         self.hops.release(number);
         Ok(Some(hop))
+    }
+
+    /// Gives a VRF that has become large a flat array, and takes it from one that has lost half of
+    /// that.
+    fn resize_flat(&mut self, vrf: u32, sink: &mut impl FnMut(Change)) {
+        let Some(has) = self.has_flat.get_mut(vrf as usize) else {
+            return;
+        };
+        let least = match *has {
+            true => self.flat_routes / 2,
+            false => self.flat_routes,
+        };
+        let wanted = self.ribs[vrf as usize].len() >= least;
+        if *has != wanted {
+            *has = wanted;
+            sink(Change(Write::Flat { vrf, wanted }));
+        }
     }
 
     fn check(&self, vrf: u32) -> Result<(), TableError> {
@@ -488,7 +516,7 @@ impl Control {
             if entry != old {
                 self.set_entry(*index, entry, sink);
             }
-            if *index < self.flat_entries {
+            if self.has_flat.get((*index >> DIRECTORY_BITS) as usize) == Some(&true) {
                 sink(Change(Write::Flatten {
                     index: *index,
                     first: first_slot,

@@ -79,10 +79,13 @@ pub struct Lpm4Config {
     /// table needs 5 MiB, a million random /24s with as many next hops 24 MiB. Flat arrays are
     /// beside it.
     pub table_bytes: usize,
-    /// So many VRFs, from 0 on, have a flat array beside it: 32 MiB for each in each copy of the
-    /// table. Worth it where few prefixes get most packets; [`Choice`] finds out. Next hops below
-    /// 32768 are found with one load, others with two.
+    /// So many VRFs, from 0 on, may have a flat array beside it: 32 MiB for each in each copy of
+    /// the table. Worth it where few prefixes get most packets; [`Choice`] finds out. Next hops
+    /// below 32768 are found with one load, others with two.
     pub flat_vrfs: u32,
+    /// Such a VRF has it while it has so many routes, down to half as many; 0: always. The change
+    /// that brings it takes some 50 ms for each copy. Where memory lacks then, it stays without.
+    pub flat_routes: usize,
     /// Bytes that the route store may grow to, all VRFs together: 20 to 40 for each route.
     pub rib_bytes: usize,
     /// The instructions that lookups may use.
@@ -96,6 +99,7 @@ impl Default for Lpm4Config {
             vrfs: 1,
             table_bytes: 12 << 20,
             flat_vrfs: 0,
+            flat_routes: 0,
             rib_bytes: 64 << 20,
             isa: Isa::detect(),
         }

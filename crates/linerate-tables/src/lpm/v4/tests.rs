@@ -20,6 +20,7 @@ fn small(vrfs: u32, isa: Isa) -> Lpm4Config {
         table_bytes: (4 << 20) + (vrfs as usize) * (1 << 20),
         // The first VRF has a flat array; `compare` reads both layouts.
         flat_vrfs: 1,
+        flat_routes: 0,
         rib_bytes: 8 << 20,
         isa,
     }
@@ -151,6 +152,62 @@ fn equal_to_a_map_for_long() {
             churn(seed, isa, 8_000, 1 << (seed % 12));
         }
     }
+}
+
+/// A flat array comes when there are many routes and goes with them; readers of whichever copy, by
+/// either layout and by their choice, find what the routes say.
+#[test]
+fn a_flat_array_comes_and_goes_with_routes() {
+    const ROUTES: usize = 200;
+    let mut table = SharedLpm4::new(&Lpm4Config {
+        flat_routes: ROUTES,
+        ..small(2, Isa::detect())
+    })
+    .unwrap();
+    let (mut random, mut model) = (Random::new(21), Model::new());
+    let mut reader = table.reader();
+    let mut choice = Choice::new(linerate_core::env::Clock::calibrate());
+    let (mut burst, mut found) = ([0; 64], [0; 64]);
+    let (mut came, mut went, mut had) = (0, 0, false);
+    for round in 0..24 {
+        for _ in 0..150 {
+            let (vrf, prefix, hop) = (
+                random.below(4) / 3,
+                prefix(&mut random),
+                hop(&mut random, 1000),
+            );
+            if round % 12 < 6 {
+                table.insert(vrf, prefix, hop).unwrap();
+                model.insert((vrf, prefix), hop);
+            } else if let Some((&(vrf, prefix), _)) = model.range((vrf, prefix)..).next() {
+                table.remove(vrf, prefix).unwrap();
+                model.remove(&(vrf, prefix));
+            }
+        }
+        assert!(table.publish(), "the reader has looked");
+        let (fib, routes) = (reader.read(), table.routes(0).count());
+        let has = fib.0.has_flat(0);
+        match routes {
+            ROUTES.. => assert!(has, "{routes} routes"),
+            ..100 => assert!(!has, "{routes} routes"),
+            _ => assert_eq!(has, had, "{routes} routes"),
+        }
+        assert!(!fib.0.has_flat(1), "it may have none");
+        came += u32::from(has & !had);
+        went += u32::from(had & !has);
+        had = has;
+        compare(fib, &model, 2, &mut random, 21);
+        // Often enough for trials of either layout.
+        let asked = questions(&model, &mut random);
+        for _ in 0..3000 {
+            burst.fill_with(|| asked[random.below(asked.len() as u32) as usize]);
+            fib.lookup_chosen(&mut choice, 0, &burst, &mut found);
+            for (&address, &hop) in burst.iter().zip(&found) {
+                assert_eq!(fib.lookup(0, address).unwrap_or(NO_ROUTE), hop);
+            }
+        }
+    }
+    assert!(came == 2 && went == 2, "came {came} times, went {went}");
 }
 
 #[test]

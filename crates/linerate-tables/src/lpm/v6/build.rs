@@ -7,7 +7,8 @@
 
 use super::nodes::Nodes;
 use super::ranges::{Ranges, What};
-use crate::lpm::{Prefix6, Rib, rib::Found};
+use crate::lpm::rib::{Descent, Found};
+use crate::lpm::{Prefix6, Rib};
 use crate::simd::lpm6::{
     DIRECT_BITS, Entry, EntryKind, Leaf, NO_ROUTE, RANGES, ROOT_BITS, SPAN_BITS, TABLE_BITS, Tree,
     Write, span_from, span_of,
@@ -50,19 +51,24 @@ enum Before<'a> {
 impl Build<'_> {
     /// Brings the tree of the VRF in line with the routes.
     pub(super) fn run(&mut self) {
-        let root = self.root;
-        self.children(Slots::Root(root), Prefix6::ALL, ROOT_BITS, Before::Table);
+        let block = At {
+            block: Prefix6::ALL,
+            descent: self.rib.descent(),
+        };
+        self.children(Slots::Root(self.root), block, ROOT_BITS, Before::Table);
     }
 
-    /// Makes the entries of `slots` that the change touches; each decides by `bits` after `block`.
-    fn children(&mut self, slots: Slots, block: Prefix6, bits: u8, before: Before<'_>) {
+    /// Makes the entries of `slots` that the change touches; each decides by `bits` after `at`'s
+    /// block.
+    fn children(&mut self, slots: Slots, at: At, bits: u8, before: Before<'_>) {
+        let block = at.block;
         let len = block.len() + bits;
         let index = |prefix: Prefix6| (prefix.first() >> (128 - len)) as usize & ((1 << bits) - 1);
         let everything = matches!(before, Before::Leaf(_));
         if self.change.len() >= len && !everything {
-            let child = Prefix6::of(self.change.first(), len);
-            let hop = self.longest(child);
-            self.child(slots, index(child), child, hop, true, before);
+            let child = self.inside(at, Prefix6::of(self.change.first(), len));
+            let hop = child.hop();
+            self.child(slots, index(child.block), child, hop, true, before);
             return;
         }
         let span = match self.change.len() > block.len() && !everything {
@@ -70,9 +76,10 @@ impl Build<'_> {
             false => block,
         };
         let (first, count) = (index(span), 1 << (len - span.len()));
-        let mut hops = vec![self.longest(span); count];
+        let around = self.inside(at, span);
+        let mut hops = vec![around.hop(); count];
         let mut longer = vec![false; count];
-        for found in self.rib.walk(span, len) {
+        for found in self.rib.walk_from(around.descent, span, len) {
             match found {
                 Found::Route(route, hop) => {
                     let at = index(route) - first;
@@ -84,7 +91,23 @@ impl Build<'_> {
         for at in 0..count {
             let from = span.first() | (at as u128) << (128 - len);
             let child = Prefix6::of(from, len);
+            // Where nothing is longer nobody goes on from here.
+            let child = match longer[at] {
+                true => self.inside(around, child),
+                false => At {
+                    block: child,
+                    ..around
+                },
+            };
             self.child(slots, first + at, child, hops[at], longer[at], before);
+        }
+    }
+
+    /// A block inside of another.
+    fn inside(&self, around: At, block: Prefix6) -> At {
+        At {
+            block,
+            descent: self.rib.descend(around.descent, block),
         }
     }
 
@@ -93,11 +116,12 @@ impl Build<'_> {
         &mut self,
         slots: Slots,
         index: usize,
-        child: Prefix6,
+        at: At,
         hop: u32,
         longer: bool,
         before: Before<'_>,
     ) {
+        let child = at.block;
         let old = match slots {
             Slots::Root(root) => self.tree.roots[root + index],
             Slots::Table(number) => self.tree.tables[number as usize][index],
@@ -107,12 +131,12 @@ impl Build<'_> {
                 self.nodes.free(self.tree, old, child.len());
                 self.nodes.hop(hop)
             }
-            (true, Before::Table) => self.block(old, child, hop),
+            (true, Before::Table) => self.block(old, at, hop),
             (true, Before::Leaf(leaf)) if span_from(child.len()) == child.len() => {
                 let span = child.len() - SPAN_BITS;
-                self.beyond(leaf.find(span_of(child.first(), span)), child, hop)
+                self.beyond(leaf.find(span_of(child.first(), span)), at, hop)
             }
-            (true, Before::Leaf(leaf)) => self.make(leaf, child, hop),
+            (true, Before::Leaf(leaf)) => self.make(leaf, at, hop),
         };
         if new != old {
             self.tree.write(match slots {
@@ -131,39 +155,42 @@ impl Build<'_> {
 
     /// What the direct array is to say of a block of 16 or 24 bits.
     fn write_direct(&mut self, block: Prefix6, entry: Entry) {
-        if let Some((first, count)) = self.tree.direct_of(self.root, block.first(), block.len()) {
-            self.tree.write(Write::Direct(first, count, entry));
+        let place = self.tree.direct_of(self.root, block.first(), block.len());
+        if let Some((vrf, first, count)) = place {
+            self.tree.write(Write::Direct(vrf, first, count, entry));
         }
     }
 
-    /// Makes `block`, where `old` stood, whose nodes are used or freed.
-    fn block(&mut self, old: Entry, block: Prefix6, hop: u32) -> Entry {
-        if !self.rib.has_longer(block) {
+    /// Makes the block of `at`, where `old` stood, whose nodes are used or freed.
+    fn block(&mut self, old: Entry, at: At, hop: u32) -> Entry {
+        let block = at.block;
+        if !self.rib.has_longer_from(at.descent, block) {
             self.nodes.free(self.tree, old, block.len());
             return self.nodes.hop(hop);
         }
         match old.kind() {
-            EntryKind::Table(number) => self.as_leaf(old, block, hop).unwrap_or_else(|| {
-                self.children(Slots::Table(number), block, TABLE_BITS, Before::Table);
+            EntryKind::Table(number) => self.as_leaf(old, at, hop).unwrap_or_else(|| {
+                self.children(Slots::Table(number), at, TABLE_BITS, Before::Table);
                 old
             }),
             EntryKind::Leaf(number) => {
                 let leaf = self.tree.leaves[number as usize];
                 self.free_left_beyond(block, |key| leaf.find(key));
                 self.nodes.free_leaf(number);
-                self.make(&leaf, block, hop)
+                self.make(&leaf, at, hop)
             }
-            EntryKind::Hop(_) | EntryKind::Far(_) => self.make(&Leaf::EMPTY, block, hop),
+            EntryKind::Hop(_) | EntryKind::Far(_) => self.make(&Leaf::EMPTY, at, hop),
         }
     }
 
     /// Makes a leaf, or a table if there is too much for one; what lies beyond the span is in
     /// `from`.
-    fn make(&mut self, from: &Leaf, block: Prefix6, hop: u32) -> Entry {
-        match Ranges::of(self.rib, block, hop, RANGES) {
+    fn make(&mut self, from: &Leaf, at: At, hop: u32) -> Entry {
+        let block = at.block;
+        match Ranges::of(self.rib, at.descent, block, hop, RANGES) {
             Some(ranges) => {
-                let leaf = self.leaf(&ranges, block, |_, key| from.find(key));
-                self.nodes.add_leaf(self.tree, leaf)
+                let leaf = self.leaf(&ranges, at, |_, key| from.find(key));
+                self.nodes.add_leaf(self.tree, &leaf)
             }
             None => {
                 let (number, table) = self.nodes.add_table(self.tree);
@@ -171,14 +198,15 @@ impl Build<'_> {
                     // As the table now: only what differs from it is written.
                     self.write_direct(block, Entry::NONE);
                 }
-                self.children(Slots::Table(number), block, TABLE_BITS, Before::Leaf(from));
+                self.children(Slots::Table(number), at, TABLE_BITS, Before::Leaf(from));
                 table
             }
         }
     }
 
     /// A table as a leaf, if routes went and only few ranges are left.
-    fn as_leaf(&mut self, table: Entry, block: Prefix6, hop: u32) -> Option<Entry> {
+    fn as_leaf(&mut self, table: Entry, place: At, hop: u32) -> Option<Entry> {
+        let block = place.block;
         if !self.removed || !self.nodes.has_leaves(self.tree) {
             return None;
         }
@@ -191,20 +219,21 @@ impl Build<'_> {
                 return None;
             }
         }
-        let ranges = Ranges::of(self.rib, block, hop, FEW)?;
+        let ranges = Ranges::of(self.rib, place.descent, block, hop, FEW)?;
         let at = block.len();
         let left = |tree: &Tree, key| find(tree, table, at, key);
         let key = span_of(self.change.first(), span_from(at));
         let of_change = left(self.tree, key);
         self.free_left_beyond(block, |_| of_change);
-        let leaf = self.leaf(&ranges, block, left);
+        let leaf = self.leaf(&ranges, place, left);
         let end = span_from(at) + SPAN_BITS;
         self.nodes.free_until(self.tree, table, at, end);
-        Some(self.nodes.add_leaf(self.tree, leaf))
+        Some(self.nodes.add_leaf(self.tree, &leaf))
     }
 
     /// The leaf of these ranges; `old` finds what lay beyond the span.
-    fn leaf(&mut self, ranges: &Ranges, block: Prefix6, old: impl Fn(&Tree, u32) -> Entry) -> Leaf {
+    fn leaf(&mut self, ranges: &Ranges, around: At, old: impl Fn(&Tree, u32) -> Entry) -> Leaf {
+        let block = around.block;
         let span = span_from(block.len());
         let mut leaf = Leaf::EMPTY;
         let mut last = Entry::NONE;
@@ -219,7 +248,8 @@ impl Build<'_> {
                         }
                         let from = in_span(block, span, key);
                         let old = old(self.tree, key);
-                        self.beyond(old, Prefix6::of(from, span + SPAN_BITS), hop)
+                        let there = self.inside(around, Prefix6::of(from, span + SPAN_BITS));
+                        self.beyond(old, there, hop)
                     }
                 };
                 leaf.keys[at] = ranges.keys[at];
@@ -232,12 +262,13 @@ impl Build<'_> {
     }
 
     /// Makes a block beyond the span, unless `old` still is what it should be.
-    fn beyond(&mut self, old: Entry, block: Prefix6, hop: u32) -> Entry {
+    fn beyond(&mut self, old: Entry, at: At, hop: u32) -> Entry {
+        let block = at.block;
         let touched = self.change.covers(block) || block.covers(self.change);
         match old.is_node() {
             true if !touched => old,
-            true => self.block(old, block, hop),
-            false => self.block(Entry::NONE, block, hop),
+            true => self.block(old, at, hop),
+            false => self.block(Entry::NONE, at, hop),
         }
     }
 
@@ -253,11 +284,19 @@ impl Build<'_> {
             self.nodes.free(self.tree, old, end);
         }
     }
+}
 
-    /// The next hop of the longest route that covers `block`.
-    fn longest(&self, block: Prefix6) -> u32 {
-        let route = self.rib.longest_within(block.first(), block.len());
-        route.map_or(NO_ROUTE, |(_, hop)| hop)
+/// A block, and where the routes have it.
+#[derive(Clone, Copy)]
+struct At {
+    block: Prefix6,
+    descent: Descent,
+}
+
+impl At {
+    /// The next hop of the longest route that covers it.
+    fn hop(self) -> u32 {
+        self.descent.next_hop().unwrap_or(NO_ROUTE)
     }
 }
 

@@ -136,9 +136,9 @@ impl Nodes {
         Entry::hop(hop).unwrap_or_else(|| Entry::far(self.far[&hop]))
     }
 
-    pub(super) fn add_leaf(&mut self, tree: &mut Tree, leaf: Leaf) -> Entry {
+    pub(super) fn add_leaf(&mut self, tree: &mut Tree, leaf: &Leaf) -> Entry {
         let number = self.leaves.take();
-        tree.write(Write::Leaf(number, Box::new(leaf)));
+        tree.write_leaf(number, leaf);
         Entry::leaf(number)
     }
 

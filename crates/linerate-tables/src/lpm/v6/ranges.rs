@@ -1,6 +1,7 @@
 //! A block of addresses as ranges of its span's value: what a leaf holds.
 
-use crate::lpm::{Prefix6, Rib, rib::Found};
+use crate::lpm::rib::{Descent, Found};
+use crate::lpm::{Prefix6, Rib};
 use crate::simd::lpm6::{RANGES, SPAN_BITS, span_from, span_of};
 
 /// What a range of addresses leads to.
@@ -24,9 +25,16 @@ pub(super) struct Ranges {
 type Open = [(u64, What); SPAN_BITS as usize + 2];
 
 impl Ranges {
-    /// The ranges of `block`, to which `hop` applies where no longer route does; `None` if there
-    /// are more than `most`. Takes as many steps as `most`, not as there are routes.
-    pub(super) fn of(rib: &Rib<u128>, block: Prefix6, hop: u32, most: usize) -> Option<Self> {
+    /// The ranges of `block`, which `at` is at, and to which `hop` applies where no longer route
+    /// does; `None` if there are more than `most`. Takes as many steps as `most`, not as there are
+    /// routes.
+    pub(super) fn of(
+        rib: &Rib<u128>,
+        at: Descent,
+        block: Prefix6,
+        hop: u32,
+        most: usize,
+    ) -> Option<Self> {
         let span = span_from(block.len());
         let (first, end) = (block.first(), end_of(block, span));
         let mut ranges = Self {
@@ -37,7 +45,7 @@ impl Ranges {
         let start = span_of(first, span).into();
         let mut open: Open = [(end, What::Hop(hop)); SPAN_BITS as usize + 2];
         let mut depth = 1;
-        for found in rib.walk(block, (span + SPAN_BITS).min(128)) {
+        for found in rib.walk_from(at, block, (span + SPAN_BITS).min(128)) {
             let (prefix, hop) = match found {
                 Found::Route(prefix, _) if prefix.len() == block.len() => continue,
                 Found::Route(prefix, hop) => (prefix, Some(hop)),

@@ -164,6 +164,51 @@ fn random_changes_at_every_level() {
     }
 }
 
+/// A direct array comes when there are many routes and goes with them; readers of whichever copy
+/// find what the routes say, before and after.
+#[test]
+fn a_direct_array_comes_and_goes_with_routes() {
+    let mut rng = Rng::new(31);
+    let mut table = SharedLpm6::new(&Lpm6Config {
+        direct_routes: 400,
+        routes: 50_000,
+        ..config(Isa::detect())
+    })
+    .unwrap();
+    let mut reader = table.reader();
+    let (mut came, mut went, mut had) = (0, 0, false);
+    for round in 0..24 {
+        let mut addresses = Vec::new();
+        for _ in 0..150 {
+            let some = near(&mut rng);
+            if round % 12 < 6 {
+                table.insert(0, some, hop(&mut rng)).unwrap();
+            } else {
+                let there = table.routes(0).find(|route| route.0 >= some);
+                if let Some((gone, _)) = there {
+                    table.remove(0, gone).unwrap();
+                    addresses.extend(edges(gone));
+                }
+            }
+            addresses.extend(edges(some));
+        }
+        assert!(table.publish(), "the reader has looked");
+        let (fib, routes) = (reader.read(), table.table.len());
+        let has = fib.0.has_direct(0);
+        match routes {
+            400.. => assert!(has, "{routes} routes"),
+            ..200 => assert!(!has, "{routes} routes"),
+            _ => assert_eq!(has, had, "{routes} routes"),
+        }
+        came += u32::from(has & !had);
+        went += u32::from(had & !has);
+        had = has;
+        addresses.extend(table.routes(0).flat_map(|route| edges(route.0)));
+        check(fib, &table.table.ribs[0], 0, &addresses, 31);
+    }
+    assert!(came == 2 && went == 2, "came {came} times, went {went}");
+}
+
 #[test]
 #[ignore = "long: 750,000 changes"]
 fn random_changes_for_long() {

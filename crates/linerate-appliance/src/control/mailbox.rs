@@ -2,6 +2,8 @@
 
 use std::sync::mpsc::{self, Receiver, Sender};
 
+use linerate_core::inbox;
+
 use crate::socket::Problem;
 
 /// Work for the thread that owns something.
@@ -40,11 +42,10 @@ impl<O> Mailbox<O> {
         &self,
         work: impl FnOnce(&mut O) -> R + Send + 'static,
     ) -> Result<R, Problem> {
-        let (answer, answered) = mpsc::sync_channel(1);
-        // Nobody is left to be answered where the caller has panicked.
-        let job: Job<O> = Box::new(move |owner| _ = answer.send(work(owner)));
+        let (reply, answer) = inbox::answer();
+        let job: Job<O> = Box::new(move |owner| reply.give(work(owner)));
         self.jobs.send(job).map_err(|_| self.ended())?;
-        answered.recv().map_err(|_| self.ended())
+        answer.wait().ok_or_else(|| self.ended())
     }
 
     /// Has `work` done some time; an owner that has gone needs it no more.

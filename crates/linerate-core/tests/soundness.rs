@@ -57,6 +57,10 @@ const HANDED_OUT: &[(&str, &str)] = &[
         "the application's own, in a file without unsafe code",
     ),
     (
+        "run/egress.rs points",
+        "counters and taps, in a file without unsafe code",
+    ),
+    (
         "run/point.rs stage_mut",
         "the application's own, in a file without unsafe code",
     ),

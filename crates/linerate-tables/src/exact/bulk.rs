@@ -10,7 +10,7 @@ use std::hint::select_unpredictable;
 pub(crate) type Kernel<const K: usize, V> = fn(&Exact<K, V>, &[[u8; K]], &mut [Option<V>]);
 
 /// Keys whose buckets are fetched at once.
-pub(crate) const BLOCK: usize = 32;
+pub(crate) const BLOCK: usize = 64;
 
 /// Asks for all lines of a bucket.
 #[inline(always)]

@@ -9,8 +9,8 @@
 //! | operation | work |
 //! |---|---|
 //! | lookup, hit or miss | at most two buckets, and 16 entries of the stash (empty, but for attacks on a known seed) |
-//! | bulk lookup | the same; first buckets of 32 keys are fetched at once, then the second ones that are needed |
-//! | bulk insert | as insert, memory for 32 keys asked for at once |
+//! | bulk lookup | the same; first buckets of 64 keys are fetched at once, then the second ones that are needed |
+//! | bulk insert | as insert, memory for 64 keys asked for at once |
 //! | insert | at most two splits of a bucket and 128 buckets read to make room; now and then one segment (2 MiB) mapped |
 //! | remove | as lookup, and one insert from the stash if it is not empty |
 //! | memory | a line of 64 bytes holds 3 keys of 16 bytes with 4 of value; 28.4 bytes per entry at the limit (three quarters of the slots) |

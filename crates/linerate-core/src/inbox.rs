@@ -1,12 +1,12 @@
 //! Messages to the thread that owns something, and the answers to them.
 //!
-//! The channels of the standard library would do, but each type of message instantiates three kinds
-//! of them: a megabyte of machine code in the binary, one thirteenth. Mail is seldom, so a queue
-//! behind a lock and a flag is enough.
+//! For the messages the standard library's channels would do, but each type of them instantiates
+//! three kinds of channels. Mail is seldom, so a queue behind a lock and a flag is enough.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The messages that wait; none once their reader is gone.
 struct Post<M> {
@@ -89,79 +89,30 @@ impl<M> Clone for Sender<M> {
     }
 }
 
-/// What is known of an answer.
-enum State<R> {
-    Awaited,
-    Given(R),
-    /// It was taken, or will not come.
-    Gone,
-}
-
-struct Slot<R> {
-    state: Mutex<State<R>>,
-    changed: Condvar,
-}
-
-impl<R> Slot<R> {
-    fn state(&self) -> MutexGuard<'_, State<R>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The place for one answer, for whoever gives it. Dropped without one, it says that none comes.
-pub struct Reply<R>(Arc<Slot<R>>);
+pub struct Reply<R>(SyncSender<R>);
 
 /// An answer that is under way.
-pub struct Answer<R>(Arc<Slot<R>>);
+#[derive(Debug)]
+pub struct Answer<R>(Receiver<R>);
 
 /// A place for an answer, and who waits for it.
 pub fn answer<R>() -> (Reply<R>, Answer<R>) {
-    let slot = Arc::new(Slot {
-        state: Mutex::new(State::Awaited),
-        changed: Condvar::new(),
-    });
-    (Reply(slot.clone()), Answer(slot))
-}
-
-impl<R> std::fmt::Debug for Answer<R> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Answer")
-    }
+    let (reply, answer) = mpsc::sync_channel(1);
+    (Reply(reply), Answer(answer))
 }
 
 impl<R> Reply<R> {
     /// Gives the answer. Nobody may be waiting any more.
     pub fn give(self, answer: R) {
-        *self.0.state() = State::Given(answer);
-    }
-}
-
-impl<R> Drop for Reply<R> {
-    fn drop(&mut self) {
-        let mut state = self.0.state();
-        if matches!(*state, State::Awaited) {
-            *state = State::Gone;
-        }
-        drop(state);
-        self.0.changed.notify_all();
+        let _ = self.0.send(answer);
     }
 }
 
 impl<R> Answer<R> {
     /// Waits for it; `None` when nobody is left who would give it.
     pub fn wait(self) -> Option<R> {
-        let mut state = self.0.state();
-        while matches!(*state, State::Awaited) {
-            state = self
-                .0
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-        match std::mem::replace(&mut *state, State::Gone) {
-            State::Given(answer) => Some(answer),
-            State::Awaited | State::Gone => None,
-        }
+        self.0.recv().ok()
     }
 }
 

@@ -29,10 +29,12 @@ pub struct Args {
     /// Socket of the appliance; default: the usual one of a router
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Only at this port, or at this host interface of a router; may be repeated. Default: all ports
+    /// Only at this port, or at this host interface of a router; may be repeated. Default: all
+    /// ports
     #[arg(long, value_name = "NAME")]
     port: Vec<String>,
-    /// Only at this stage: pipeline (as it came), sent (as it goes), drop (what is dropped, with the
+    /// Only at this stage: pipeline (as it came), sent (as it goes), drop (what is dropped, with
+    /// the
     /// reason), or another one that `linerate ctl show path` names. Default: pipeline and sent
     #[arg(long, value_name = "NAME")]
     stage: Option<String>,

@@ -1,5 +1,6 @@
 //! What an appliance can be asked that has nothing of its own to say: ports, lcores, drops, stages
-//! and books as tables, metrics, and its packets as captures and traces. The thread that watches the [run](crate::runtime::watch()) answers.
+//! and books as tables, metrics, and its packets as captures and traces. The thread that watches
+//! the [run](crate::runtime::watch()) answers.
 
 use std::io;
 use std::net::SocketAddr;

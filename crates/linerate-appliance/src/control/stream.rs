@@ -1,4 +1,5 @@
-//! Requests that are answered by packets, for as long as somebody listens: [captures](super::capture)
+//! Requests that are answered by packets, for as long as somebody listens:
+//! [captures](super::capture)
 //! and [traces](super::trace).
 
 use std::io::{self, Read};

@@ -3,7 +3,9 @@
 //! For the messages the standard library's channels would do, but each type of them instantiates
 //! three kinds of channels. Mail is seldom, so a queue behind a lock and a flag is enough.
 
+use std::any::Any;
 use std::collections::VecDeque;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -83,6 +85,23 @@ impl<M> Sender<M> {
     }
 }
 
+/// Work for the thread that owns an `O`.
+pub type Job<O> = Box<dyn FnOnce(&mut O) + Send>;
+
+impl<O> Sender<Job<O>> {
+    /// Leaves work for the reader, and who waits for what it returns. No answer comes when the
+    /// reader has gone, or goes before.
+    pub fn ask<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut O) -> R + Send + 'static,
+    ) -> Answer<R> {
+        let (reply, answer) = answer();
+        // What cannot be sent is dropped, and its reply with it.
+        let _ = self.send(Box::new(move |owner| reply.give(work(owner))));
+        answer
+    }
+}
+
 impl<M> Clone for Sender<M> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
@@ -90,30 +109,46 @@ impl<M> Clone for Sender<M> {
 }
 
 /// The place for one answer, for whoever gives it. Dropped without one, it says that none comes.
-pub struct Reply<R>(SyncSender<R>);
+pub struct Reply<R>(SyncSender<Given>, PhantomData<fn(R)>);
 
 /// An answer that is under way.
 #[derive(Debug)]
-pub struct Answer<R>(Receiver<R>);
+pub struct Answer<R>(Receiver<Given>, PhantomData<fn() -> R>);
+
+/// Any answer: all of them go by one type of channel, which is compiled here alone.
+type Given = Box<dyn Any + Send>;
 
 /// A place for an answer, and who waits for it.
-pub fn answer<R>() -> (Reply<R>, Answer<R>) {
-    let (reply, answer) = mpsc::sync_channel(1);
-    (Reply(reply), Answer(answer))
+pub fn answer<R: Send + 'static>() -> (Reply<R>, Answer<R>) {
+    let (reply, answer) = channel();
+    (Reply(reply, PhantomData), Answer(answer, PhantomData))
 }
 
-impl<R> Reply<R> {
+impl<R: Send + 'static> Reply<R> {
     /// Gives the answer. Nobody may be waiting any more.
     pub fn give(self, answer: R) {
-        let _ = self.0.send(answer);
+        give(&self.0, Box::new(answer));
     }
 }
 
-impl<R> Answer<R> {
+impl<R: Send + 'static> Answer<R> {
     /// Waits for it; `None` when nobody is left who would give it.
     pub fn wait(self) -> Option<R> {
-        self.0.recv().ok()
+        let answer = wait(&self.0)?.downcast().ok()?;
+        Some(*answer)
     }
+}
+
+fn channel() -> (SyncSender<Given>, Receiver<Given>) {
+    mpsc::sync_channel(1)
+}
+
+fn give(reply: &SyncSender<Given>, answer: Given) {
+    let _ = reply.send(answer);
+}
+
+fn wait(answer: &Receiver<Given>) -> Option<Given> {
+    answer.recv().ok()
 }
 
 #[cfg(test)]
@@ -167,6 +202,17 @@ mod tests {
         assert_eq!(answer.wait(), None);
         let (reply, _answer) = super::answer();
         assert_eq!(sender.send(reply), Err(Closed));
+    }
+
+    #[test]
+    fn work_is_done_by_the_reader_and_answered_unless_it_has_gone() {
+        let (inbox, sender) = inbox::<Job<u32>>();
+        let asked = [1, 2].map(|n| sender.ask(move |sum| std::mem::replace(sum, n)));
+        let mut sum = 7;
+        inbox.take().into_iter().for_each(|job| job(&mut sum));
+        assert_eq!((asked.map(Answer::wait), sum), ([Some(7), Some(1)], 2));
+        drop(inbox);
+        assert_eq!(sender.ask(|sum| *sum).wait(), None);
     }
 
     #[test]

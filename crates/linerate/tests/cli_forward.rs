@@ -322,72 +322,6 @@ fn a_run_is_asked_and_ended_by_ctl() {
     );
 }
 
-/// l2fwd from `wan`, which brings these frames over and over, to `lan`; and how to ask it.
-struct Asked {
-    child: std::process::Child,
-    scratch: Scratch,
-    socket: String,
-}
-
-impl Asked {
-    fn start(name: &str, frames: &[Vec<u8>]) -> Self {
-        let scratch = Scratch::new(name);
-        let input = scratch.write("in.pcap", pcap(frames));
-        let socket = scratch.path("ctl");
-        let text = format!(
-            "[[port]]\nname = \"wan\"\nspec = \"pcap:rx={input},loop=on\"\n\
-             [[port]]\nname = \"lan\"\nspec = \"null,rx=off\"\n\
-             [l2fwd]\ncontrol = \"{socket}\"\n"
-        );
-        let file = scratch.write("l2fwd.toml", text);
-        let child = command(&["l2fwd", "--config", &file, "--json"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        while !std::path::Path::new(&socket).exists() {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-        Self {
-            child,
-            scratch,
-            socket,
-        }
-    }
-
-    /// What a command says that must succeed.
-    fn say(&self, words: &[&str]) -> String {
-        let (verb, rest) = words.split_first().unwrap();
-        let output = output(&[&[verb, "--socket", &self.socket][..], rest].concat());
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{words:?}: {stderr}");
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    fn show(&self, words: &[&str]) -> Value {
-        let text = self.say(&[&["ctl", "show"], words, &["--json"]].concat());
-        serde_json::from_str(&text).unwrap()
-    }
-
-    /// Captures so many frames to a file.
-    fn capture(&self, count: usize, words: &[&str]) -> Vec<Vec<u8>> {
-        let file = self.scratch.path("capture.pcapng");
-        let count = count.to_string();
-        self.say(&[&["capture", "-w", &file, "--count", &count], words].concat());
-        frames_of(&file)
-    }
-
-    /// Ends it; its totals.
-    fn end(self) -> Value {
-        self.say(&["ctl", "stop"]);
-        let output = self.child.wait_with_output().unwrap();
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && stderr.is_empty(), "{stderr}");
-        let stdout = String::from_utf8(output.stdout).unwrap();
-        serde_json::from_str(stdout.lines().last().unwrap()).unwrap()
-    }
-}
-
 /// What the router can be asked about its packets, the simplest appliance can be asked, too.
 #[test]
 fn packets_of_a_run_are_captured_traced_and_accounted_for() {
@@ -399,11 +333,26 @@ fn packets_of_a_run_are_captured_traced_and_accounted_for() {
         frame[34..40].copy_from_slice(&[0, 7, 0, port, 0, 26]);
         frame
     };
-    let asked = Asked::start("watched", &[udp(53), udp(80)]);
+    let scratch = Scratch::new("watched");
+    let input = scratch.write("in.pcap", pcap(&[udp(53), udp(80)]));
+    let socket = scratch.path("ctl");
+    let text = format!(
+        "[[port]]\nname = \"wan\"\nspec = \"pcap:rx={input},loop=on\"\n\
+         [[port]]\nname = \"lan\"\nspec = \"null,rx=off\"\n\
+         [l2fwd]\ncontrol = \"{socket}\"\n"
+    );
+    let config = scratch.write("l2fwd.toml", text);
+    let run = Instance::listening(&["l2fwd", "--config", &config], &socket);
+    let capture = |count: usize, words: &[&str]| {
+        let (file, count) = (scratch.path("capture.pcapng"), count.to_string());
+        let what = [&["-w", &file, "--count", &count], words].concat();
+        run.ask("capture", &what).unwrap();
+        frames_of(&file)
+    };
     // As they come, and as they leave; both unless something is said.
-    let came = asked.capture(5, &["--port", "wan", "--filter", "udp port 53"]);
+    let came = capture(5, &["--port", "wan", "--filter", "udp port 53"]);
     assert_eq!(came, vec![udp(53); 5]);
-    let left = asked.capture(
+    let left = capture(
         5,
         &["--stage", "sent", "--filter", "port 80", "--snap", "20"],
     );
@@ -412,28 +361,23 @@ fn packets_of_a_run_are_captured_traced_and_accounted_for() {
         assert_eq!(frame[..12], [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 1, 1]);
         assert_eq!(frame.len(), 20);
     }
-    let both = asked.capture(40, &["--filter", "port 80"]);
+    let both = capture(40, &["--filter", "port 80"]);
     let changed = both.iter().filter(|frame| frame[0] == 2).count();
     assert!((1..40).contains(&changed), "{changed}");
-    let refused = output(&[
-        "capture",
-        "--socket",
-        &asked.socket,
-        "-w",
-        "-",
-        "--stage",
-        "sen",
-    ]);
-    let stderr = String::from_utf8(refused.stderr).unwrap();
+    let stderr = run
+        .ask("capture", &["-w", "-", "--stage", "sen"])
+        .unwrap_err();
     assert!(stderr.contains("perhaps sent"), "{stderr}");
 
-    let text = asked.say(&["ctl", "trace", "--count", "2", "--filter", "udp port 80"]);
+    let text = run
+        .ctl(&["trace", "--count", "2", "--filter", "udp port 80"])
+        .unwrap();
     let wanted = "192.0.2.1:7 > 192.0.2.2:80 udp by wan, 60 bytes\n  \
         sent by lan as 02:00:00:00:01:01 > 02:00:00:00:00:01, ";
     assert!(text.starts_with(wanted), "{text}");
-    assert!(text.ends_with("\n2 packets\n"), "{text}");
+    assert!(text.ends_with("\n2 packets"), "{text}");
 
-    let path = asked.show(&["path"]);
+    let path = run.show(&["path"]);
     let stages: Vec<&str> = path["rows"]
         .as_array()
         .unwrap()
@@ -445,10 +389,10 @@ fn packets_of_a_run_are_captured_traced_and_accounted_for() {
         .collect();
     assert_eq!(stages, ["pipeline", "sent", "drop"]);
     assert!(path["rows"][1]["packets"].as_u64() > Some(0), "{path}");
-    let cycles = asked.show(&["path", "cycles"]);
+    let cycles = run.show(&["path", "cycles"]);
     assert!(cycles["rows"][0]["cycles"].as_f64() > Some(0.0), "{cycles}");
 
-    let ledger = asked.show(&["ledger"]);
+    let ledger = run.show(&["ledger"]);
     let row = |holder: &str| {
         let mut rows = ledger["rows"].as_array().unwrap().iter();
         let found = rows.find(|row| row["holder"] == holder);
@@ -466,7 +410,7 @@ fn packets_of_a_run_are_captured_traced_and_accounted_for() {
     let verdict = ledger["summary"].as_str().unwrap();
     let all = format!("all {} packets accounted for", count("received"));
     assert_eq!(verdict, all);
-    let totals = asked.end();
+    let totals = run.totals();
     assert_eq!(totals["ledger"]["even"], true, "{totals}");
 }
 

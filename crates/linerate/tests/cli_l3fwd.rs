@@ -309,31 +309,9 @@ fn a_run_tells_stage_by_stage_what_becomes_of_its_packets() {
         udp(FROM, [198, 18, 1, 1], (9, 80), 1),
     ];
     let input = scratch.write("in.pcap", pcap(&frames));
-    let socket = scratch.path("ctl");
     let port = format!("pcap:rx={input},loop=on");
-    let mut child = Command::new(env!("CARGO_BIN_EXE_linerate"))
-        .args([
-            "l3fwd",
-            &port,
-            "null,rx=off",
-            "--control",
-            &socket,
-            "--json",
-        ])
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    while !std::path::Path::new(&socket).exists() {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    let ask = |words: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
-        command.args(["ctl", "--socket", &socket]).args(words);
-        let output = command.output().unwrap();
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{words:?}: {stderr}");
-        String::from_utf8(output.stdout).unwrap()
-    };
+    let run = Instance::start(&["l3fwd", &port, "null,rx=off"], &scratch.path("ctl"));
+    let ask = |words: &[&str]| run.ctl(words).unwrap();
     let text = ask(&["trace", "--count", "1", "--filter", "port 80"]);
     let said: Vec<&str> = text.lines().skip(1).map(str::trim).collect();
     let wanted = [
@@ -354,11 +332,8 @@ fn a_run_tells_stage_by_stage_what_becomes_of_its_packets() {
     ]);
     // What is dropped says why.
     let file = scratch.path("dropped.pcapng");
-    let capture = [
-        "capture", "--socket", &socket, "--stage", "drop", "--count", "3", "-w", &file,
-    ];
-    let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
-    assert!(command.args(capture).output().unwrap().status.success());
+    let what = ["--stage", "drop", "--count", "3", "-w", &file];
+    run.ask("capture", &what).unwrap();
     assert_eq!(frames_of(&file), vec![frames[1].clone(); 3]);
     let bytes = std::fs::read(&file).unwrap();
     let comment = b"dropped: ttl_expired";
@@ -368,7 +343,7 @@ fn a_run_tells_stage_by_stage_what_becomes_of_its_packets() {
         10.0.0.1:9 > 198.18.1.1:9 udp, hops 63, ";
     assert!(text.contains(rewritten), "{text}");
     assert!(text.contains("\n  sent by null\n"), "{text}");
-    let path: Value = serde_json::from_str(&ask(&["show", "path", "cycles", "--json"])).unwrap();
+    let path = run.show(&["path", "cycles"]);
     let rows = path["rows"].as_array().unwrap();
     let stages: Vec<&str> = rows
         .iter()
@@ -384,9 +359,8 @@ fn a_run_tells_stage_by_stage_what_becomes_of_its_packets() {
     }
     let text = ask(&["show", "ledger"]);
     assert!(text.contains("io0: stage `lookup`"), "{text}");
-    assert!(text.ends_with(" packets accounted for\n"), "{text}");
-    ask(&["stop"]);
-    assert!(child.wait().unwrap().success());
+    assert!(text.ends_with(" packets accounted for"), "{text}");
+    assert_eq!(run.totals()["ledger"]["even"], true);
 }
 
 /// A configuration of three ports, the first of which plays a capture for ever.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use linerate_core::arch::pause;
 use linerate_core::env::Clock;
-use linerate_core::inbox::{self, Inbox};
+use linerate_core::inbox::{self, Answer, Inbox, Job};
 use linerate_core::packet::PoolCache;
 use linerate_core::port::SleepOn;
 use linerate_core::run::doorbell::Doorbell;
@@ -48,8 +48,6 @@ pub struct Load {
     pub gaps_sum: u64,
 }
 
-type Message = Box<dyn FnOnce(&mut Engine) + Send>;
-
 /// One lcore's work.
 pub struct Engine {
     pub senders: Vec<Sender>,
@@ -63,7 +61,7 @@ pub struct Engine {
     at_work: Arc<AtomicUsize>,
     /// How many of them are this lcore's.
     mine_at_work: usize,
-    mail: Inbox<Message>,
+    mail: Inbox<Job<Engine>>,
     doorbell: Arc<Doorbell>,
     stopping: bool,
     /// Polls on where nothing comes and nothing is sent.
@@ -72,7 +70,7 @@ pub struct Engine {
 
 /// Reaches an engine on its lcore.
 pub struct EngineHandle {
-    mail: inbox::Sender<Message>,
+    mail: inbox::Sender<Job<Engine>>,
     doorbell: Arc<Doorbell>,
 }
 
@@ -89,16 +87,6 @@ impl Waker {
     #[cfg(test)]
     pub(super) fn idle() -> Self {
         Self(Arc::new(Doorbell::new().expect("a descriptor is left")))
-    }
-}
-
-/// An answer that is under way.
-pub struct Answer<R>(Option<inbox::Answer<R>>);
-
-impl<R> Answer<R> {
-    /// Waits for it; `None` where the lcore has ended.
-    pub fn wait(self) -> Option<R> {
-        self.0?.wait()
     }
 }
 
@@ -315,11 +303,9 @@ impl EngineHandle {
         &self,
         work: impl FnOnce(&mut Engine) -> R + Send + 'static,
     ) -> Answer<R> {
-        let (reply, answer) = inbox::answer();
-        let message = move |engine: &mut Engine| reply.give(work(engine));
-        let sent = self.mail.send(Box::new(message));
+        let answer = self.mail.ask(work);
         self.doorbell.ring();
-        Answer(sent.is_ok().then_some(answer))
+        answer
     }
 
     /// Runs `work` on the lcore, between two turns, and returns what it returns; `None` where the

@@ -83,12 +83,7 @@ impl Notes {
         problem: impl Into<String>,
         legal: impl Into<String>,
     ) {
-        self.errors.borrow_mut().push(ConfigError {
-            line,
-            key: key.into(),
-            problem: problem.into(),
-            legal: legal.into(),
-        });
+        note(&self.errors, line, key, problem, legal);
     }
 
     /// It can, but may not do what was meant.
@@ -99,12 +94,7 @@ impl Notes {
         problem: impl Into<String>,
         advice: impl Into<String>,
     ) {
-        self.warnings.borrow_mut().push(ConfigError {
-            line,
-            key: key.into(),
-            problem: problem.into(),
-            legal: advice.into(),
-        });
+        note(&self.warnings, line, key, problem, advice);
     }
 
     /// Errors and warnings, by line.
@@ -117,6 +107,21 @@ impl Notes {
         };
         (sorted(self.errors), sorted(self.warnings))
     }
+}
+
+fn note(
+    list: &RefCell<Vec<ConfigError>>,
+    line: usize,
+    key: &str,
+    problem: impl Into<String>,
+    legal: impl Into<String>,
+) {
+    list.borrow_mut().push(ConfigError {
+        line,
+        key: key.into(),
+        problem: problem.into(),
+        legal: legal.into(),
+    });
 }
 
 /// One table of the file, and which of its keys were asked for.

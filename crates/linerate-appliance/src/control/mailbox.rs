@@ -3,11 +3,9 @@
 use std::sync::mpsc::{self, Receiver, Sender};
 
 use linerate_core::inbox;
+pub use linerate_core::inbox::Job;
 
 use crate::socket::Problem;
-
-/// Work for the thread that owns something.
-pub type Job<O> = Box<dyn FnOnce(&mut O) + Send>;
 
 /// Takes jobs to the owner's thread. Clones take them to the same one.
 pub struct Mailbox<O> {

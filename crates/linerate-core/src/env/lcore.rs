@@ -107,7 +107,10 @@ impl<T> LcoreHandle<T> {
     }
 
     /// Waits for the code to return and hands over its result, or says how it panicked.
-    pub fn join(mut self) -> Result<T, EnvError> {
+    pub fn join(mut self) -> Result<T, EnvError>
+    where
+        T: Send + 'static,
+    {
         let panicked = |message: String| EnvError::Panicked {
             name: self.name.clone(),
             message,

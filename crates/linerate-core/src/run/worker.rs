@@ -11,7 +11,7 @@ use super::ledger::{Account, Holder};
 use super::point::Point;
 use super::stage::{NEVER, Stage};
 use crate::env::Clock;
-use crate::inbox::{self, Inbox};
+use crate::inbox::{self, Inbox, Job};
 use crate::packet::{Burst, Packet};
 use crate::port::{Counter, RxQueue, SleepOn};
 use crate::ring::{Pop, spsc};
@@ -177,8 +177,6 @@ impl WorkerStats {
     }
 }
 
-type Message<S> = Box<dyn FnOnce(&mut Worker<S>) + Send>;
-
 /// One lcore's packets: inlets, a pipeline, an egress.
 pub struct Worker<S> {
     name: String,
@@ -190,7 +188,7 @@ pub struct Worker<S> {
     clock: Clock,
     ladder: Ladder,
     stats: Arc<WorkerStats>,
-    mail: Inbox<Message<S>>,
+    mail: Inbox<Job<Worker<S>>>,
     doorbell: Arc<Doorbell>,
     stopping: bool,
     /// Largest burst polled.
@@ -204,7 +202,7 @@ pub struct Worker<S> {
 /// Sends messages to a worker. Clones reach the same one.
 pub struct WorkerHandle<S> {
     name: String,
-    mail: inbox::Sender<Message<S>>,
+    mail: inbox::Sender<Job<Worker<S>>>,
     doorbell: Arc<Doorbell>,
     stats: Arc<WorkerStats>,
 }
@@ -528,12 +526,9 @@ impl<S: Stage + 'static> WorkerHandle<S> {
         &self,
         work: impl FnOnce(&mut Worker<S>) -> R + Send + 'static,
     ) -> Result<R, WorkerGone> {
-        let (reply, answer) = inbox::answer();
-        let message: Message<S> = Box::new(move |worker| reply.give(work(worker)));
-        let gone = || WorkerGone(self.name.clone());
-        self.mail.send(message).map_err(|_| gone())?;
+        let answer = self.mail.ask(work);
         self.doorbell.ring();
-        answer.wait().ok_or_else(gone)
+        answer.wait().ok_or_else(|| WorkerGone(self.name.clone()))
     }
 
     /// Asks the worker to end. It may have ended already.

@@ -16,9 +16,14 @@ pub(crate) struct Instance {
 impl Instance {
     /// Starts a command that listens at `socket`, and waits until it answers.
     pub(crate) fn start(args: &[&str], socket: &str) -> Self {
+        Self::listening(&[args, &["--control", socket]].concat(), socket)
+    }
+
+    /// The same of a command that has been told of `socket`.
+    pub(crate) fn listening(args: &[&str], socket: &str) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_linerate"))
             .args(args)
-            .args(["--period", "0", "--json", "--control", socket])
+            .args(["--period", "0", "--json"])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -39,8 +44,14 @@ impl Instance {
 
     /// What `linerate ctl` prints: an answer, or on standard error why there is none.
     pub(crate) fn ctl(&self, what: &[&str]) -> Result<String, String> {
+        self.ask("ctl", what)
+    }
+
+    /// What `linerate` prints when it is to do `verb` with this instance: an answer, or on standard
+    /// error why there is none.
+    pub(crate) fn ask(&self, verb: &str, what: &[&str]) -> Result<String, String> {
         let output = Command::new(env!("CARGO_BIN_EXE_linerate"))
-            .args(["ctl", "--socket", &self.socket])
+            .args([verb, "--socket", &self.socket])
             .args(what)
             .output()
             .unwrap();
@@ -49,6 +60,12 @@ impl Instance {
             true => Ok(text(output.stdout)),
             false => Err(text(output.stderr)),
         }
+    }
+
+    /// What `linerate ctl show` answers.
+    pub(crate) fn show(&self, words: &[&str]) -> Value {
+        let text = self.ctl(&[&["show"], words, &["--json"]].concat()).unwrap();
+        serde_json::from_str(&text).unwrap()
     }
 
     /// Sends SIGHUP; the line that it says about it.
@@ -66,9 +83,10 @@ impl Instance {
         line.trim_end().to_owned()
     }
 
-    /// Ends it; its totals.
+    /// Ends it, after which it must have said all that it had to say; its totals.
     pub(crate) fn totals(mut self) -> Value {
         self.ctl(&["stop"]).unwrap();
+        assert_eq!(self.heard(), "");
         let mut stdout = self.child.stdout.take().unwrap();
         let text = std::io::read_to_string(&mut stdout).unwrap();
         assert!(self.child.wait().unwrap().success());

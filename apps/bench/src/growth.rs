@@ -8,10 +8,10 @@ use linerate_core::env::Clock;
 use serde::Serialize;
 
 use super::{Run, cpus};
-use crate::chart::{Curve, count, curves, duration, escape};
-use crate::html::document;
 use linerate_appliance::error::Error;
 use linerate_appliance::output::{self, MachineFacts};
+use linerate_tester::chart::{Curve, count, curves, duration, escape};
+use linerate_tester::html::document;
 
 #[derive(clap::Parser)]
 pub(crate) struct Args {

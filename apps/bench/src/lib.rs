@@ -1,7 +1,7 @@
 //! `linerate bench`: measurements, one row at a time.
 //!
-//! `rfc2544`, `ndr` and their parts measure a device ([`suite`], by the searches of [`method`], on
-//! what [`device`] sets up); `diff` compares two of their reports. `micro` times this program's own
+//! `rfc2544`, `ndr` and their parts measure a device, `diff` compares two of their reports: that is
+//! [`linerate_tester`]'s. `micro` times this program's own
 //! parts. Each row prints its figure, the pages under it and what else explains it;
 //! `cargo xtask compare` runs the same rows in turns with DPDK's. `input` writes what a row works
 //! on, so that DPDK works on the same; `growth` shows how tables grow; `rss` is
@@ -11,27 +11,17 @@
 // alone.
 #![allow(missing_docs)]
 
-// Of tests, what they say is kept until they fail.
-#[cfg_attr(not(test), macro_use)]
-extern crate linerate_appliance;
-
 mod acl;
 mod balance;
-mod chart;
-pub mod demo;
-mod device;
-mod diff;
 mod exact;
 mod flow;
 mod forward;
 mod growth;
-mod html;
 mod l3fwd;
 mod lpm;
 mod lpm4;
 mod lpm6;
 mod meter;
-pub mod method;
 mod parse;
 mod pktgen;
 mod pktgen_rx;
@@ -39,14 +29,12 @@ mod pool;
 mod probe;
 mod random;
 mod reassembly;
-pub mod report;
 mod ring;
 mod router;
 mod router_fpm;
 mod router_reload;
 mod router_updates;
 mod rss;
-mod suite;
 mod timers;
 mod zebra;
 
@@ -59,6 +47,7 @@ use serde::Serialize;
 
 use linerate_appliance::error::Error;
 use linerate_appliance::output;
+use linerate_tester::{diff, method, suite};
 
 /// Benchmark a device by RFC 2544 and others, or time this program's own parts.
 #[derive(Parser)]

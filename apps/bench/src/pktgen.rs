@@ -15,8 +15,8 @@ use linerate_wire::ethernet::MacAddr;
 use super::forward::rate;
 use super::{Row, Run, Sample};
 use linerate_appliance::error::Error;
-use linerate_pktgen::engine::{ScheduledStream, Sender};
-use linerate_pktgen::stream::{Stream, StreamSpec};
+use linerate_traffic::engine::{ScheduledStream, Sender};
+use linerate_traffic::stream::{Stream, StreamSpec};
 
 pub(super) const ROWS: &[Row] = &[
     Row {
@@ -92,7 +92,7 @@ fn transmit(
 /// p99 of [`SenderStats::departure_error`] in ns: see there for what is measured, and what is left
 /// out.
 ///
-/// [`SenderStats::departure_error`]: linerate_pktgen::engine::SenderStats
+/// [`SenderStats::departure_error`]: linerate_traffic::engine::SenderStats
 fn pace(row: &'static str, run: Run) -> Result<Sample, Error> {
     let pool = Pool::new(&PoolConfig::new("bench", SLOTS))?;
     let pages = pool.page_kind();

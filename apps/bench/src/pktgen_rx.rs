@@ -11,7 +11,7 @@ use linerate_drivers::ring;
 
 use super::{Row, Run, Sample};
 use linerate_appliance::error::Error;
-use linerate_pktgen::engine::{Books, Boundaries, Label, Receiver, SIGNATURE_BYTES};
+use linerate_traffic::engine::{Books, Boundaries, Label, Receiver, SIGNATURE_BYTES};
 
 pub(super) const ROWS: &[Row] = &[
     Row {

@@ -24,12 +24,12 @@ use super::forward::{connect, open};
 use super::l3fwd::{FULL, Routes};
 use super::zebra::{self, Stream, Zebra};
 use super::{Row, Run, Sample, router};
-use crate::report::median;
 use linerate_appliance::error::Error;
 use linerate_routing::fpm::Fpm;
 use linerate_routing::model::InterfaceId;
 use linerate_routing::plane::{Fast, Setup, Tables};
 use linerate_routing::rib::{Progress, Rib};
+use linerate_tester::report::median;
 
 pub(super) const ROWS: &[Row] = &[Row {
     name: "router.updates",

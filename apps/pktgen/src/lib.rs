@@ -1,7 +1,7 @@
 //! `linerate pktgen`: the traffic generator.
 //!
-//! [`stream`] says what a frame looks like and writes it, [`engine`] sends and checks on lcores,
-//! [`session`] owns ports and lcores and takes [`snapshot`]s, [`control`] is the command table and
+//! What frames look like, who sends and who checks them is in [`linerate_traffic`]; [`session`]
+//! owns ports and lcores and takes [`snapshot`]s, [`control`] is the command table and
 //! the JSON interface that the screen ([`crate::tui`]) and scripts use.
 #![forbid(unsafe_code)]
 // Other crates than the binary, which uses two functions, reach in for benchmarks and fuzzing
@@ -13,15 +13,12 @@
 extern crate linerate_appliance;
 
 mod control;
-pub mod engine;
 pub mod session;
-pub mod signature;
 pub mod snapshot;
-pub mod stream;
 mod tui;
-pub mod units;
 
 pub(crate) use control::*;
+use linerate_traffic::{engine, signature, stream, units};
 pub use snapshot::*;
 
 #[cfg(any(test, feature = "fuzz"))]

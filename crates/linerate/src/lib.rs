@@ -9,8 +9,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use linerate_appliance::error::Error;
 use linerate_appliance::{capture, ctl, privilege};
-use linerate_bench::demo;
 use linerate_inspect::{doctor, plan, ports};
+use linerate_tester::demo;
 use {
     linerate_bench as bench, linerate_l2fwd as l2fwd, linerate_l3fwd as l3fwd,
     linerate_pktgen as pktgen, linerate_router as router,

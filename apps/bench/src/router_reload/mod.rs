@@ -24,13 +24,13 @@ use linerate_drivers::Drivers;
 use linerate_tables::lpm::synth::{Pattern, destinations};
 use serde_json::Value;
 
-use super::device::{Involved, StartReadings};
 use super::l3fwd::Frame;
 use super::{Row, Run, Sample, router};
 use files::{Files, ROUTER};
 use line::{Line, Pace};
 use linerate_appliance::error::Error;
 use linerate_router::Embedded;
+use linerate_tester::device::{Involved, StartReadings};
 
 pub(super) const ROWS: &[Row] = &[Row {
     name: "router.reload",

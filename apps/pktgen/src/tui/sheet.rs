@@ -68,6 +68,17 @@ impl<'a> Sheet<'a> {
         total: Total,
         of: impl Fn(&PortView) -> Vec<Figure>,
     ) {
+        self.row(label, tone, total, &of);
+    }
+
+    // Not generic: there are dozens of rows.
+    fn row(
+        &mut self,
+        label: &str,
+        tone: Tone,
+        total: Total,
+        of: &dyn Fn(&PortView) -> Vec<Figure>,
+    ) {
         let rounded = |port| of(port).into_iter().map(Figure::rounded).collect();
         let cells: Vec<Vec<Figure>> = self.ports.iter().map(rounded).collect();
         let total = match total {
@@ -118,6 +129,10 @@ impl<'a> Sheet<'a> {
     }
 
     pub(super) fn toned(&mut self, label: &str, of: impl Fn(&PortView) -> Cell) {
+        self.texts(label, &of);
+    }
+
+    fn texts(&mut self, label: &str, of: &dyn Fn(&PortView) -> Cell) {
         let cells: Vec<Cell> = self.ports.iter().map(of).collect();
         let pieces: Vec<Vec<String>> = cells
             .iter()

@@ -9,7 +9,7 @@ use crate::control::pktgen;
 use crate::control::protocol::{Problem, Reply};
 use crate::control::table::{Done, Given};
 use crate::session::PORT_KEYS;
-use crate::stream::{KEYS, StreamError, StreamSpec};
+use crate::stream::{KEYS, StreamSpec};
 use crate::units::parse_speed;
 
 /// Keys of streams that mean the port when a port is named: its streams share them.
@@ -20,12 +20,6 @@ pub(in super::super) fn default_stream(port: impl ToString) -> StreamSpec {
     let mut spec = StreamSpec::default();
     spec.port = Some(port.to_string());
     spec
-}
-
-impl From<StreamError> for Problem {
-    fn from(error: StreamError) -> Self {
-        Self::new(error.problem, error.fix)
-    }
 }
 
 pub(in super::super) fn set(control: &mut Control, given: &Given) -> Done {

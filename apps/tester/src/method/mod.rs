@@ -1,0 +1,107 @@
+//! Search methods: throughput, loss, latency and bursts, over any [`Tester`].
+//!
+//! They decide what to offer and what to make of what came back; they neither read a clock nor
+//! touch a file, so each is tested against models of devices (`model.rs`). Begin with
+//! [`measurements`]: the kinds of benchmark, step by step. [`settings`] says how long and how
+//! often, [`runner`] runs one trial (again, where others took the CPUs), [`compliance`] says what
+//! the result may be called, and [`verdict()`] whether to believe it.
+
+mod burst;
+mod compliance;
+mod demo;
+mod latency;
+mod loss;
+mod measurements;
+mod mlr;
+#[cfg(test)]
+pub(crate) mod model;
+mod plan;
+mod recovery;
+mod runner;
+mod settings;
+mod soak;
+#[cfg(test)]
+mod tests;
+mod throughput;
+mod verdict;
+
+use std::time::Duration;
+
+use crate::report::Trial;
+use linerate_appliance::error::Error;
+use linerate_traffic::figures::Latency;
+
+pub(crate) use latency::together;
+pub(crate) use measurements::run;
+#[cfg(test)]
+pub(crate) use plan::Silent;
+pub(crate) use plan::{Estimate, Progress, Step};
+pub use settings::Measurement;
+pub(crate) use settings::{Settings, Waits};
+pub(crate) use verdict::verdict;
+
+/// What a trial offers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    /// FCS included.
+    pub(crate) frame_bytes: usize,
+    /// Frames a second over all directions; none for as many as go.
+    pub(crate) pps: Option<f64>,
+    pub(crate) duration: Duration,
+    /// Ends after so many frames, over all directions: a burst.
+    pub(crate) count: Option<u64>,
+    /// Around the trial.
+    pub(crate) waits: Waits,
+}
+
+/// What a trial showed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) trial: Trial,
+    pub(crate) latency: Latency,
+    /// Frames received at each port.
+    pub(crate) received_by_port: Vec<u64>,
+    /// Ticks that the device's lcores spent on packets, where they are ours.
+    pub(crate) device_busy_ticks: Option<u64>,
+}
+
+/// What a drop of the load showed (RFC 2544 26.5).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Recovered {
+    /// While overloaded, and after.
+    pub(crate) over: Trial,
+    pub(crate) then: Trial,
+    /// From the drop to the last lost frame, where losses show when they happen; and how finely
+    /// that was seen.
+    pub(crate) recovery_ns: Option<f64>,
+    pub(crate) resolution_ns: f64,
+}
+
+/// Something that can be loaded and watched: the generator around a device, or a model of one.
+pub(crate) trait Tester {
+    /// One trial: offers the load, waits for residual frames, counts.
+    ///
+    /// # Errors
+    /// What makes the rest of the run useless: a port vanished, the user interrupts
+    /// ([`Error::Interrupted`]).
+    fn trial(&mut self, load: &Load) -> Result<Outcome, Error>;
+
+    /// What the line takes at this size, all directions; none without a wire.
+    fn line_pps(&self, frame_bytes: usize) -> Option<f64>;
+
+    /// Offers `over`, then at once `then`, and says how long frames were lost after the change;
+    /// none where the tester cannot.
+    ///
+    /// # Errors
+    /// As [`trial`](Self::trial).
+    fn recovery(&mut self, _over: &Load, _then: &Load) -> Result<Option<Recovered>, Error> {
+        Ok(None)
+    }
+}
+
+/// What is measured: the device, and others in turns with it.
+pub(crate) struct Subjects<'a> {
+    pub(crate) device: &'a mut dyn Tester,
+    /// Name and tester of each baseline.
+    pub(crate) baselines: Vec<(String, &'a mut dyn Tester)>,
+}

@@ -1,4 +1,5 @@
-//! Measures a device, and says what that is worth: the measurements of `linerate bench`, and `demo`.
+//! Measures a device and says what that is worth: the measurements of `linerate bench`, and
+//! `demo`.
 //!
 //! [`suite`] measures by the searches of [`method`] on what [`device`] sets up, [`report`] writes
 //! what came out, [`diff`] compares two reports; [`demo`] is a moment of it for who has just come.

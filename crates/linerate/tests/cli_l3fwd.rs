@@ -450,6 +450,7 @@ fn a_reload_of_a_wrong_file_names_all_errors_and_changes_nothing() {
     std::fs::write(&config, "[[rout]]\n").unwrap();
     let said = run.hang_up();
     assert!(said.starts_with("reload refused: "), "{said}");
+    assert!(run.heard().starts_with("fix: "));
     std::fs::write(&config, &good).unwrap();
     assert_eq!(run.ctl(&["reload"]).unwrap(), "nothing changed");
     let totals = run.totals();

@@ -13,8 +13,8 @@ use linerate_core::run::{Inlet, TxPath, WorkerHandle};
 use linerate_drivers::{Drivers, Opener};
 use linerate_wire::MacAddr;
 
-use super::stage::RouterStage;
 use linerate_appliance::error::Error;
+use linerate_routing::worker::RouterStage;
 
 /// What a host interface is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]

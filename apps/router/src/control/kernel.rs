@@ -16,7 +16,6 @@ use rustix::process::geteuid;
 
 use super::Control;
 use super::handle::ControlHandle;
-use super::stage::on_slow;
 use crate::config::{Config, InterfaceConfig, RouterStanza};
 use crate::machine;
 use linerate_appliance::error::Error;
@@ -28,6 +27,7 @@ use linerate_routing::model::{Cidr, InterfaceId, MAIN_TABLE, Vrf};
 use linerate_routing::netlink::ports::Interfaces;
 use linerate_routing::netlink::{Mirror, NetlinkEvent};
 use linerate_routing::rib::{Rib, Source};
+use linerate_routing::worker::on_slow;
 
 /// One network name space.
 struct Space {

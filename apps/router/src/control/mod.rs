@@ -24,7 +24,6 @@ mod reload;
 mod report;
 mod server;
 mod show;
-mod stage;
 mod start;
 mod sysctl_guard;
 #[cfg(test)]
@@ -62,8 +61,8 @@ use linerate_routing::plane::hits::Hits;
 use linerate_routing::plane::settings::Settings;
 use linerate_routing::plane::{self};
 use linerate_routing::rib::{Progress, Rib};
+use linerate_routing::worker::{RouterStage, on_slow};
 use notify::Notify;
-use stage::{RouterStage, on_slow};
 use sysctl_guard::SysctlGuard;
 
 pub use embedded::Embedded;

@@ -8,13 +8,13 @@ use linerate_core::port::{Link, PortInfo};
 use linerate_drivers::Drivers;
 use linerate_wire::ethernet::HEADER_LEN;
 
-use super::stage::on_slow;
 use super::{Control, generation};
 use crate::config::{Config, RouterStanza};
 use crate::machine;
 use linerate_appliance::error::Error;
 use linerate_appliance::runtime::{OpenPort, Options};
 use linerate_routing::model::InterfaceId;
+use linerate_routing::worker::on_slow;
 
 /// How workers of a router run.
 pub(super) fn options(router: &RouterStanza) -> Options {

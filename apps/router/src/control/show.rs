@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 use super::Control;
 use super::cleared::{COUNTED, Cleared, Counted};
-use super::stage::on_slow;
 use linerate_appliance::control::show::{self as tables, Rows, value};
 use linerate_appliance::control::{ledger, path};
 use linerate_appliance::nearest::offer;
 use linerate_appliance::socket::Problem;
 use linerate_routing::model::{Cidr, Prefix};
 use linerate_routing::rib::{Shown, ShownNextHop, Use};
+use linerate_routing::worker::on_slow;
 
 /// What there is to show.
 const WHAT: [&str; 10] = [

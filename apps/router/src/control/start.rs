@@ -20,7 +20,6 @@ use super::host_interfaces::HostInterfaces;
 use super::kernel::Kernel;
 use super::notify::Notify;
 use super::ports::options;
-use super::stage::{RouterStage, on_slow};
 use super::sysctl_guard::SysctlGuard;
 use super::{Control, Reloads, difference, generation, report};
 use crate::config::Config;
@@ -40,6 +39,7 @@ use linerate_routing::plane::counters::Counters;
 use linerate_routing::plane::settings::Settings;
 use linerate_routing::plane::{Change, Fast, Setup, Slow, Tables, Tell};
 use linerate_routing::rib::{self, Rib};
+use linerate_routing::worker::{self, RouterStage, on_slow};
 
 /// How a run is to be.
 pub(crate) struct Run {
@@ -168,7 +168,7 @@ pub(super) fn bring_up(
     let options = options(&config.router);
     let clock = opened.clock;
     let mut failed = None;
-    let running = opened.start_shares(shares, &lcores, &options, |worker, egress| {
+    let running = worker::start(opened, shares, &lcores, &options, &mut |worker, egress| {
         let (fib4, fib6, hops) = rib.readers();
         let setup = Setup {
             // The slow one announces what it has, and can only do so when it has its ways out.

@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use super::Control;
 use super::handle::ControlHandle;
-use super::stage::{RouterStage, on_fast, on_slow};
 use linerate_appliance::control::taps::Taps;
 use linerate_appliance::control::trace::{self, Begun, Record};
 use linerate_routing::plane::trace::Trace;
+use linerate_routing::worker::{RouterStage, on_fast, on_slow};
 
 /// Ends the trace when it goes.
 struct Ends(ControlHandle);

@@ -77,7 +77,7 @@ impl Instance {
     }
 
     /// The next line on standard error.
-    fn heard(&mut self) -> String {
+    pub(crate) fn heard(&mut self) -> String {
         let mut line = String::new();
         self.said.read_line(&mut line).unwrap();
         line.trim_end().to_owned()

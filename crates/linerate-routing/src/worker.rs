@@ -1,19 +1,40 @@
-//! The one type that all workers' stages have: the fast ones forward, the slow one does the rest.
+//! The workers of a router: the fast ones forward, the slow one does the rest.
 
+use linerate_appliance::error::Error;
+use linerate_appliance::runtime::wiring::Share;
+use linerate_appliance::runtime::{OpenPorts, Options, Running};
+use linerate_core::env::Placement;
 use linerate_core::packet::Burst;
 use linerate_core::run::{Egress, Point, Stage, WorkerHandle};
 
-use linerate_routing::plane::{Change, Fast, Slow};
+use crate::plane::{Change, Fast, Slow};
 
-/// A worker's stage.
-pub(crate) enum RouterStage {
+/// A worker's stage: the one type that those of all have.
+pub enum RouterStage {
+    /// Forwards.
     Fast(Box<Fast>),
+    /// Does what is seldom and takes long.
     Slow(Box<Slow>),
+}
+
+/// Starts ports and workers, one for each share: [`OpenPorts::start_shares`], which is compiled
+/// here, where loops are optimised, and not where they are controlled.
+///
+/// # Errors
+/// A port cannot be started, or there is no memory or thread for a worker.
+pub fn start(
+    opened: OpenPorts,
+    shares: Vec<Share>,
+    lcores: &[&Placement],
+    options: &Options,
+    stage: &mut dyn FnMut(usize, &mut Egress) -> RouterStage,
+) -> Result<Running<RouterStage>, Error> {
+    opened.start_shares(shares, lcores, options, stage)
 }
 
 impl RouterStage {
     /// Exchanges the configuration, and returns what it had.
-    pub(super) fn install(&mut self, change: Change, egress: &mut Egress) -> Change {
+    pub fn install(&mut self, change: Change, egress: &mut Egress) -> Change {
         match self {
             Self::Fast(fast) => fast.install(change, egress),
             Self::Slow(slow) => slow.install(change, egress),
@@ -61,7 +82,7 @@ impl Stage for RouterStage {
 }
 
 /// Runs `work` on a fast worker between two bursts; none where it has ended, or is the slow one.
-pub(super) fn on_fast<R: Send + 'static>(
+pub fn on_fast<R: Send + 'static>(
     worker: &WorkerHandle<RouterStage>,
     work: impl FnOnce(&mut Fast, &mut Egress) -> R + Send + 'static,
 ) -> Option<R> {
@@ -73,7 +94,7 @@ pub(super) fn on_fast<R: Send + 'static>(
 }
 
 /// Runs `work` on the slow worker between two bursts; none where it has ended, or is a fast one.
-pub(super) fn on_slow<R: Send + 'static>(
+pub fn on_slow<R: Send + 'static>(
     worker: &WorkerHandle<RouterStage>,
     work: impl FnOnce(&mut Slow, &mut Egress) -> R + Send + 'static,
 ) -> Option<R> {

@@ -342,7 +342,8 @@ fn packets_of_a_run_are_captured_traced_and_accounted_for() {
          [l2fwd]\ncontrol = \"{socket}\"\n"
     );
     let config = scratch.write("l2fwd.toml", text);
-    let run = Instance::listening(&["l2fwd", "--config", &config], &socket);
+    let args = ["l2fwd", "--config", &config, "--period", "0", "--json"];
+    let run = Instance::listening(&args, &socket);
     let capture = |count: usize, words: &[&str]| {
         let (file, count) = (scratch.path("capture.pcapng"), count.to_string());
         let what = [&["-w", &file, "--count", &count], words].concat();

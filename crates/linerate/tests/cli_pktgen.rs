@@ -3,6 +3,8 @@
 //! speed.
 #![allow(clippy::unwrap_used)]
 
+mod captures;
+mod instance;
 mod scratch;
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,6 +17,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use captures::frames_of;
+use instance::Instance;
 use scratch::Scratch;
 
 const LOOP: &str = "ring:a,loop=on";
@@ -768,4 +772,101 @@ fn frames_are_shown_without_being_sent() {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
     assert!(!text.contains("wrong"), "{text}");
+}
+
+/// What every appliance can be asked a generator can be asked, too.
+#[test]
+fn a_session_is_asked_captured_and_traced_as_any_appliance() {
+    let scratch = Scratch::new("pktgen-ctl");
+    let socket = scratch.path("ctl");
+    let stream = "rate=20kpps size=100 dport=53";
+    let args = ["pktgen", "--headless", "--json", "-p", LOOP, "-s", stream];
+    let run = Instance::listening(&[&args[..], &["--control", &socket]].concat(), &socket);
+    for stage in ["pipeline", "sent"] {
+        let file = scratch.path("capture.pcapng");
+        let what = ["-w", &file, "--count", "20", "--stage", stage];
+        run.ask("capture", &what).unwrap();
+        let frames = frames_of(&file);
+        assert_eq!(frames.len(), 20, "{stage}");
+        // Of 100 bytes, 4 are the FCS; each frame is another one.
+        let ends: std::collections::HashSet<&[u8]> =
+            frames.iter().map(|frame| &frame[76..96]).collect();
+        assert_eq!(ends.len(), 20, "{stage}");
+    }
+    let trace = ["trace", "--count", "2", "--filter", "udp port 53"];
+    let text = run.ctl(&trace).unwrap();
+    assert!(text.contains(" of stream 0\n"), "{text}");
+    assert!(text.ends_with("\n2 packets"), "{text}");
+    let unmatched = run.ask("capture", &["-w", "-", "--stage", "lookup"]);
+    assert!(unmatched.unwrap_err().contains("pipeline"));
+
+    let ports = run.show(&["ports"]);
+    let port = &ports["rows"][0];
+    assert!(port["rx_packets"].as_u64() > Some(0), "{ports}");
+    assert_eq!(port["link"], "up");
+    let lcores = run.show(&["lcores"]);
+    assert!(lcores["rows"][0]["packets"].as_u64() > Some(0), "{lcores}");
+    let ledger = run.ctl(&["show", "ledger"]).unwrap();
+    assert!(ledger.contains("free slots"), "{ledger}");
+    assert_eq!(run.show(&["drops"])["summary"], "0 packets dropped");
+    let why = run.ctl(&["show", "routes"]).unwrap_err();
+    assert!(why.contains("no table `routes` here"), "{why}");
+    let why = run.ctl(&["reload"]).unwrap_err();
+    assert!(why.contains("reads its file once"), "{why}");
+    let totals = run.totals();
+    assert_eq!(totals["ledger"]["even"], true);
+}
+
+#[test]
+fn metrics_of_a_session_say_what_became_of_each_stream() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_linerate"))
+        .args([
+            "pktgen",
+            "--headless",
+            "-p",
+            LOOP,
+            "-s",
+            "rate=1kpps name=voice",
+        ])
+        .args(["--metrics", "127.0.0.1:0"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let address = loop {
+        let line = said.next().unwrap().unwrap();
+        if let Some(rest) = line.strip_prefix("metrics at http://") {
+            break rest.strip_suffix("/metrics").unwrap().to_owned();
+        }
+    };
+    let page = || {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        stream
+            .write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            .unwrap();
+        let mut page = String::new();
+        stream.read_to_string(&mut page).unwrap();
+        page
+    };
+    let count = |page: &str, family: &str| -> u64 {
+        let begin = format!("linerate_{family}{{stream=\"0\",name=\"voice\",port=\"0\"}} ");
+        let mut lines = page.lines();
+        let found = lines.find_map(|line| line.strip_prefix(&begin));
+        found.unwrap_or_else(|| panic!("{page}")).parse().unwrap()
+    };
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let page = page();
+        let received = count(&page, "stream_received_frames");
+        assert!(received <= count(&page, "stream_sent_frames"));
+        if received > 100 {
+            assert!(page.contains("linerate_port_up{port="), "{page}");
+            break;
+        }
+        assert!(Instant::now() < deadline, "{page}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
 }

@@ -1,6 +1,7 @@
 //! The command line of `linerate pktgen`, and what it says together with a run file.
 
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use super::protocol::Problem;
 use super::runfile::{PortEntry, RunFile, Script};
 use super::{headless, remote};
 use crate::session::SessionConfig;
+use linerate_appliance::control::answers::Places;
 use linerate_appliance::error::Error;
 use linerate_appliance::runtime::PlanArgs;
 
@@ -89,13 +91,19 @@ pub struct Args {
     /// Clients may look, but change nothing
     #[arg(long, requires = "listen")]
     read_only: bool,
+    /// Listen at this Unix socket for `linerate ctl --socket PATH` and `linerate capture`
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// Show metrics at http://ADDRESS:PORT/metrics
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
     /// Be a client of a session that listens there; alone: at the usual place
     #[arg(
         long,
         value_name = "ADDRESS",
         num_args = 0..=1,
         default_missing_value = "",
-        conflicts_with_all = ["ports", "streams", "listen", "headless"]
+        conflicts_with_all = ["ports", "streams", "listen", "headless", "control", "metrics"]
     )]
     connect: Option<Address>,
     /// A command to give over --connect; may be given many times
@@ -140,6 +148,8 @@ pub(super) struct Settings {
     pub(super) limits: Limits,
     pub(super) listen: Vec<Address>,
     pub(super) token: Option<String>,
+    /// Where `linerate ctl` and others may ask.
+    pub(super) places: Places,
     pub(super) change: bool,
     pub(super) tui: bool,
     pub(super) json: bool,
@@ -272,7 +282,13 @@ impl Settings {
                 "add --listen tcp:ADDRESS:PORT",
             ));
         }
-        if !start && lines.is_empty() && !tui && args.listen.is_empty() && args.dump.is_none() {
+        if !start
+            && lines.is_empty()
+            && !tui
+            && args.listen.is_empty()
+            && args.control.is_none()
+            && args.dump.is_none()
+        {
             return Err(usage(
                 "nothing would ever be sent: no start, no commands, and nobody could give any",
                 "add --listen, or -f FILE with commands, or leave out --no-start",
@@ -308,6 +324,10 @@ impl Settings {
                 .map(super::listen::read_token)
                 .transpose()?,
             listen: args.listen.clone(),
+            places: Places {
+                control: args.control.clone(),
+                metrics: args.metrics,
+            },
             change: !args.read_only,
             tui,
             json: args.json,

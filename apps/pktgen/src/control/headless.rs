@@ -14,6 +14,7 @@ use linerate_drivers::Drivers;
 use serde::Serialize;
 
 use super::args::{Limits, Settings, UNSENT_PPM};
+use super::asked::Asked;
 use super::client::Client;
 use super::commands::run_lines;
 use super::connection::{Access, Asker};
@@ -25,6 +26,7 @@ use super::summary;
 use super::wire::Wire;
 use crate::session::Session;
 use crate::{Snapshot, Tally};
+use linerate_appliance::control::answers::Listeners;
 use linerate_appliance::control::ledger;
 use linerate_appliance::error::Error;
 use linerate_appliance::output::{self, MachineFacts};
@@ -159,6 +161,15 @@ pub(super) fn run(settings: &Settings) -> Result<(), Error> {
             eprintln!("listening at tcp:{at}");
         }
     }
+    let asked = Asked {
+        control: control.clone(),
+        began: Instant::now(),
+    };
+    let listeners = Listeners::at(&settings.places, &asked)?;
+    if let Some(http) = &listeners.http {
+        eprintln!("metrics at http://{}/metrics", http.at);
+    }
+    drop(asked);
     let mut asker = Asker::new(control.clone(), Access::FULL, server.closing());
     let result = work(settings, &control, &server, &mut asker, &interrupts);
     drop(asker);
@@ -167,7 +178,7 @@ pub(super) fn run(settings: &Settings) -> Result<(), Error> {
         failed.push("interrupted before its end".into());
     }
     let closed = control.close();
-    drop(server);
+    drop((server, listeners));
     drop(control);
     // A panic there was printed already.
     let _ = thread.join();
@@ -297,7 +308,8 @@ fn watch(
     control: &ControlHandle,
     interrupts: &Interrupts,
 ) -> Result<bool, Error> {
-    let stays = !settings.start && !settings.listen.is_empty();
+    let is_reached = !settings.listen.is_empty() || settings.places.control.is_some();
+    let stays = !settings.start && is_reached;
     let tells = std::io::stderr().is_terminal();
     let began = Instant::now();
     let mut told = began;

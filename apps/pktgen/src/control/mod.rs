@@ -6,6 +6,7 @@
 //! screen and scripts are clients.
 
 mod args;
+mod asked;
 mod client;
 mod commands;
 mod complete;

@@ -38,8 +38,9 @@ use super::engine::{
 use super::snapshot::Snapshot;
 use super::stream::StreamSpec;
 use super::units::FCS_BYTES;
+use linerate_appliance::control::taps::{Taps, Watched};
 use linerate_appliance::error::Error;
-use linerate_appliance::runtime::OpenPorts;
+use linerate_appliance::runtime::{OpenPort, OpenPorts};
 
 pub use config::{PORT_KEYS, PortAsked, SessionConfig};
 pub use map::{Map, PortShape};
@@ -85,6 +86,8 @@ pub struct Session {
     invalid: Vec<String>,
     /// Nothing is waited for any more: what has not come is lost.
     is_over: bool,
+    /// How often somebody has set taps.
+    watched: u64,
 }
 
 /// What the session knows of a port besides the port itself.
@@ -211,6 +214,7 @@ impl Session {
             next_wire: 0,
             invalid: Vec::new(),
             is_over: false,
+            watched: 0,
         };
         let mut timely = Vec::new();
         // From here on dropping the session takes down what is there.
@@ -270,6 +274,7 @@ impl Session {
                 let taken = tx[usize::from(port)][usize::from(queue)].take();
                 let queue = taken.expect("the map gives each queue to one lcore");
                 let mut sender = Sender::new(queue, self.slots().clone(), self.clock.hz());
+                sender.port = port;
                 self.ports[usize::from(port)].asked.fit_sender(&mut sender);
                 books.senders.push(sender.stats.clone());
                 engine.senders.push(sender);
@@ -281,6 +286,7 @@ impl Session {
                 let fresh = ReceiverBooks::with_checks(self.boundaries.clone(), asked.checks());
                 books.receivers.push(vec![fresh.stats.clone()]);
                 let mut receiver = Receiver::new(queue, fresh, self.clock);
+                receiver.port = port;
                 asked.fit_receiver(&mut receiver);
                 engine.receivers.push(receiver);
             }
@@ -368,6 +374,44 @@ impl Session {
                 .unwrap_or(MacAddr::local(number as u8))
         };
         (mac(port), mac(port ^ 1))
+    }
+
+    /// Where its frames can be watched.
+    pub fn taps(&mut self) -> Taps {
+        self.watched += 1;
+        let lcores = self.lcores.iter();
+        Taps::new(
+            lcores
+                .map(|lcore| Box::new(lcore.handle.clone()) as Box<dyn Watched>)
+                .collect(),
+            (0..).zip(self.port_names()).collect(),
+            self.watched,
+        )
+    }
+
+    /// The books at this moment: where each slot is.
+    pub fn balance(&self) -> Balance {
+        let mut is_whole = true;
+        let balance = Balance::take(self.pools.as_slice(), || {
+            let mut accounts = Vec::new();
+            for (member, share) in self.lcores.iter().zip(&self.map.lcores) {
+                let name = share.name.clone();
+                match member.handle.call(move |engine| engine.accounts(&name)) {
+                    Some(own) => accounts.extend(own),
+                    None => is_whole = false,
+                }
+            }
+            accounts
+        });
+        Balance {
+            exact: balance.exact && is_whole,
+            ..balance
+        }
+    }
+
+    /// Its ports.
+    pub fn open_ports(&self) -> &[OpenPort] {
+        &self.opened.ports
     }
 
     /// Ends sending, drains, joins the lcores and stops the ports. Returns the last counts, the

@@ -16,7 +16,7 @@ impl Control {
         let mut page = Exposition::default();
         metrics::instance(self.began, &mut page);
         self.reload_metrics(&mut page);
-        metrics::ports(&self.running, &mut page);
+        metrics::ports(self.running.ports(), &mut page);
         metrics::captures(&self.running, &mut page);
         self.interface_metrics(&mut page);
         self.host_metrics(&mut page);

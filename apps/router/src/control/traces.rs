@@ -13,7 +13,7 @@ use super::handle::ControlHandle;
 use linerate_appliance::control::taps::Taps;
 use linerate_appliance::control::trace::{self, Begun, Record};
 use linerate_routing::plane::trace::Trace;
-use linerate_routing::worker::{RouterStage, on_fast, on_slow};
+use linerate_routing::worker::{on_fast, on_slow};
 
 /// Ends the trace when it goes.
 struct Ends(ControlHandle);
@@ -45,7 +45,7 @@ pub(super) fn serve(
 
 impl Control {
     /// Where packets can be watched: at ports, and at host interfaces that somebody names.
-    pub(super) fn taps(&self) -> Taps<RouterStage> {
+    pub(super) fn taps(&self) -> Taps {
         let host_interfaces = self.host_interfaces.iter();
         let names = host_interfaces
             .map(|host_interface| (host_interface.number, host_interface.wanted.name.clone()));

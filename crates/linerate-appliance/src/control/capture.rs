@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 
 use linerate_core::port::pcapng::{Direction, InterfaceId, PcapngWriter, Record};
-use linerate_core::run::{Passing, Stage, Tap};
+use linerate_core::run::{Passing, Tap};
 use linerate_wire::filter::Filter;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -62,23 +62,23 @@ struct Budget {
 }
 
 /// A capture under way. Its taps go with it.
-struct Capture<S: Stage + 'static> {
+struct Capture {
     copies: Receiver<Copy>,
     budget: Arc<Budget>,
     /// Names of ports by their numbers.
     names: Vec<(u16, String)>,
-    _taps: Taps<S>,
+    _taps: Taps,
 }
 
 /// Serves one capture until its client goes or has enough, or `closing` is set.
 ///
 /// # Errors
 /// The client does not read, or has gone.
-pub fn serve<S: Stage + 'static>(
+pub fn serve(
     mut stream: UnixStream,
     id: Value,
     params: &Value,
-    taps: Result<Taps<S>, Problem>,
+    taps: Result<Taps, Problem>,
     closing: &AtomicBool,
 ) -> io::Result<()> {
     let begun = taps.and_then(|taps| {
@@ -95,7 +95,7 @@ pub fn serve<S: Stage + 'static>(
 }
 
 /// Sets the taps.
-fn begin<S: Stage + 'static>(taps: Taps<S>, asked: &Asked) -> Result<Capture<S>, Problem> {
+fn begin(taps: Taps, asked: &Asked) -> Result<Capture, Problem> {
     let filter = filter(&asked.filter)?;
     let stages = match asked.stage.as_deref() {
         None => ENDS.to_vec(),
@@ -160,9 +160,9 @@ fn tap(
 }
 
 /// Writes copies as pcapng, in pieces, until the client goes or has `limit` of them.
-fn pump<S: Stage + 'static>(
+fn pump(
     stream: &mut UnixStream,
-    capture: &Capture<S>,
+    capture: &Capture,
     limit: u64,
     snap: u32,
     closing: &AtomicBool,

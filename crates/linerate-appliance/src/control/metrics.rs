@@ -8,7 +8,7 @@ use linerate_core::port::Link;
 use linerate_core::run::Stage;
 
 use super::exposition::{Exposition, FamilyKind};
-use crate::runtime::Running;
+use crate::runtime::{OpenPort, Running};
 
 /// The program, and since when it forwards.
 pub fn instance(began: Instant, page: &mut Exposition) {
@@ -24,9 +24,8 @@ pub fn instance(began: Instant, page: &mut Exposition) {
 }
 
 /// Ports: links, packets, bytes and drops.
-pub fn ports<S: Stage + 'static>(running: &Running<S>, page: &mut Exposition) {
-    let ports: Vec<_> = running
-        .ports()
+pub fn ports(ports: &[OpenPort], page: &mut Exposition) {
+    let ports: Vec<_> = ports
         .iter()
         .map(|open| (open.name.as_str(), open.port.link(), open.port.stats()))
         .collect();

@@ -6,10 +6,12 @@
 //! lines of JSON, and [`http`] serves the metrics that [`exposition`] writes. [`show`] and
 //! [`metrics`] are what every appliance can say of its ports, lcores and drops, [`path`] of its
 //! stages, [`ledger`] of where its packets are. [`capture`] and [`trace`] show packets as they pass
-//! the points at which [`taps`] are set. [`of_run`] is all of it for an appliance that has nothing
-//! else to say. [`reload`] takes changed files over.
+//! the points at which [`taps`] are set. [`answers`] is all of it for an appliance that has nothing
+//! else to say, [`of_run`] what the [run](crate::runtime::watch()) of workers answers. [`reload`]
+//! takes changed files over.
 
 pub mod acceptor;
+pub mod answers;
 pub mod capture;
 pub mod exposition;
 pub mod http;

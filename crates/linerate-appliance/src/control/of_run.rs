@@ -2,43 +2,26 @@
 //! and books as tables, metrics, and its packets as captures and traces. The thread that watches
 //! the [run](crate::runtime::watch()) answers.
 
-use std::io;
-use std::net::SocketAddr;
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
 use linerate_core::run::Stage;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::answers::{Answers, Listeners, Places};
 use super::exposition::Exposition;
-use super::http::Http;
 use super::mailbox::{Job, Mailbox};
 use super::reload::{self, Reload};
-use super::server::{Server, Service, say};
-use super::{capture, ledger, metrics, path, show, trace};
+use super::show::{self, Found};
+use super::taps::Taps;
+use super::{ledger, metrics, path};
 use crate::error::Error;
 use crate::nearest::offer;
 use crate::runtime::{Running, Sample, Signals};
-use crate::socket::unix::UnixDoor;
-use crate::socket::{Problem, Request};
+use crate::socket::Problem;
 
-/// All methods, for those who mistype one.
-const METHODS: [&str; 6] = ["show", "metrics", "capture", "trace", "reload", "stop"];
 /// All tables.
 const TABLES: [&str; 5] = ["ports", "lcores", "drops", "path", "ledger"];
-
-/// Where a run may be asked; nowhere when nothing is said.
-#[derive(Clone, Debug, Default)]
-pub struct Places {
-    /// The socket of `linerate ctl`.
-    pub control: Option<PathBuf>,
-    /// The address of the metrics page.
-    pub metrics: Option<SocketAddr>,
-}
 
 /// A run, as those who ask about it find it.
 pub struct Asked<S: Stage + 'static> {
@@ -58,9 +41,8 @@ pub struct Asked<S: Stage + 'static> {
 pub struct Control<S: Stage + 'static> {
     /// First, so that who waits is told before others wait for it.
     jobs: Receiver<Job<Asked<S>>>,
-    _server: Option<Server>,
-    /// The metrics page, where there is one.
-    pub http: Option<Http>,
+    /// Where it listens.
+    pub listeners: Listeners,
     _hangups: Option<Signals>,
 }
 
@@ -74,19 +56,9 @@ impl<S: Stage + 'static> Control<S> {
         let reload = read.map(|read| reload_by(read, mailbox.clone()));
         let client = Client { mailbox, reload };
         let hangups = client.reload.clone().map(Reload::on_hangup);
-        let server = places.control.as_deref().map(|path| {
-            let door = UnixDoor::open(path, false, "--control PATH")?;
-            Server::listen(door, client.clone())
-        });
-        let http = places.metrics.map(|address| {
-            let mailbox = client.mailbox.clone();
-            let page = move || mailbox.call(metrics_page).ok();
-            Http::listen(address, Arc::new(page))
-        });
         Ok(Self {
             jobs,
-            _server: server.transpose()?,
-            http: http.transpose()?,
+            listeners: Listeners::at(places, &client)?,
             _hangups: hangups.transpose()?,
         })
     }
@@ -100,21 +72,23 @@ impl<S: Stage + 'static> Control<S> {
 fn metrics_page<S: Stage + 'static>(asked: &mut Asked<S>) -> String {
     let mut page = Exposition::default();
     metrics::instance(asked.began, &mut page);
-    metrics::ports(&asked.running, &mut page);
+    metrics::ports(asked.running.ports(), &mut page);
     metrics::captures(&asked.running, &mut page);
     metrics::lcores(&asked.running, &mut page);
     page.end()
 }
 
-fn table<S: Stage + 'static>(asked: &mut Asked<S>, params: &Value) -> Result<Value, Problem> {
-    let what = params.get("what").and_then(Value::as_str).unwrap_or("");
-    let mut filter = params.get("filter").and_then(Value::as_str).unwrap_or("");
-    let mut rows = show::Rows::asked(params);
+fn table<S: Stage + 'static>(
+    asked: &mut Asked<S>,
+    what: &str,
+    mut filter: String,
+) -> Result<Found, Problem> {
+    let mut summary = None;
     let running = &asked.running;
-    let (names, all): (&[&str], _) = match what {
+    let (names, rows): (&[&str], _) = match what {
         "ports" => {
             let warnings = show::warnings(running);
-            rows.summary = (!warnings.is_empty()).then(|| warnings.join("\n"));
+            summary = (!warnings.is_empty()).then(|| warnings.join("\n"));
             (&["name"], show::ports(running, &asked.recent))
         }
         "lcores" => {
@@ -123,22 +97,22 @@ fn table<S: Stage + 'static>(asked: &mut Asked<S>, params: &Value) -> Result<Val
         }
         "drops" => {
             let mut all = show::drops(running, std::iter::empty());
-            rows.summary = Some(show::most_first(&mut all));
+            summary = Some(show::most_first(&mut all));
             (&["reason", "at"], all)
         }
         "path" => {
             if filter == "cycles" {
                 path::measure(running);
-                filter = "";
+                filter.clear();
             }
             let all: Vec<Value> = path::stages(running).iter().map(show::value).collect();
             let warnings: Vec<String> = path::warnings(&all).collect();
-            rows.summary = (!warnings.is_empty()).then(|| warnings.join("\n"));
+            summary = (!warnings.is_empty()).then(|| warnings.join("\n"));
             (&["stage"], all)
         }
         "ledger" => {
             let (all, verdict) = ledger::rows(&running.balance());
-            rows.summary = Some(verdict);
+            summary = Some(verdict);
             (&["holder"], all)
         }
         other => {
@@ -146,12 +120,12 @@ fn table<S: Stage + 'static>(asked: &mut Asked<S>, params: &Value) -> Result<Val
             return Err(Problem::new(problem, offer(other, TABLES)));
         }
     };
-    let is_wanted =
-        |row: &Value| filter.is_empty() || names.iter().any(|name| row[*name] == *filter);
-    for row in all.into_iter().filter(is_wanted) {
-        rows.add_with(|| row);
-    }
-    Ok(rows.end())
+    Ok(Found {
+        rows,
+        summary,
+        names,
+        filter,
+    })
 }
 
 /// Reads on the thread that asks, and takes over on the one that watches the run.
@@ -178,7 +152,21 @@ impl<S: Stage + 'static> Clone for Client<S> {
     }
 }
 
-impl<S: Stage + 'static> Client<S> {
+impl<S: Stage + 'static> Answers for Client<S> {
+    fn taps(&self) -> Result<Taps, Problem> {
+        self.mailbox.call(|asked| asked.running.taps())
+    }
+
+    fn table(&self, what: &str, params: &Value) -> Result<Found, Problem> {
+        let (what, filter) = (what.to_owned(), show::filter(params));
+        self.mailbox
+            .call(move |asked| table(asked, &what, filter))?
+    }
+
+    fn metrics(&self) -> Result<String, Problem> {
+        self.mailbox.call(metrics_page)
+    }
+
     fn reload(&self) -> Result<Value, Problem> {
         let reload = self.reload.as_ref().ok_or_else(|| {
             Problem::new(
@@ -188,44 +176,8 @@ impl<S: Stage + 'static> Client<S> {
         })?;
         reload.now()
     }
-}
 
-impl<S: Stage + 'static> Service for Client<S> {
-    fn serve(
-        &self,
-        request: Request,
-        stream: &mut UnixStream,
-        closing: &AtomicBool,
-    ) -> io::Result<bool> {
-        let (id, params) = (request.id, request.params);
-        let taps = || self.mailbox.call(|asked| asked.running.taps());
-        let result = match request.method.as_deref().unwrap_or("") {
-            "capture" => {
-                capture::serve(stream.try_clone()?, id, &params, taps(), closing)?;
-                return Ok(false);
-            }
-            "trace" => {
-                trace::serve(stream, id, &params, closing, |filter, count| {
-                    trace::of_points(taps()?, &filter, count)
-                })?;
-                return Ok(true);
-            }
-            "show" => self
-                .mailbox
-                .call(move |asked| table(asked, &params))
-                .and_then(|result| result),
-            "metrics" => (self.mailbox.call(metrics_page)).map(|page| json!({ "text": page })),
-            "reload" => self.reload(),
-            "stop" => self.mailbox.call(|asked| {
-                asked.is_to_end = true;
-                json!({ "text": "ending" })
-            }),
-            other => {
-                let problem = format!("there is no method `{other}` here");
-                Err(Problem::new(problem, offer(other, METHODS)))
-            }
-        };
-        say(stream, id, result)?;
-        Ok(true)
+    fn stop(&self) -> Result<(), Problem> {
+        self.mailbox.call(|asked| asked.is_to_end = true)
     }
 }

@@ -48,6 +48,40 @@ impl Rows {
     }
 }
 
+/// All rows of a table, of which somebody may want some.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The rows.
+    pub rows: Vec<Value>,
+    /// A line or more below them.
+    pub summary: Option<String>,
+    /// Keys by which a row may be asked for.
+    pub names: &'static [&'static str],
+    /// What a row has to have under one of these keys, if anything.
+    pub filter: String,
+}
+
+impl Found {
+    /// The answer: rows of the name that was asked for, and as many as were.
+    pub(super) fn answer(self, params: &Value) -> Value {
+        let mut rows = Rows::asked(params);
+        rows.summary = self.summary;
+        let (names, filter) = (self.names, self.filter.as_str());
+        let is_wanted =
+            |row: &Value| filter.is_empty() || names.iter().any(|name| row[*name] == *filter);
+        for row in self.rows.into_iter().filter(is_wanted) {
+            rows.add_with(|| row);
+        }
+        rows.end()
+    }
+}
+
+/// The row that `params` ask for; all where that is empty.
+pub fn filter(params: &Value) -> String {
+    let filter = params.get("filter").and_then(Value::as_str);
+    filter.unwrap_or("").into()
+}
+
 /// A row as JSON.
 pub fn value(row: impl Serialize) -> Value {
     serde_json::to_value(row).expect("rows have only texts as keys")

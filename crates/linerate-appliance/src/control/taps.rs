@@ -3,14 +3,32 @@
 //! The thread that owns the run hands [`Taps`] out; whoever watches sets and removes taps from a
 //! thread of its own, between two bursts of each worker, and holds nobody up.
 
-use linerate_core::run::{Stage, Tap, WorkerHandle};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use linerate_core::run::{Point, Stage, Tap, WorkerHandle};
 
 use crate::nearest::offer;
 use crate::socket::Problem;
 
+/// A thread whose packets pass named points.
+pub trait Watched: Send {
+    /// Shows `visit` each point, in order, between two bursts, and drops it here afterwards. One
+    /// that has ended has nothing to show.
+    fn visit(&self, visit: Box<dyn FnMut(&mut Point) + Send>);
+}
+
+impl<S: Stage + 'static> Watched for WorkerHandle<S> {
+    fn visit(&self, mut visit: Box<dyn FnMut(&mut Point) + Send>) {
+        drop(self.call(move |worker| {
+            worker.points(&mut *visit);
+            visit
+        }));
+    }
+}
+
 /// The points of a run, for one who watches. Dropping it removes its taps.
-pub struct Taps<S: Stage + 'static> {
-    workers: Vec<WorkerHandle<S>>,
+pub struct Taps {
+    workers: Vec<Box<dyn Watched>>,
     /// Numbers and names.
     ports: Vec<(u16, String)>,
     others: Vec<(u16, String)>,
@@ -18,13 +36,9 @@ pub struct Taps<S: Stage + 'static> {
     number: u64,
 }
 
-impl<S: Stage + 'static> Taps<S> {
+impl Taps {
     /// Of these workers. Nobody else that watches them has that number.
-    pub(crate) fn new(
-        workers: Vec<WorkerHandle<S>>,
-        ports: Vec<(u16, String)>,
-        number: u64,
-    ) -> Self {
+    pub fn new(workers: Vec<Box<dyn Watched>>, ports: Vec<(u16, String)>, number: u64) -> Self {
         let others = Vec::new();
         Self {
             workers,
@@ -71,7 +85,7 @@ impl<S: Stage + 'static> Taps<S> {
     pub fn stage(&self, name: &str) -> Result<&'static str, Problem> {
         let mut known: Vec<&'static str> = Vec::new();
         for worker in &self.workers {
-            known.extend(stages(worker));
+            known.extend(stages(&**worker));
         }
         known.sort_unstable();
         known.dedup();
@@ -85,44 +99,40 @@ impl<S: Stage + 'static> Taps<S> {
     /// Sets the taps that `make` makes for each worker, by the names of its points.
     pub fn set(&self, make: impl Fn(usize, &'static str) -> Option<Tap>) {
         for (index, worker) in self.workers.iter().enumerate() {
-            let taps = stages(worker).into_iter().map(|stage| make(index, stage));
-            let mut taps: Vec<Option<Tap>> = taps.collect();
-            let number = self.number;
-            // They come back empty, and are freed here. One that has ended has nothing to show.
-            let _ = worker.call(move |worker| {
-                let mut next = taps.iter_mut();
-                worker.points(&mut |point| {
-                    if let Some(tap) = next.next().and_then(Option::take) {
-                        point.set_tap(number, tap);
-                    }
-                });
-                taps
-            });
+            let taps = stages(&**worker)
+                .into_iter()
+                .map(|stage| make(index, stage));
+            let taps: Vec<Option<Tap>> = taps.collect();
+            let (number, mut next) = (self.number, taps.into_iter());
+            worker.visit(Box::new(move |point| {
+                if let Some(tap) = next.next().flatten() {
+                    point.set_tap(number, tap);
+                }
+            }));
         }
     }
 }
 
-impl<S: Stage + 'static> Drop for Taps<S> {
+impl Drop for Taps {
     fn drop(&mut self) {
         for worker in &self.workers {
-            let (number, room) = (self.number, stages(worker).len());
+            let (number, room) = (self.number, stages(&**worker).len());
             let mut taken: Vec<Tap> = Vec::with_capacity(room);
-            let taken = worker.call(move |worker| {
-                worker.points(&mut |point| taken.extend(point.remove_tap(number)));
-                taken
-            });
-            // Freed here, not by the worker.
-            drop(taken);
+            worker.visit(Box::new(move |point| {
+                taken.extend(point.remove_tap(number));
+            }));
         }
     }
 }
 
 /// The names of a worker's points, in order.
-fn stages<S: Stage + 'static>(worker: &WorkerHandle<S>) -> Vec<&'static str> {
-    let names = worker.call(|worker| {
-        let mut names = Vec::new();
-        worker.points(&mut |point| names.push(point.name));
-        names
-    });
-    names.unwrap_or_default()
+fn stages(worker: &dyn Watched) -> Vec<&'static str> {
+    let names = Arc::<Mutex<Vec<&'static str>>>::default();
+    let all = names.clone();
+    worker.visit(Box::new(move |point| {
+        all.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(point.name);
+    }));
+    std::mem::take(&mut *names.lock().unwrap_or_else(PoisonError::into_inner))
 }

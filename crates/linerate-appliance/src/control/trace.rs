@@ -12,7 +12,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use linerate_core::run::{Passing, Stage, Tap};
+use linerate_core::run::{Passing, Tap};
 use linerate_wire::ethernet::Ethernet;
 use linerate_wire::filter::Filter;
 use linerate_wire::{FlowKey, Headers, ipv4::Ipv4, ipv6::Ipv6, protocol};
@@ -177,11 +177,7 @@ fn name_of(names: &[(u16, String)], number: u16) -> &str {
 }
 
 /// Follows packets past the points of all workers.
-pub fn of_points<S: Stage + 'static>(
-    taps: Taps<S>,
-    filter: &Option<Filter>,
-    count: u32,
-) -> Result<Begun<Taps<S>>, Problem> {
+pub fn of_points(taps: Taps, filter: &Option<Filter>, count: u32) -> Result<Begun<Taps>, Problem> {
     let names = taps.ports(&[])?;
     let (to, records) = mpsc::sync_channel(count as usize);
     let follower = || Follower {

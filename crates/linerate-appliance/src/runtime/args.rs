@@ -10,7 +10,7 @@ use linerate_core::env::PlanSpec;
 
 use super::{Options, WatchOptions};
 use crate::config::{self, PlanStanza, PortStanza, Section};
-use crate::control::of_run::Places;
+use crate::control::answers::Places;
 use crate::control::reload;
 use crate::error::Error;
 

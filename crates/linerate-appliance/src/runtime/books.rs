@@ -7,14 +7,16 @@ use linerate_core::run::ledger::{Account, Balance};
 use linerate_core::run::{Inlet, Stage, Worker};
 
 use super::Running;
-use crate::control::taps::Taps;
+use crate::control::taps::{Taps, Watched};
 
 impl<S: Stage + 'static> Running<S> {
     /// Where its packets can be watched.
-    pub fn taps(&self) -> Taps<S> {
+    pub fn taps(&self) -> Taps {
         let ports = self.ports().iter();
         Taps::new(
-            self.handles().cloned().collect(),
+            self.handles()
+                .map(|handle| Box::new(handle.clone()) as Box<dyn Watched>)
+                .collect(),
             ports.map(|open| (open.number, open.name.clone())).collect(),
             self.watched.fetch_add(1, Ordering::Relaxed),
         )

@@ -7,7 +7,8 @@ use linerate_core::run::Stage;
 
 use super::{Interrupts, Running, Sample, show};
 use crate::config::PortStanza;
-use crate::control::of_run::{Asked, Control, Places};
+use crate::control::answers::Places;
+use crate::control::of_run::{Asked, Control};
 use crate::control::reload;
 use crate::error::Error;
 use crate::output::MachineFacts;
@@ -43,7 +44,7 @@ pub fn watch<S: Stage + 'static>(
 ) -> Result<(), Error> {
     let control = Control::listen(&watch.places, read)?;
     show::started(&running, path, watch.json)?;
-    if let Some(http) = &control.http {
+    if let Some(http) = &control.listeners.http {
         eprintln!("metrics at http://{}/metrics", http.at);
     }
     let began = Instant::now();

@@ -112,7 +112,7 @@ impl Point {
 
     /// Whether anybody listens or measures.
     #[inline(always)]
-    pub(super) fn is_watched(&self) -> bool {
+    pub fn is_watched(&self) -> bool {
         self.is_watched
     }
 
@@ -121,9 +121,10 @@ impl Point {
         self.show_dropped("", port, packet);
     }
 
-    /// Shows the taps a packet that is dropped for a reason.
+    /// Shows the taps a packet that is dropped for a reason, or that has come to its end in another
+    /// way, which the reason says.
     #[cold]
-    pub(super) fn show_dropped(&mut self, reason: &str, port: u16, packet: &Packet) {
+    pub fn show_dropped(&mut self, reason: &str, port: u16, packet: &Packet) {
         let passing = Passing {
             stage: self.name,
             port,

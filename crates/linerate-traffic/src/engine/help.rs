@@ -113,12 +113,19 @@ impl Replies {
         self.0.meter().read().occupancy
     }
 
-    /// Sends what waits; what the queue does not take is dropped. Returns how many frames went.
-    pub fn send(&mut self, tx: &mut dyn TxQueue, cache: &mut PoolCache) -> usize {
+    /// Sends what waits, once somebody was shown it; what the queue does not take is dropped.
+    /// Returns how many frames went.
+    pub fn send(
+        &mut self,
+        tx: &mut dyn TxQueue,
+        cache: &mut PoolCache,
+        see: impl FnOnce(&Burst),
+    ) -> usize {
         let mut burst = Burst::new();
         if self.0.pop_burst(&mut burst, Burst::CAPACITY) == 0 {
             return 0;
         }
+        see(&burst);
         let sent = tx.tx_burst(&mut burst, cache);
         cache.free(&mut burst);
         sent

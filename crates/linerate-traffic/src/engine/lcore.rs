@@ -9,11 +9,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::yield_now;
 use std::time::Duration;
 
+use linerate_appliance::control::taps::Watched;
 use linerate_core::arch::pause;
 use linerate_core::env::Clock;
 use linerate_core::inbox::{self, Answer, Inbox, Job};
 use linerate_core::packet::PoolCache;
 use linerate_core::port::SleepOn;
+use linerate_core::run::Point;
 use linerate_core::run::doorbell::Doorbell;
 use linerate_core::run::ledger::Account;
 use linerate_core::run::nap_on;
@@ -69,6 +71,7 @@ pub struct Engine {
 }
 
 /// Reaches an engine on its lcore.
+#[derive(Clone)]
 pub struct EngineHandle {
     mail: inbox::Sender<Job<Engine>>,
     doorbell: Arc<Doorbell>,
@@ -134,6 +137,15 @@ impl Engine {
             Account::holds(format!("{lcore}: transmit queues"), tx),
             Account::holds(format!("{lcore}: receive queues"), rx),
         ]
+    }
+
+    /// Shows where frames can be watched: of each receive queue, then of each transmit queue.
+    pub fn points(&mut self, visit: &mut dyn FnMut(&mut Point)) {
+        let receivers = self.receivers.iter_mut();
+        receivers
+            .flat_map(Receiver::points)
+            .chain(self.senders.iter_mut().map(Sender::point))
+            .for_each(visit);
     }
 
     /// Ends the loop after this round.
@@ -290,6 +302,15 @@ impl Engine {
             message(self);
         }
         self.next_due();
+    }
+}
+
+impl Watched for EngineHandle {
+    fn visit(&self, mut visit: Box<dyn FnMut(&mut Point) + Send>) {
+        drop(self.call(move |engine| {
+            engine.points(&mut *visit);
+            visit
+        }));
     }
 }
 

@@ -10,7 +10,7 @@ use linerate_core::arch::prefetch_read;
 use linerate_core::env::Clock;
 use linerate_core::packet::{Burst, Packet, PoolCache};
 use linerate_core::port::{Counter, RxQueue, SleepOn};
-use linerate_core::run::HistogramSnapshot;
+use linerate_core::run::{HistogramSnapshot, Point};
 
 use super::checks::{Checks, Found};
 use super::classify::{Cast, FrameKind, is_plain, is_runt, size_classes};
@@ -147,6 +147,10 @@ pub struct Receiver {
     /// Where the port has addresses: who answers for them.
     pub helper: Option<Helper>,
     pub books: Books,
+    /// Number of its port, for those who watch.
+    pub port: u16,
+    /// Where what comes can be watched, and what is at its end.
+    points: [Point; 2],
 }
 
 impl Receiver {
@@ -158,7 +162,14 @@ impl Receiver {
             most: Burst::CAPACITY,
             helper: None,
             books,
+            port: 0,
+            points: ["pipeline", "drop"].map(Point::new),
         }
+    }
+
+    /// Where its frames can be watched.
+    pub(super) fn points(&mut self) -> &mut [Point; 2] {
+        &mut self.points
     }
 
     /// Goes on with fresh books, all counts 0, and returns the old ones, to be freed elsewhere.
@@ -204,11 +215,15 @@ impl Receiver {
             return 0;
         }
         let now = self.clock.now();
+        self.points[0].see_burst(self.port, &burst);
         let helpable = if self.books.stats.streams.len() > IN_CACHE {
             self.look::<true>(burst.as_packets(), now)
         } else {
             self.look::<false>(burst.as_packets(), now)
         };
+        if self.points[1].is_watched() {
+            self.show(burst.as_packets(), helpable);
+        }
         self.check(came, now);
         if self.books.checks != Checks::default() {
             let found = &self.books.stats.found;
@@ -219,6 +234,27 @@ impl Receiver {
         }
         cache.free(&mut burst);
         came
+    }
+
+    /// Shows frames at their end, and as what they were counted; not those that a responder sees.
+    #[cold]
+    fn show(&mut self, frames: &[Packet], helpable: u64) {
+        let session = self.books.boundaries.session();
+        for (index, packet) in frames.iter().enumerate() {
+            if helpable >> index & 1 != 0 {
+                continue;
+            }
+            let label = Label::read(packet.data()).filter(|label| label.session == session);
+            let counted = match label {
+                Some(Label {
+                    stream, sequence, ..
+                }) => {
+                    format!("counted as number {sequence} of stream {stream}")
+                }
+                None => "counted as no frame of this session".into(),
+            };
+            self.points[1].show_dropped(&counted, self.port, packet);
+        }
     }
 
     /// Classifies and counts frames, and gathers their labels. Returns which ones a responder

@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use linerate_core::packet::{Burst, Pool, PoolCache, RxTemplate};
 use linerate_core::port::TxQueue;
+use linerate_core::run::Point;
 
 use super::help::Replies;
 use super::schedule::{Pace, Pacer, Window, weighted_order};
@@ -64,6 +65,12 @@ pub struct Sender {
     /// Ticks: as [`GIVE_UP_AFTER`].
     limit: u64,
     running: bool,
+    /// Number of its port, for those who watch.
+    pub port: u16,
+    /// Where what it offers to the queue can be watched.
+    point: Point,
+    /// How many frames of the burst have been shown there.
+    shown: usize,
 }
 
 /// The streams that share a rate, in the order in which they take turns.
@@ -98,7 +105,15 @@ impl Sender {
             },
             limit: (GIVE_UP_AFTER.as_secs_f64() * ticks_per_second) as u64,
             running: false,
+            port: 0,
+            point: Point::new("sent"),
+            shown: 0,
         }
+    }
+
+    /// Where its frames can be watched.
+    pub(super) fn point(&mut self) -> &mut Point {
+        &mut self.point
     }
 
     /// Gives frames up that are overdue by more than `limit`.
@@ -129,7 +144,10 @@ impl Sender {
             .zip(&frames[..filled])
             .all(|(packet, frame)| packet.set_data(frame));
         let sent = match all_fit {
-            true => self.tx.tx_burst(&mut burst, cache),
+            true => {
+                self.point.see_burst(self.port, &burst);
+                self.tx.tx_burst(&mut burst, cache)
+            }
             false => 0,
         };
         cache.free(&mut burst);
@@ -244,7 +262,9 @@ impl Sender {
     pub fn turn(&mut self, now: u64, cache: &mut PoolCache) -> usize {
         let mut answered = 0;
         for replies in &mut self.replies {
-            answered += replies.send(&mut *self.tx, cache);
+            answered += replies.send(&mut *self.tx, cache, |burst| {
+                self.point.see_burst(self.port, burst);
+            });
         }
         if !self.running {
             self.tx.flush(cache);
@@ -416,7 +436,11 @@ impl Sender {
         if offered == 0 {
             return 0;
         }
+        if self.point.is_watched() {
+            self.show(offered);
+        }
         let went = self.tx.tx_burst(&mut self.burst, cache);
+        self.shown = self.shown.saturating_sub(went);
         if went < offered {
             self.stats.refused.add(1);
         }
@@ -442,6 +466,15 @@ impl Sender {
         self.stats.packets.add(went as u64);
         self.stats.bytes.add(bytes);
         went
+    }
+
+    /// Shows those of the first `offered` frames that have not been shown.
+    #[cold]
+    fn show(&mut self, offered: usize) {
+        for packet in &self.burst.as_packets()[self.shown.min(offered)..offered] {
+            self.point.see_one(self.port, packet);
+        }
+        self.shown = offered;
     }
 
     /// Gives up the waiting frames that are overdue.

@@ -13,17 +13,19 @@ pub(crate) struct Instance {
     socket: String,
 }
 
+// Not every test program asks for all of it.
+#[allow(dead_code)]
 impl Instance {
     /// Starts a command that listens at `socket`, and waits until it answers.
     pub(crate) fn start(args: &[&str], socket: &str) -> Self {
-        Self::listening(&[args, &["--control", socket]].concat(), socket)
+        let told = ["--period", "0", "--json", "--control", socket];
+        Self::listening(&[args, &told].concat(), socket)
     }
 
-    /// The same of a command that has been told of `socket`.
+    /// The same of a command that has been told of `socket`, and to speak JSON.
     pub(crate) fn listening(args: &[&str], socket: &str) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_linerate"))
             .args(args)
-            .args(["--period", "0", "--json"])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -86,11 +88,12 @@ impl Instance {
     /// Ends it, after which it must have said all that it had to say; its totals.
     pub(crate) fn totals(mut self) -> Value {
         self.ctl(&["stop"]).unwrap();
-        assert_eq!(self.heard(), "");
         let mut stdout = self.child.stdout.take().unwrap();
         let text = std::io::read_to_string(&mut stdout).unwrap();
+        assert_eq!(self.heard(), "");
         assert!(self.child.wait().unwrap().success());
-        serde_json::from_str(text.lines().last().unwrap()).unwrap()
+        let values = serde_json::Deserializer::from_str(&text).into_iter();
+        values.last().unwrap().unwrap()
     }
 }
 

@@ -317,7 +317,7 @@ fn replies_leave_by_the_sender_and_nothing_leaks() {
     let mut sent = Sent(Vec::new());
     let Replies { .. } = &replies;
     let mut replies = replies;
-    while replies.send(&mut sent, &mut cache) > 0 {}
+    while replies.send(&mut sent, &mut cache, |_| {}) > 0 {}
     assert_eq!(sent.0.len() as u64, 322 - stats.dropped.read());
     assert!(stats.dropped.read() > 0, "the ring has an end");
     assert!(sent.0.iter().all(|reply| reply[6..12] == own.0));

@@ -403,7 +403,7 @@ fn the_kernel_finds_and_pings_the_port_and_is_found_and_pinged() {
                     cache.free(&mut burst);
                 }
                 receiver.turn(&mut cache);
-                replies.send(&mut *tx, &mut cache);
+                replies.send(&mut *tx, &mut cache, |_| {});
                 tx.flush(&mut cache);
                 told.extend(events.try_iter().map(|(_, event)| event));
                 std::thread::sleep(std::time::Duration::from_micros(200));

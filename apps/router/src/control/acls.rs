@@ -73,7 +73,7 @@ impl Control {
     /// How many packets a rule has decided on, by its list's place and its own; one behind the last
     /// stands for none.
     fn acl_packets(&self, list: usize, rule: usize) -> u64 {
-        let workers = self.counters.iter();
+        let workers = self.workers.counters.iter();
         workers.map(|worker| worker.hits(list, rule)).sum()
     }
 

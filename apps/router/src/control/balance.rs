@@ -45,11 +45,15 @@ impl Control {
     /// Both sides, but for what is [held](Held).
     pub(super) fn balance(&self) -> Vec<Entry> {
         let sum = |read: fn(&Counters) -> u64| -> u64 {
-            self.counters.iter().map(|worker| read(worker)).sum()
+            self.workers
+                .counters
+                .iter()
+                .map(|worker| read(worker))
+                .sum()
         };
         // What became of packets is read first: under traffic none seems to have been in two
         // places.
-        let lcores = self.running.lcores();
+        let lcores = self.workers.running.lcores();
         let drops = lcores.flat_map(|(_, _, stats)| stats.drops());
         let dropped: u64 = drops.map(|(_, count)| count).sum();
         let questions = sum(|worker| worker.answered.read());
@@ -57,7 +61,7 @@ impl Control {
             sum(|worker| worker.fragmented.read()),
             sum(|worker| worker.fragments_used.read()),
         );
-        let (host, ports) = (self.host_interfaces.stats(), self.running.stats());
+        let (host, ports) = (self.host_interfaces.stats(), self.workers.running.stats());
         let lost = |drops: &[(&str, u64)]| -> u64 { drops.iter().map(|(_, count)| count).sum() };
         let side = |side, entries: &[(&'static str, u64, &'static str)]| {
             let entry = move |&(what, packets, is): &(&'static str, u64, &'static str)| Entry {
@@ -161,7 +165,7 @@ impl Control {
         let Held {
             neighbour,
             fragments,
-        } = self.held;
+        } = self.workers.held;
         // Counters are not all read at one moment: while packets pass, this is about so.
         let inside = sum("in").saturating_sub(sum("out"));
         let entry = |what, packets, is| Entry {
@@ -205,7 +209,7 @@ impl Control {
             "packets",
             "Packets that wait for a neighbour's address, or for the rest of their datagram.",
         );
-        page.sample(&[("for", "neighbour")], self.held.neighbour);
-        page.sample(&[("for", "reassembly")], self.held.fragments);
+        page.sample(&[("for", "neighbour")], self.workers.held.neighbour);
+        page.sample(&[("for", "reassembly")], self.workers.held.fragments);
     }
 }

@@ -49,8 +49,8 @@ impl Embedded {
             socket: usual_socket(),
         };
         let mut control = bring_up(path, config, &plan, drivers, &handle, &run, &privileged)?;
-        let clock = control.running.clock();
-        let first = control.running.lcores().next();
+        let clock = control.workers.running.clock();
+        let first = control.workers.running.lcores().next();
         let worker = first.map(|(name, _, stats)| (name.to_owned(), stats.clone()));
         let worker = worker.expect("a router has workers");
         let control = Lcore::spawn("control", Some(cpu), move || {

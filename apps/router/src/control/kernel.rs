@@ -96,7 +96,7 @@ fn waker(handle: &ControlHandle, woken: &Arc<AtomicBool>) -> impl Fn() + Send + 
     let (handle, woken) = (handle.clone(), woken.clone());
     move || {
         if !woken.swap(true, Ordering::SeqCst) {
-            handle.tell(|control| control.fed = true);
+            handle.tell(|control| control.schedule.fed = true);
         }
     }
 }
@@ -276,7 +276,7 @@ impl Control {
                 }
             }
         }
-        self.changed();
+        self.schedule.changed();
         more
     }
 
@@ -330,7 +330,7 @@ impl Control {
                     for (vrf, hosts) in hosts {
                         self.rib.set_hosts(vrf, &hosts);
                     }
-                    self.changed();
+                    self.schedule.changed();
                 }
                 NetlinkEvent::Synchronised => {}
                 NetlinkEvent::Overrun => {
@@ -353,7 +353,7 @@ impl Control {
             return;
         }
         self.rib.neighbour(id, address, mac);
-        on_slow(self.slow(), move |slow, egress| {
+        on_slow(self.workers.slow(), move |slow, egress| {
             slow.pin(id, address, mac, egress)
         });
     }
@@ -401,7 +401,7 @@ impl Control {
         }
         self.settings = Arc::new(settings);
         self.install(&self.settings.clone());
-        self.changed();
+        self.schedule.changed();
     }
 
     /// Makes the host interface of an interface look like it.

@@ -14,15 +14,15 @@ impl Control {
     /// The page.
     pub(crate) fn metrics(&self) -> String {
         let mut page = Exposition::default();
-        metrics::instance(self.began, &mut page);
+        metrics::instance(self.readings.began, &mut page);
         self.reload_metrics(&mut page);
-        metrics::ports(self.running.ports(), &mut page);
-        metrics::captures(&self.running, &mut page);
+        metrics::ports(self.workers.running.ports(), &mut page);
+        metrics::captures(&self.workers.running, &mut page);
         self.interface_metrics(&mut page);
         self.host_metrics(&mut page);
         self.balance_metrics(&mut page);
         self.acl_metrics(&mut page);
-        metrics::lcores(&self.running, &mut page);
+        metrics::lcores(&self.workers.running, &mut page);
         self.table_metrics(&mut page);
         page.end()
     }
@@ -72,7 +72,7 @@ impl Control {
             for interface in self.settings.interfaces.iter().filter(there) {
                 let vrf = &self.config.vrfs[interface.vrf as usize].name;
                 let labels = [("interface", interface.name.as_str()), ("vrf", vrf)];
-                page.sample(&labels, self.traffic(&interface.name, read));
+                page.sample(&labels, self.workers.traffic(&interface.name, read));
             }
         }
         page.family(
@@ -85,7 +85,9 @@ impl Control {
         for interface in self.settings.interfaces.iter().filter(policed) {
             let vrf = &self.config.vrfs[interface.vrf as usize].name;
             let labels = [("interface", interface.name.as_str()), ("vrf", vrf)];
-            let sum = self.traffic(&interface.name, |traffic| traffic.policed.read());
+            let sum = self
+                .workers
+                .traffic(&interface.name, |traffic| traffic.policed.read());
             page.sample(&labels, sum);
         }
         page.family(
@@ -96,29 +98,46 @@ impl Control {
              send.",
         );
         for (what, name) in Sent::ALL {
-            let sum: u64 = self.counters.iter().map(|worker| worker.icmp(what)).sum();
+            let sum: u64 = self
+                .workers
+                .counters
+                .iter()
+                .map(|worker| worker.icmp(what))
+                .sum();
             page.sample(&[("what", name)], sum);
         }
         let sums: [(&str, &str, u64); 4] = [
             (
                 "by_host_packets",
                 "Packets handed to the kernel because their route leads by a device of its own.",
-                self.counters.iter().map(|c| c.by_host.read()).sum(),
+                self.workers.counters.iter().map(|c| c.by_host.read()).sum(),
             ),
             (
                 "fragments_made_packets",
                 "Fragments made of packets that were too long for the next link.",
-                self.counters.iter().map(|c| c.fragments_made.read()).sum(),
+                self.workers
+                    .counters
+                    .iter()
+                    .map(|c| c.fragments_made.read())
+                    .sum(),
             ),
             (
                 "reassembled_packets",
                 "Datagrams put together from fragments.",
-                self.counters.iter().map(|c| c.reassembled.read()).sum(),
+                self.workers
+                    .counters
+                    .iter()
+                    .map(|c| c.reassembled.read())
+                    .sum(),
             ),
             (
                 "neighbour_questions_packets",
                 "ARP requests and solicitations that were dealt with.",
-                self.counters.iter().map(|c| c.answered.read()).sum(),
+                self.workers
+                    .counters
+                    .iter()
+                    .map(|c| c.answered.read())
+                    .sum(),
             ),
         ];
         for (family, help, value) in sums {

@@ -31,7 +31,7 @@ impl Control {
     /// What is known of each port, by its number.
     pub(super) fn port_infos(&self) -> Vec<Option<PortInfo>> {
         let mut infos = Vec::new();
-        for open in self.running.ports() {
+        for open in self.workers.running.ports() {
             let number = usize::from(open.number);
             infos.resize(infos.len().max(number + 1), None);
             infos[number] = Some(open.info.clone());
@@ -48,7 +48,7 @@ impl Control {
     pub(super) fn add_ports(&mut self, config: &Config) -> Result<Vec<u16>, Error> {
         let mut added = Vec::new();
         for (number, port) in (0..).zip(&config.ports) {
-            if port.is_gone() || self.running.port(number).is_some() {
+            if port.is_gone() || self.workers.running.port(number).is_some() {
                 continue;
             }
             let mut drivers = Drivers::opened_by(self.privileged.clone()).joining_segments();
@@ -56,7 +56,7 @@ impl Control {
                 (number, port.name.as_str(), port.spec.as_str()),
                 options(&config.router),
             );
-            if let Err(error) = self.running.add_port(&mut drivers, what, &options) {
+            if let Err(error) = self.workers.running.add_port(&mut drivers, what, &options) {
                 self.remove_ports(&added);
                 return Err(error);
             }
@@ -69,7 +69,7 @@ impl Control {
     /// Stops ports that no interface is on any more.
     pub(super) fn remove_ports(&mut self, numbers: &[u16]) {
         for &number in numbers {
-            if let Some(error) = self.running.remove_port(number) {
+            if let Some(error) = self.workers.running.remove_port(number) {
                 error.print();
             }
             self.links.remove(&number);
@@ -83,7 +83,7 @@ impl Control {
             let port = self.config.ports.get(usize::from(open.number));
             port.is_none_or(|port| port.is_gone())
         };
-        let gone = self.running.ports().iter().filter(is_gone);
+        let gone = self.workers.running.ports().iter().filter(is_gone);
         let gone: Vec<u16> = gone.map(|open| open.number).collect();
         self.remove_ports(&gone);
         self.guard_sysctls();
@@ -91,14 +91,19 @@ impl Control {
 
     /// Host interfaces are numbered like ports.
     fn say_numbers(&mut self) {
-        let ports = self.running.ports().iter();
+        let ports = self.workers.running.ports().iter();
         self.host_interfaces
             .leave(ports.map(|open| open.number).collect());
     }
 
     /// Keeps the kernel silent on the interfaces of the ports that there are.
     pub(super) fn guard_sysctls(&mut self) {
-        let infos = self.running.ports().iter().map(|open| open.info.clone());
+        let infos = self
+            .workers
+            .running
+            .ports()
+            .iter()
+            .map(|open| open.info.clone());
         let infos: Vec<PortInfo> = infos.filter(|_| self.config.router.kernel).collect();
         self.sysctl_guard.follow(&infos);
     }
@@ -113,7 +118,7 @@ impl Control {
     /// Takes over the MTU and the MAC address that the device of a port has now. What is configured
     /// below that stays.
     fn refresh_wires(&mut self) {
-        let changed = self.running.look_again();
+        let changed = self.workers.running.look_again();
         if changed.is_empty() {
             return;
         }
@@ -136,10 +141,10 @@ impl Control {
         }
         self.settings = Arc::new(settings);
         self.install(&self.settings.clone());
-        self.changed();
+        self.schedule.changed();
         self.make_alike_all();
         for (number, was) in changed {
-            if let Some(open) = self.running.port(number) {
+            if let Some(open) = self.workers.running.port(number) {
                 say_wire(&open.name, &was, &open.info);
             }
         }
@@ -152,7 +157,7 @@ impl Control {
             "pcap" => Link::Up,
             _ => open.port.link(),
         };
-        let ports = self.running.ports().iter();
+        let ports = self.workers.running.ports().iter();
         let states: Vec<(u16, &str, Link, bool)> = ports
             .map(|open| {
                 let below = machine::interface_of(&open.info.name);
@@ -190,20 +195,24 @@ impl Control {
             self.rib.interface_state(id, up);
             match before.get(&port) {
                 Some(false) if up => {
-                    on_slow(self.slow(), move |slow, egress| slow.link_up(id, egress));
+                    on_slow(self.workers.slow(), move |slow, egress| {
+                        slow.link_up(id, egress)
+                    });
                 }
                 Some(true) if !up => {
-                    on_slow(self.slow(), move |slow, _| slow.link_down(id));
+                    on_slow(self.workers.slow(), move |slow, _| slow.link_down(id));
                 }
                 _ if blinked.contains(&port) => {
-                    on_slow(self.slow(), move |slow, egress| slow.link_up(id, egress));
+                    on_slow(self.workers.slow(), move |slow, egress| {
+                        slow.link_up(id, egress)
+                    });
                 }
                 _ => {}
             }
         }
         // An interface that has come back has forgotten.
         self.sysctl_guard.keep();
-        self.changed();
+        self.schedule.changed();
         self.make_alike_all();
     }
 }

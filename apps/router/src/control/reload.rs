@@ -90,7 +90,7 @@ impl Control {
         self.guard_sysctls();
         self.install(&Arc::new(with_old(&settings, &self.settings)));
         self.hear_host_interfaces();
-        self.running.listen();
+        self.workers.running.listen();
         self.settings = Arc::new(settings);
         self.forget_others(&old);
         if let Some(kernel) = &mut self.kernel {
@@ -119,7 +119,7 @@ impl Control {
         if vrfs > self.rib.vrfs() {
             self.publish();
             self.rib.widen(vrfs)?;
-            self.exchange_tables();
+            self.workers.exchange_tables(&self.rib);
         }
         if let Some(kernel) = &mut self.kernel {
             kernel.open_spaces(config)?;
@@ -147,7 +147,12 @@ impl Control {
         }
         let old = std::mem::replace(&mut self.installed, settings.clone());
         let queues = self.config.router.queues;
-        for (worker, counters) in self.running.handles().zip(&mut self.counters) {
+        for (worker, counters) in self
+            .workers
+            .running
+            .handles()
+            .zip(&mut self.workers.counters)
+        {
             let change = Change::new(settings.clone(), &old, counters, queues);
             let new = change.counters();
             let had = worker.call(move |worker| worker.stage.install(change, &mut worker.egress));

@@ -47,6 +47,7 @@ impl Control {
         metrics: Option<SocketAddr>,
     ) -> Result<(), Error> {
         let ports: Vec<&str> = self
+            .workers
             .running
             .ports()
             .iter()
@@ -56,7 +57,12 @@ impl Control {
         let interfaces: Vec<&str> = interfaces
             .map(|interface| interface.name.as_str())
             .collect();
-        let lcores: Vec<&str> = self.running.lcores().map(|(name, ..)| name).collect();
+        let lcores: Vec<&str> = self
+            .workers
+            .running
+            .lcores()
+            .map(|(name, ..)| name)
+            .collect();
         if self.json {
             return line(&Ready {
                 event: "ready",
@@ -88,7 +94,7 @@ impl Control {
 
     /// One line about the time since the last.
     pub(super) fn say_period(&self, reading: &Reading) -> Result<(), Error> {
-        let elapsed_s = self.began.elapsed().as_secs_f64();
+        let elapsed_s = self.readings.began.elapsed().as_secs_f64();
         let routes: usize = self.rib.counts().routes.iter().sum();
         if self.json {
             return line(&Line {

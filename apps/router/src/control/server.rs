@@ -47,7 +47,7 @@ fn ask(method: &str, params: Value, handle: &ControlHandle) -> Result<Value, Pro
         "clear" => handle.call(move |control| show::clear(control, &params))?,
         "reload" => handle.reload(),
         "stop" => handle.call(|control| {
-            control.end_after(Duration::ZERO);
+            control.stop();
             Ok(json!({ "text": "ending" }))
         })?,
         "drain" => {

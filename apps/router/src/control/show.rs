@@ -40,7 +40,7 @@ pub(super) fn show(control: &mut Control, params: &Value) -> Result<Value, Probl
     let what = params.get("what").and_then(Value::as_str).unwrap_or("");
     let mut filter = params.get("filter").and_then(Value::as_str).unwrap_or("");
     if (what, filter) == ("path", "cycles") {
-        path::measure(&control.running);
+        path::measure(&control.workers.running);
         filter = "";
     }
     let rows = Rows::asked(params);
@@ -153,7 +153,7 @@ impl Control {
                 notes.push(tables::most_first(&mut all));
             }
             "ports" => {
-                notes.extend(tables::warnings(&self.running));
+                notes.extend(tables::warnings(&self.workers.running));
             }
             "path" => {
                 notes.extend(path::warnings(&all));
@@ -183,11 +183,14 @@ impl Control {
     fn rows(&self, table: &Counted) -> Vec<Value> {
         match table.what {
             "summary" => self.balance_rows(),
-            "ports" => tables::ports(&self.running, &self.previous),
+            "ports" => tables::ports(&self.workers.running, &self.readings.previous),
             "interfaces" => self.interfaces(),
             "drops" => self.drops(),
             "lcores" => self.lcores(),
-            "path" => path::stages(&self.running).iter().map(value).collect(),
+            "path" => path::stages(&self.workers.running)
+                .iter()
+                .map(value)
+                .collect(),
             _ => self.acl_rows(),
         }
     }
@@ -202,13 +205,13 @@ impl Control {
 
     /// How it is, in a line.
     fn state(&self) -> String {
-        let ports = self.running.ports();
+        let ports = self.workers.running.ports();
         let up = ports.iter().filter(|open| open.port.link() == Link::Up);
         let counts = self.rib.counts();
         let [v4, v6] = counts.routes;
         format!(
             "up {:.1} s; {} of {} ports up; {v4} IPv4 and {v6} IPv6 routes, {} neighbours",
-            self.began.elapsed().as_secs_f64(),
+            self.readings.began.elapsed().as_secs_f64(),
             up.count(),
             ports.len(),
             counts.neighbours
@@ -220,7 +223,12 @@ impl Control {
             true => "neighbours, host interfaces, what is for the box",
             false => "forwards",
         };
-        tables::lcores(&self.running, &self.first, &self.previous, does)
+        tables::lcores(
+            &self.workers.running,
+            &self.readings.first,
+            &self.readings.previous,
+            does,
+        )
     }
 
     fn interfaces(&self) -> Vec<Value> {
@@ -233,7 +241,7 @@ impl Control {
                 .host_interfaces
                 .stats_of(&interface.name)
                 .unwrap_or_default();
-            let open = self.running.port(interface.port);
+            let open = self.workers.running.port(interface.port);
             let state = match open.map(|open| open.port.link()) {
                 None | Some(Link::Up) => "up".into(),
                 Some(Link::Down(why)) => format!("down: {why}"),
@@ -253,10 +261,18 @@ impl Control {
                     .collect(),
                 host_interface: config.host_interface.as_deref(),
                 host_interface_is_there: self.host_interfaces.is_there(&interface.name),
-                in_packets: self.traffic(&interface.name, |traffic| traffic.in_packets.read()),
-                in_bytes: self.traffic(&interface.name, |traffic| traffic.in_bytes.read()),
-                out_packets: self.traffic(&interface.name, |traffic| traffic.out_packets.read()),
-                out_bytes: self.traffic(&interface.name, |traffic| traffic.out_bytes.read()),
+                in_packets: self
+                    .workers
+                    .traffic(&interface.name, |traffic| traffic.in_packets.read()),
+                in_bytes: self
+                    .workers
+                    .traffic(&interface.name, |traffic| traffic.in_bytes.read()),
+                out_packets: self
+                    .workers
+                    .traffic(&interface.name, |traffic| traffic.out_packets.read()),
+                out_bytes: self
+                    .workers
+                    .traffic(&interface.name, |traffic| traffic.out_bytes.read()),
                 to_host_packets: host.tx_packets,
                 to_host_drops: host.tx_drops.iter().map(|(_, count)| count).sum(),
                 from_host_packets: host.rx_packets,
@@ -335,7 +351,7 @@ impl Control {
     }
 
     fn neighbours(&self, mut rows: Rows, filter: &str) -> Rows {
-        let all = on_slow(self.slow(), |slow, _| slow.neighbours()).unwrap_or_default();
+        let all = on_slow(self.workers.slow(), |slow, _| slow.neighbours()).unwrap_or_default();
         for neighbour in all {
             let interface = self.interface_name(neighbour.interface);
             let address = neighbour.address.to_string();
@@ -356,7 +372,7 @@ impl Control {
     }
 
     fn ledger(&self, mut rows: Rows, filter: &str) -> Rows {
-        let (all, verdict) = ledger::rows(&self.running.balance());
+        let (all, verdict) = ledger::rows(&self.workers.running.balance());
         for row in all {
             if filter.is_empty() || row["holder"] == *filter {
                 rows.add_with(|| row);
@@ -370,6 +386,6 @@ impl Control {
         let host_interfaces = self.host_interfaces.iter();
         let host_interfaces = host_interfaces
             .map(|host_interface| (host_interface.wanted.name.as_str(), host_interface.stats()));
-        tables::drops(&self.running, host_interfaces)
+        tables::drops(&self.workers.running, host_interfaces)
     }
 }

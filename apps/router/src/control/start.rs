@@ -14,13 +14,15 @@ use linerate_drivers::Drivers;
 use linerate_stack::neighbour;
 
 use super::acls::AclLogger;
-use super::balance::Held;
 use super::handle::ControlHandle;
 use super::host_interfaces::HostInterfaces;
 use super::kernel::Kernel;
 use super::notify::Notify;
 use super::ports::options;
+use super::readings::Readings;
+use super::schedule::Schedule;
 use super::sysctl_guard::SysctlGuard;
+use super::workers::Workers;
 use super::{Control, Reloads, difference, generation, report};
 use crate::config::Config;
 use linerate_appliance::config::PortStanza;
@@ -221,33 +223,24 @@ pub(super) fn bring_up(
         // The slow one is about to.
         installed: settings.clone(),
         settings,
-        running,
+        workers: Workers::new(running),
         privileged: privileged.clone(),
         rib,
         host_interfaces,
-        counters: Vec::new(),
         // Routes believe so: what is not up is told.
         links: (0..count).map(|number| (number, true)).collect(),
-        began: now,
-        previous: first.clone(),
-        first: first.clone(),
-        sampled: now,
+        readings: Readings::new(now, first.clone()),
+        schedule: Schedule::new(now, run.duration),
         reloads: Reloads::default(),
-        held: Held::default(),
         cleared: None,
-        tickets: Arc::default(),
-        fed: false,
-        dirty: None,
-        ticked: now,
-        period: None,
-        end: run.duration.map(|duration| now + duration),
         draining: false,
         json: run.json,
         acl_logger: AclLogger::new(now),
         sysctl_guard,
         notify: Notify::default(),
     };
-    control.begin_period(now, first);
+    let period = control.config.router.period;
+    control.readings.begin_period(now, period, first);
     control.sysctl_guard.keep();
     // The slow worker is told of host interfaces when it has them, or what comes for one would go
     // nowhere.
@@ -259,11 +252,11 @@ pub(super) fn bring_up(
         &none,
         control.config.router.queues,
     );
-    on_slow(control.slow(), move |slow, egress| {
+    on_slow(control.workers.slow(), move |slow, egress| {
         slow.install(change, egress)
     });
     control.hear_host_interfaces();
-    control.learn_counters();
+    control.workers.learn_counters();
     control.follow_neighbours(&Config::default());
     control.kernel = Some(Kernel::start(&control.config, handle, &control.privileged)?);
     control.make_alike_all();
@@ -326,7 +319,7 @@ fn shares(shapes: &[PortShape], io: usize, slow_port: u16) -> Vec<Share> {
 impl Control {
     /// Ends the workers and says what they did.
     pub(super) fn take_down(self) -> Result<(), Error> {
-        let (json, first) = (self.json, self.first.clone());
+        let (json, first) = (self.json, self.readings.first.clone());
         let routes = self.rib.counts().routes.iter().sum();
         let (last, balance, errors) = self.finish();
         report::totals(&last.since(&first), &balance, routes, json)?;
@@ -336,7 +329,7 @@ impl Control {
     /// Ends the workers: their last counters, the books, and what went wrong.
     pub(super) fn finish(self) -> (Sample, Balance, Vec<Error>) {
         let Self {
-            running,
+            workers: Workers { running, .. },
             mut host_interfaces,
             kernel,
             sysctl_guard,

@@ -9,6 +9,7 @@ use super::handle::ControlHandle;
 use super::start::{Access, bring_up};
 use super::*;
 use linerate_appliance::control::mailbox::Mailbox;
+use linerate_routing::plane::counters::Counters;
 
 /// A configuration of two rings, in two VRFs, with one interface for tagged frames.
 fn config(text: &str) -> Config {
@@ -195,7 +196,7 @@ fn routes(count: usize, gateway: &str) -> String {
 /// What a reload may touch: publications of both families, and what the workers have.
 fn touched(control: &Control) -> ([u64; 2], Arc<Settings>, Vec<Arc<Counters>>) {
     let published = control.rib.counts().published;
-    let (settings, counters) = (control.installed.clone(), control.counters.clone());
+    let (settings, counters) = (control.installed.clone(), control.workers.counters.clone());
     (published, settings, counters)
 }
 

@@ -49,7 +49,7 @@ impl Control {
         let host_interfaces = self.host_interfaces.iter();
         let names = host_interfaces
             .map(|host_interface| (host_interface.number, host_interface.wanted.name.clone()));
-        self.running.taps().with_others(names.collect())
+        self.workers.running.taps().with_others(names.collect())
     }
 
     /// What is told, and by which interfaces packets come.
@@ -62,15 +62,15 @@ impl Control {
         let (to, records) = mpsc::sync_channel(2 * packets as usize);
         let follower = to.clone();
         // Before anything is handed over to it.
-        on_slow(self.slow(), move |slow, _| {
+        on_slow(self.workers.slow(), move |slow, _| {
             slow.tracer().set_follower(Some(follower));
         });
-        for worker in self.running.handles() {
+        for worker in self.workers.running.handles() {
             let trace = Trace {
                 filter: filter.clone(),
                 packets,
                 to: to.clone(),
-                tickets: self.tickets.clone(),
+                tickets: self.workers.tickets.clone(),
             };
             on_fast(worker, move |fast, _| fast.tracer().set_trace(Some(trace)));
         }
@@ -80,7 +80,7 @@ impl Control {
     }
 
     fn end_trace(&mut self) {
-        for worker in self.running.handles() {
+        for worker in self.workers.running.handles() {
             on_fast(worker, |fast, _| fast.tracer().set_trace(None));
             on_slow(worker, |slow, _| slow.tracer().set_follower(None));
         }

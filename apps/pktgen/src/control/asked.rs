@@ -179,7 +179,7 @@ fn streams(snapshot: &Snapshot, page: &mut Exposition) {
         ),
         (
             "stream_lost_frames",
-            "Test frames that did not come; while some are under way, those that later ones overtook.",
+            "Test frames that did not come; while some are under way, those that others overtook.",
             |stream| stream.tally.lost,
         ),
         (

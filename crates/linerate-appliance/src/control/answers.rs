@@ -1,4 +1,5 @@
-//! The methods that every appliance answers: `show`, `metrics`, `capture`, `trace`, `reload`, `stop`.
+//! The methods that every appliance answers: `show`, `metrics`, `capture`, `trace`, `reload` and
+//! `stop`.
 
 use std::io;
 use std::net::SocketAddr;

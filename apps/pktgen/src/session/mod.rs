@@ -401,7 +401,7 @@ impl Session {
                     None => is_whole = false,
                 }
             }
-            accounts
+            self.opened.in_rings(accounts)
         });
         Balance {
             exact: balance.exact && is_whole,
@@ -440,7 +440,7 @@ impl Session {
         let balance = Balance::take(self.pools.as_slice(), || {
             let accounts = engines.iter();
             let accounts = accounts.flat_map(|(name, engine)| engine.accounts(name));
-            accounts.collect()
+            self.opened.in_rings(accounts.collect())
         });
         // What an lcore had that has panicked is in nobody's books.
         let balance = Balance {

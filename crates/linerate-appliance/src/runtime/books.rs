@@ -6,7 +6,7 @@ use linerate_core::packet::Pool;
 use linerate_core::run::ledger::{Account, Balance};
 use linerate_core::run::{Inlet, Stage, Worker};
 
-use super::Running;
+use super::{OpenPorts, Running};
 use crate::control::taps::{Taps, Watched};
 
 impl<S: Stage + 'static> Running<S> {
@@ -34,24 +34,12 @@ impl<S: Stage + 'static> Running<S> {
                     Err(_) => is_whole = false,
                 }
             }
-            self.in_rings(accounts)
+            self.opened.in_rings(accounts)
         });
         Balance {
             exact: balance.exact && is_whole,
             ..balance
         }
-    }
-
-    /// Counts what is in the ring of a port for the ring: its two ends see what goes in, or out.
-    fn in_rings(&self, mut accounts: Vec<Account>) -> Vec<Account> {
-        let rings = self.ports().iter().filter(|open| open.info.kind == "ring");
-        let rings: Vec<u16> = rings.map(|open| open.number).collect();
-        let is_ring =
-            |account: &&mut Account| account.port.is_some_and(|port| rings.contains(&port));
-        for account in accounts.iter_mut().filter(is_ring) {
-            account.passed += std::mem::take(&mut account.held);
-        }
-        accounts
     }
 
     fn all_pools(&self) -> Vec<Pool> {
@@ -92,11 +80,25 @@ impl<S: Stage + 'static> Running<S> {
                         .iter()
                         .map(|(worker, inlet)| inlet.account(worker, &names)),
                 );
-            self.in_rings(accounts.collect())
+            self.opened.in_rings(accounts.collect())
         });
         Balance {
             exact: balance.exact && whole,
             ..balance
         }
+    }
+}
+
+impl OpenPorts {
+    /// Counts what is in the ring of a port for the ring: its two ends see what goes in, or out.
+    pub fn in_rings(&self, mut accounts: Vec<Account>) -> Vec<Account> {
+        let rings = self.ports.iter().filter(|open| open.info.kind == "ring");
+        let rings: Vec<u16> = rings.map(|open| open.number).collect();
+        let is_ring =
+            |account: &&mut Account| account.port.is_some_and(|port| rings.contains(&port));
+        for account in accounts.iter_mut().filter(is_ring) {
+            account.passed += std::mem::take(&mut account.held);
+        }
+        accounts
     }
 }

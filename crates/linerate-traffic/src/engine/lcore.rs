@@ -129,14 +129,17 @@ impl Engine {
     }
 
     /// What it holds, for the ledger, under the lcore's name.
-    pub fn accounts(&self, lcore: &str) -> [Account; 3] {
-        let tx = self.senders.iter().map(Sender::held).sum();
-        let rx = self.receivers.iter().map(Receiver::held).sum();
-        [
-            Account::cache(format!("{lcore}: free slots"), &self.cache),
-            Account::holds(format!("{lcore}: transmit queues"), tx),
-            Account::holds(format!("{lcore}: receive queues"), rx),
-        ]
+    pub fn accounts(&self, lcore: &str) -> Vec<Account> {
+        let queue = |way: &str, port: u16, held: i64| Account {
+            port: Some(port),
+            ..Account::holds(format!("{lcore}: queue {way} port {port}"), held)
+        };
+        let free = Account::cache(format!("{lcore}: free slots"), &self.cache);
+        let senders = self.senders.iter();
+        let senders = senders.map(|sender| queue("to", sender.port, sender.held()));
+        let receivers = self.receivers.iter();
+        let receivers = receivers.map(|receiver| queue("from", receiver.port, receiver.held()));
+        [free].into_iter().chain(senders).chain(receivers).collect()
     }
 
     /// Shows where frames can be watched: of each receive queue, then of each transmit queue.

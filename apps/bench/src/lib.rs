@@ -1,11 +1,10 @@
 //! `linerate bench`: measurements, one row at a time.
 //!
 //! `rfc2544`, `ndr` and their parts measure a device, `diff` compares two of their reports: that is
-//! [`linerate_tester`]'s. `micro` times this program's own
-//! parts. Each row prints its figure, the pages under it and what else explains it;
-//! `cargo xtask compare` runs the same rows in turns with DPDK's. `input` writes what a row works
-//! on, so that DPDK works on the same; `growth` shows how tables grow; `rss` is
-//! [`apps::rss`](linerate_inspect::rss)'s.
+//! [`linerate_tester`]'s. `micro` times this program's own parts. Each row prints its figure, the
+//! pages under it and what else explains it; `cargo xtask compare` runs the same rows in turns with
+//! DPDK's. `input` writes what a row works on, so that DPDK works on the same; `growth` shows how
+//! tables grow; `rss` is [`apps::rss`](linerate_inspect::rss)'s.
 #![forbid(unsafe_code)]
 // Other crates than the binary, which uses two functions, reach in for benchmarks and fuzzing
 // alone.

@@ -34,8 +34,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     port: Vec<String>,
     /// Only at this stage: pipeline (as it came), sent (as it goes), drop (what is dropped, with
-    /// the
-    /// reason), or another one that `linerate ctl show path` names. Default: pipeline and sent
+    /// the reason), or another one that `linerate ctl show path` names. Default: pipeline and sent
     #[arg(long, value_name = "NAME")]
     stage: Option<String>,
     /// Which packets, in the words of tcpdump; default: all

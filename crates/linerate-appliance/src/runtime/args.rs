@@ -49,7 +49,7 @@ pub struct RunArgs {
     json: bool,
     /// Check files and options and say what they mean, without touching anything
     #[arg(long)]
-    pub check: bool,
+    check: bool,
     /// Listen at this Unix socket for `linerate ctl --socket PATH`
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
@@ -183,6 +183,8 @@ pub struct Run {
     pub watch: WatchOptions,
     /// How workers run.
     pub options: Options,
+    /// Whether only to say what would be done.
+    pub check: bool,
 }
 
 impl RunArgs {
@@ -190,7 +192,8 @@ impl RunArgs {
     ///
     /// # Errors
     /// A time that is none.
-    pub fn over(&self, plan: PlanStanza, file: RunKeys) -> Result<Run, Error> {
+    pub fn over(&self, file: &RunFile) -> Result<Run, Error> {
+        let (plan, file) = (file.plan.clone(), file.keys.clone());
         let time = |key, value: Option<f64>| value.map(|value| seconds(key, value)).transpose();
         let period = time("period", self.period)?.or(file.period);
         Ok(Run {
@@ -211,6 +214,7 @@ impl RunArgs {
                 sleep: !self.no_sleep && file.sleep.unwrap_or(true),
                 spin: false,
             },
+            check: self.check,
         })
     }
 }

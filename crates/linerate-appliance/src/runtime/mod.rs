@@ -4,12 +4,13 @@
 //!
 //! Read [`wiring`] for who polls what. [`OpenPorts`] is opened ports; [`Running`] is workers at
 //! work, whose ports `change` adds and takes away and whose packets `books` accounts for;
-//! [`watch()`] shows what they do until the end.
+//! [`watch()`] shows what they do until the end. [`forward()`] is all of it in a row.
 
 mod args;
 mod books;
 mod change;
 pub mod claim;
+mod forward;
 mod observe;
 mod pools;
 mod show;
@@ -36,13 +37,14 @@ use linerate_drivers::Drivers;
 use crate::error::Error;
 use claim::Claim;
 use pools::near;
+use show::planned;
 use wiring::{PortShape, Share};
 
 pub use args::{PlanArgs, Run, RunArgs, RunFile, RunKeys};
+pub use forward::{forward, places};
 pub use observe::{LcoreRow, Reading, Sample};
-pub use show::planned;
 pub use signals::{Interrupts, Signals};
-pub use watch::{WatchOptions, places, watch};
+pub use watch::{WatchOptions, watch};
 
 /// Packets that a ring between two workers holds.
 const HAND_OFF: usize = 1024;

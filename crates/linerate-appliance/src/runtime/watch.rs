@@ -2,11 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use linerate_core::env::{PortPlace, Topology};
 use linerate_core::run::Stage;
 
 use super::{Interrupts, Running, Sample, show};
-use crate::config::PortStanza;
 use crate::control::answers::Places;
 use crate::control::of_run::{Asked, Control};
 use crate::control::reload;
@@ -92,16 +90,4 @@ pub fn watch<S: Stage + 'static>(
     let (last, balance, errors) = running.stop();
     show::totals(&last.since(&first), &balance, machine, &memory, watch.json)?;
     Error::all(errors)
-}
-
-/// Where the ports are; the drivers say best what is wrong with one.
-pub fn places(ports: &[PortStanza], topology: &Topology) -> Vec<PortPlace> {
-    let unknown = |port: &PortStanza| PortPlace {
-        name: port.name.clone().unwrap_or_else(|| port.spec.clone()),
-        node: None,
-    };
-    ports
-        .iter()
-        .map(|port| port.place(topology).unwrap_or_else(|_| unknown(port)))
-        .collect()
 }

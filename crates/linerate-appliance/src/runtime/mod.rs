@@ -13,6 +13,7 @@ pub mod claim;
 mod forward;
 mod observe;
 mod pools;
+mod readings;
 mod show;
 mod signals;
 #[cfg(test)]
@@ -43,6 +44,7 @@ use wiring::{PortShape, Share};
 pub use args::{PlanArgs, Run, RunArgs, RunFile, RunKeys};
 pub use forward::{forward, places};
 pub use observe::{LcoreRow, Reading, Sample};
+pub use readings::Readings;
 pub use signals::{Interrupts, Signals};
 pub use watch::{WatchOptions, watch};
 

@@ -70,7 +70,7 @@ fn frames() -> Vec<Vec<u8>> {
 }
 
 /// Replays a capture through l2fwd; the frames that were written, and the totals.
-fn replay(name: &str, extra: &[&str]) -> (Vec<Vec<u8>>, Value) {
+fn replay(extra: &[&str]) -> (Vec<Vec<u8>>, Value) {
     let scratch = Scratch::new();
     let input = scratch.write("in.pcap", pcap(&frames()));
     let output = scratch.file("out.pcapng");
@@ -82,7 +82,7 @@ fn replay(name: &str, extra: &[&str]) -> (Vec<Vec<u8>>, Value) {
 
 #[test]
 fn a_replayed_capture_comes_out_the_same_but_for_its_addresses_and_ends_the_run() {
-    let (out, totals) = replay("macs", &[]);
+    let (out, totals) = replay(&[]);
     let expected: Vec<_> = frames()
         .into_iter()
         .map(|mut frame| {
@@ -109,7 +109,7 @@ fn a_replayed_capture_comes_out_the_same_but_for_its_addresses_and_ends_the_run(
 
 #[test]
 fn without_mac_update_not_a_byte_changes() {
-    let (out, _) = replay("plain", &["--no-mac-update", "--burst", "7", "--no-sleep"]);
+    let (out, _) = replay(&["--no-mac-update", "--burst", "7", "--no-sleep"]);
     assert_eq!(out, frames());
 }
 

@@ -303,7 +303,7 @@ fn a_finished_run_gets_a_better_split() {
         )
     };
     let scratch = Scratch::new();
-    let file = scratch.write("run.json", &report("eu", "0.97"));
+    let file = scratch.write("run.json", report("eu", "0.97"));
     let text = stdout(&["plan", "--suggest", &file]);
     assert!(text.contains("moving 1 from io to eu"), "{text}");
     assert!(

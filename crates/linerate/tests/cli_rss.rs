@@ -123,7 +123,7 @@ fn a_capture_is_spread_with_its_fragments_and_strangers() {
     frames.push(udp([10, 0, 0, 1], 5001, 0x2000));
     frames.push(vec![0xff; 60]);
     let scratch = Scratch::new();
-    let file = scratch.write("capture.pcap", &pcap(&frames));
+    let file = scratch.write("capture.pcap", pcap(&frames));
     let report = json(&["bench", "rss", "--pcap", &file]);
     assert_eq!(
         (&report["packets"], &report["not_hashed"]),
@@ -212,7 +212,7 @@ fn a_port_is_held_against_the_model() {
         .map(|port| udp([10, 0, 0, 1], 6000 + port, 0))
         .collect();
     let scratch = Scratch::new();
-    let file = scratch.write("check.pcap", &pcap(&frames));
+    let file = scratch.write("check.pcap", pcap(&frames));
     let check = |queues: &str| {
         let spec = format!("pcap:rx={file},queues={queues}");
         json(&[

@@ -159,8 +159,10 @@ const CONFIG: &str = "[plan]\nbg = \"0\"\nio = \"1\"\ncpus = \"0,0\"\n\
     [[port]]\nname = \"wan\"\nspec = \"ring:wan\"\n";
 
 impl Service {
-    fn start(name: &str) -> Self {
+    fn start() -> Self {
         let scratch = Scratch::new();
+        // Nobody else may write there: a socket is the user's own.
+        std::fs::create_dir(scratch.file("run")).unwrap();
         let manager = UnixDatagram::bind(scratch.file("notify")).unwrap();
         manager.set_read_timeout(Some(PATIENCE)).unwrap();
         let file = scratch.write("router.toml", CONFIG);
@@ -168,7 +170,7 @@ impl Service {
             .args(["router", &file])
             .env("NOTIFY_SOCKET", scratch.file("notify"))
             .env("WATCHDOG_USEC", "1000000")
-            .env("RUNTIME_DIRECTORY", scratch.file(""))
+            .env("RUNTIME_DIRECTORY", scratch.file("run"))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -212,7 +214,7 @@ impl Service {
     fn ctl(&self, words: &[&str]) -> Output {
         let mut command = linerate();
         command.arg("ctl").args(words);
-        command.env("RUNTIME_DIRECTORY", self.scratch.file(""));
+        command.env("RUNTIME_DIRECTORY", self.scratch.file("run"));
         command.output().unwrap()
     }
 
@@ -230,7 +232,7 @@ impl Drop for Service {
 
 #[test]
 fn the_service_manager_hears_how_the_router_is() {
-    let mut service = Service::start("manager");
+    let mut service = Service::start();
     let ready = service.next();
     assert!(
         ready.starts_with("READY=1\nSTATUS=forwarding") && ready.ends_with("ports: 1"),

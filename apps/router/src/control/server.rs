@@ -69,10 +69,15 @@ impl Answers for Control {
     }
 
     fn own(&mut self, _drain: &str, params: &Value) -> Result<Value, Problem> {
-        let seconds = params.get("seconds").and_then(Value::as_f64);
-        let seconds = seconds
-            .filter(|seconds| (0.0..=3600.0).contains(seconds))
-            .ok_or_else(|| Problem::new("drain: no such time", "give seconds, 0 to 3600"))?;
+        let seconds = params["seconds"].as_f64();
+        let seconds = seconds.filter(|seconds| (0.0..=3600.0).contains(seconds));
+        let seconds = seconds.ok_or_else(|| {
+            let problem = format!(
+                "drain: seconds is {}, which is no such time",
+                params["seconds"]
+            );
+            Problem::new(problem, "give seconds, 0 to 3600")
+        })?;
         Ok(self.drain(Duration::from_secs_f64(seconds)))
     }
 }

@@ -95,7 +95,7 @@ pub trait Answers: Sized + 'static {
     }
 }
 
-/// What tables and metrics show after a `clear`, for people.
+/// What is said of a `clear` after which tables show what was counted since.
 pub fn cleared() -> Value {
     json!({ "text": "counters are shown from 0; the metrics page goes on" })
 }
@@ -124,25 +124,27 @@ impl<A: Answers> Methods<A> {
 
     /// The answer to a request that is one.
     fn answer(&self, method: &str, params: Value) -> Result<Value, Problem> {
-        let what = params.get("what").and_then(Value::as_str).unwrap_or("");
-        let (what, own) = (what.to_owned(), A::OWN.iter().find(|own| **own == method));
-        match (method, own) {
-            ("show", _) => self
+        let what = params.get("what").and_then(Value::as_str);
+        let what = what.unwrap_or("").to_owned();
+        match method {
+            "show" => self
                 .mailbox
                 .call(move |owner| owner.table(&what, &params).map(Rows::end))?,
-            ("clear", _) if what == "counters" => self.mailbox.call(A::clear)?,
-            ("clear", _) => {
+            "clear" if what == "counters" => self.mailbox.call(A::clear)?,
+            "clear" => {
                 let problem = format!("there is no `{what}` to clear");
                 Err(Problem::new(problem, "clear counters"))
             }
-            ("metrics", _) => self.metrics().map(|page| json!({ "text": page })),
-            ("reload", _) => self.reload.as_ref().ok_or_else(A::no_reload)?.now(),
-            ("stop", _) => {
+            "metrics" => self.metrics().map(|page| json!({ "text": page })),
+            "reload" => self.reload.as_ref().ok_or_else(A::no_reload)?.now(),
+            "stop" => {
                 self.mailbox.call(A::stop)?;
                 Ok(json!({ "text": "ending" }))
             }
-            (_, Some(own)) => self.mailbox.call(move |owner| owner.own(own, &params))?,
-            (other, None) => Err(unknown::<A>(other)),
+            other => match A::OWN.iter().find(|own| **own == other) {
+                Some(own) => self.mailbox.call(move |owner| owner.own(own, &params))?,
+                None => Err(unknown::<A>(other)),
+            },
         }
     }
 

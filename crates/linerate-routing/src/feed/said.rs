@@ -1,4 +1,4 @@
-//! What a message says about routes, and nothing of what follows from that.
+//! Decodes what a message says about routes, without acting on it.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use linerate_wire::rtnetlink::{self, Body, RouteKind};
 
 use crate::model::Prefix;
 
-/// One thing that was said about routes.
+/// One statement of a message about routes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
     Route {
@@ -14,7 +14,7 @@ pub enum Said {
         prefix: Prefix,
         metric: u32,
         to: Told,
-        /// Who has made it (`rtm_protocol`).
+        /// Protocol that made the route (`rtm_protocol`).
         protocol: u8,
     },
     NoRoute {
@@ -31,7 +31,7 @@ pub enum Said {
     },
 }
 
-/// Next hops of a route and members of a group that are looked at. FRR has 514 at most, and a hop
+/// How many next hops of a route, or members of a group, are read. FRR has 514 at most, and a hop
 /// of ours 64.
 const MAX_NEXT_HOPS: usize = 1024;
 
@@ -41,21 +41,21 @@ pub enum Told {
     Blackhole,
     Unreachable,
     Prohibit,
-    /// The usual case.
+    /// One next hop, the usual case.
     NextHop(ToldNextHop),
     NextHops(Vec<ToldNextHop>),
     Object(u32),
     /// Objects and their shares.
     Group(Vec<(u32, u16)>),
-    /// A network of a kernel interface, which the kernel has by itself.
+    /// The connected network of a kernel interface, which the kernel adds itself.
     Network(u32),
-    /// Where the kernel has it by itself: a network of its own, an address, a kind of route that
-    /// only it knows.
+    /// A route that the kernel adds itself: a network of its own, an address, a kind that only the
+    /// kernel has.
     Kernel,
 }
 
 impl Told {
-    /// Its own next hops.
+    /// The next hops that the message itself has.
     pub(super) fn next_hops(&self) -> &[ToldNextHop] {
         match self {
             Self::NextHop(next_hop) => std::slice::from_ref(next_hop),
@@ -71,7 +71,7 @@ pub struct ToldNextHop {
     pub gateway: Option<IpAddr>,
     pub index: u32,
     pub weight: u16,
-    /// Packets would have to get labels, or go into a tunnel.
+    /// Whether packets need labels or a tunnel.
     pub encapsulated: bool,
 }
 
@@ -87,8 +87,8 @@ impl From<rtnetlink::Via> for ToldNextHop {
 }
 
 impl Said {
-    /// What a message says about routes; `None` where that is nothing that we forward by: MPLS,
-    /// routes by source or type of service, next hops of bridges.
+    /// What a message says about routes; `None` for what we do not forward by: MPLS, routes by
+    /// source or type of service, next hops of bridges.
     pub fn of(body: &Body<'_>) -> Option<Self> {
         match body {
             Body::NewRoute(route) => {
@@ -131,7 +131,7 @@ fn place(route: &rtnetlink::Route<'_>) -> Option<(u32, Prefix, u32)> {
     Some((route.table, prefix, route.metric))
 }
 
-/// The interface of a network that the kernel has made a route to, for an address there.
+/// The interface of a connected route that the kernel added for an address.
 fn network(route: &rtnetlink::Route<'_>) -> Option<u32> {
     let is_link_local = match route.destination {
         IpAddr::V4(v4) => v4.is_link_local(),

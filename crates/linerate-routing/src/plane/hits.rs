@@ -1,7 +1,7 @@
 //! Packets that rules of access lists are to be told of (`log = true`).
 //!
-//! A worker keeps a few of them until control asks, ten times a second, and counts the rest:
-//! nothing that comes by the wire makes it write, wait or allocate.
+//! A worker keeps a few of them until control asks, ten times a second, and counts the rest, so
+//! that no received packet makes it write, wait or allocate.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -26,7 +26,7 @@ pub struct Hit {
     pub flow: Flow,
 }
 
-/// What a packet says of itself.
+/// What is logged of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     source: IpAddr,
@@ -107,12 +107,12 @@ impl fmt::Display for Flow {
     }
 }
 
-/// Those of one worker since control last asked.
+/// The hits of one worker since control last asked.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hits {
     kept: [Option<Hit>; MOST],
     count: usize,
-    /// Those that there was no room for.
+    /// Hits that there was no room for.
     pub more: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What workers know of the configuration: read-only, exchanged as a whole on reload.
+//! The configuration as workers see it: read-only, exchanged as a whole on reload.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use linerate_wire::MacAddr;
 use super::acl::AccessList;
 use crate::model::{Cidr, InterfaceId, Vrf};
 
-/// One generation of the configuration, as the data plane needs it. Two are equal that share their
-/// access lists.
+/// One generation of the configuration, as the data plane needs it. Two with the same values are
+/// equal only if they share their access lists.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// By [`InterfaceId`].
@@ -20,7 +20,7 @@ pub struct Settings {
     pub acls: Vec<Arc<AccessList>>,
 }
 
-/// What a loopback has in place of the number of a port.
+/// Port number of a loopback.
 pub const NO_PORT: u16 = u16::MAX;
 
 impl PartialEq for Settings {
@@ -43,7 +43,7 @@ pub struct PortMap {
 }
 
 impl Interface {
-    /// Whether it has addresses, and no wire.
+    /// Whether it has addresses and no port.
     pub fn is_loopback(&self) -> bool {
         self.port == NO_PORT
     }
@@ -78,7 +78,7 @@ pub struct Interface {
     /// Access list of what comes in, and of what goes out: its place among the configuration's.
     pub acl_in: Option<u16>,
     pub acl_out: Option<u16>,
-    /// Most that may come in.
+    /// Rate limit of what comes in.
     pub policer: Option<Policer>,
     /// Router advertisements (RFC 4861 6.2), if any are sent.
     pub advertise: Option<Advertise>,

@@ -1,4 +1,4 @@
-//! The table for people: every route, whether it is used, and if not, why.
+//! The table for users: every route, whether it is used, and if not, why.
 
 use std::net::IpAddr;
 
@@ -17,14 +17,14 @@ use crate::model::{InterfaceId, Prefix, Vrf};
 pub struct Shown {
     pub prefix: Prefix,
     pub key: Key,
-    /// Its source has begun anew and has not repeated it yet.
+    /// Stale: its source has begun anew and has not repeated it yet.
     pub stale: bool,
     pub used: Use,
     /// What is done with packets: "via", "connected", "local", "blackhole" and so on.
     pub kind: &'static str,
-    /// Where it leads as its source said it; of a next-hop object where that leads.
+    /// Next hops as its source gave them; those of the next-hop object if it has one.
     pub next_hops: Vec<ShownNextHop>,
-    /// Where packets really go: gateways looked up, next hops that cannot be used left out.
+    /// Next hops that packets take: with gateways resolved, without unusable ones.
     pub resolved: Vec<ShownNextHop>,
 }
 
@@ -42,7 +42,8 @@ pub enum Use {
 pub struct ShownNextHop {
     pub gateway: Option<IpAddr>,
     pub interface: Option<InterfaceId>,
-    /// As the source said it; of a resolved next hop its buckets of 64, or 1 if it is the only one.
+    /// As the source gave it; for a resolved next hop its buckets of 64, or 1 if it is the only
+    /// one.
     pub weight: u16,
     pub mac: Option<MacAddr>,
 }

@@ -420,7 +420,7 @@ fn what_makes_no_sense_is_refused_before_the_run() {
     let (error, _) = refused(&["-p", LOOP, "--count", "1", "--json", "--output", nowhere]);
     assert!(error.contains(nowhere), "{error}");
     let (error, _) = refused(&["-p", LOOP, "--json", "--listen", "tcp:127.0.0.1:0"]);
-    assert!(error.contains("whoever reaches"), "{error}");
+    assert!(error.contains("anyone who reaches"), "{error}");
     let (error, _) = refused(&["--connect", "/nonexistent/socket"]);
     assert!(error.contains("no session"), "{error}");
     let scratch = Scratch::new("refused");

@@ -1,4 +1,4 @@
-//! Packets that rules of access lists are to be told of (`log = true`).
+//! Packets that rules of access lists log (`log = true`).
 //!
 //! A worker keeps a few of them until control asks, ten times a second, and counts the rest, so
 //! that no received packet makes it write, wait or allocate.

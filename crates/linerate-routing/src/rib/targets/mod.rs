@@ -169,7 +169,7 @@ impl Targets {
         // Without a reference yet it counts as unused.
         self.forget_if_idle(id);
         if let Def::Default(of) = self.at(id).def {
-            // Its parts may be unused as well.
+            // `of` may have no other user.
             self.link(id, &[of]);
             self.at_mut(id).links = vec![of];
         }

@@ -65,7 +65,7 @@ impl Args {
         }
         Err(Error::Usage {
             problem: format!(
-                "--seconds-per-size is {}, which is no time to measure in",
+                "--seconds-per-size is {}, which is not a duration",
                 self.seconds_per_size
             ),
             fix: "give seconds, such as 2".into(),

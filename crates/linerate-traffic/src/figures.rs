@@ -1,4 +1,4 @@
-//! What is told of many frames: how they look, what became of them, how long they took.
+//! Figures about many frames: their template, their fate, their latency.
 
 use serde::{Deserialize, Serialize};
 
@@ -33,14 +33,14 @@ pub struct TemplateView {
     pub pattern: String,
 }
 
-/// What became of test frames.
+/// Fate of test frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     pub sent: u64,
-    /// All that came, duplicates too.
+    /// All received frames, with duplicates.
     pub received: u64,
     /// While frames are under way: numbers that later ones overtook. Once the port has settled:
-    /// sent less those that came at least once.
+    /// sent frames less those that came at least once.
     pub lost: u64,
     /// Came after one with a later number (RFC 4737, 3.3).
     pub reordered: u64,
@@ -58,7 +58,7 @@ impl Tally {
     }
 }
 
-/// A latency distribution in nanoseconds. With `samples` 0 nothing else means anything.
+/// A latency distribution in nanoseconds. With `samples` 0 the other fields have no meaning.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     pub samples: u64,
@@ -72,7 +72,7 @@ pub struct Latency {
     pub max_ns: f64,
     /// RFC 3550 6.4.1: the smoothed difference of successive frames' latencies.
     pub jitter_ns: f64,
-    /// The most by which two successive frames' latencies differed.
+    /// Largest difference of two successive frames' latencies.
     pub ipdv_max_ns: f64,
     /// Upper bound in ns and count of each bucket that holds something.
     pub buckets: Vec<(f64, u64)>,

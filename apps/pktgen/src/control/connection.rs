@@ -82,10 +82,7 @@ impl Asker {
     /// Runs the command that a method stands for.
     pub(super) fn run_named(&mut self, name: &str, given: Vec<String>) -> Done {
         let row = COMMANDS.iter().find(|row| row.name == name);
-        self.run(
-            row.expect("methods name existing commands"),
-            Given(given),
-        )
+        self.run(row.expect("methods name existing commands"), Given(given))
     }
 
     fn run(&mut self, row: &Row, given: Given) -> Done {

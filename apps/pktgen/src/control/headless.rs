@@ -421,7 +421,11 @@ mod tests {
         assert_eq!(judge(999_000, 0, 1000, &[]), 0);
         assert_eq!(judge(998_000, 0, 2000, &[]), 4);
         assert_eq!(judge(1_000_000, 500, 0, &["port 0 is gone".into()]), 4);
-        assert_eq!(judge(0, 0, 0, &[]), 4, "no frame was measured against the limit");
+        assert_eq!(
+            judge(0, 0, 0, &[]),
+            4,
+            "no frame was measured against the limit"
+        );
         for spoil in [
             |all: &mut Snapshot| all.streams[0].tested = false,
             |all: &mut Snapshot| all.settled = false,

@@ -479,7 +479,11 @@ pub(crate) const PAGES: &[Named] = &[
         &["stats"],
         "drops by reason, and where frames were lost",
     ),
-    named("xstats", &["facts"], "facts that drivers report of their ports"),
+    named(
+        "xstats",
+        &["facts"],
+        "facts that drivers report of their ports",
+    ),
     named("log", &[], "what happened"),
     named("help", &[], "commands and keys"),
 ];

@@ -568,7 +568,10 @@ fn ports_answer_for_their_addresses_and_ask_from_them() {
     session.clear();
     for to in ["192.0.2.2", "2001:db8::2"] {
         let to: std::net::IpAddr = to.parse().unwrap();
-        assert!(session.ping(0, to).is_err(), "the MAC address of {to} is unknown");
+        assert!(
+            session.ping(0, to).is_err(),
+            "the MAC address of {to} is unknown"
+        );
         session.arp(0, Some(to)).unwrap();
         let mac = heard(&mut session, |session| session.neighbour(0, to));
         assert_eq!(mac, session.macs_of(1).0);

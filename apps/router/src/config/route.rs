@@ -259,7 +259,12 @@ pub(super) fn neighbours(
             .then(|| section.parsed::<MacAddr>("mac", MAC))
             .flatten();
         if let Some(at) = mac.as_ref().filter(|at| at.value.is_multicast()) {
-            section.wrong(at.line, "mac", format!("{} is a group address", at.value), MAC);
+            section.wrong(
+                at.line,
+                "mac",
+                format!("{} is a group address", at.value),
+                MAC,
+            );
         }
         let interface = section
             .required("interface", "the name of an interface")

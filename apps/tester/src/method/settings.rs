@@ -300,10 +300,7 @@ impl Settings {
         }
         if !(0.0001..=0.5).contains(&self.width) {
             return usage(
-                format!(
-                    "a search to within {} % does not end",
-                    self.width * 100.0
-                ),
+                format!("a search to within {} % does not end", self.width * 100.0),
                 "give 0.01 % to 50 %",
             );
         }

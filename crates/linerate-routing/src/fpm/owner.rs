@@ -39,8 +39,7 @@ pub(super) enum Owner {
 /// # Errors
 /// The peer has closed already, or the kernel does not say.
 pub(super) fn of(peer: SocketAddr, local: SocketAddr) -> io::Result<Owner> {
-    let closed =
-        || io::Error::other("the peer has closed, so that its user is unknown");
+    let closed = || io::Error::other("the peer has closed, so that its user is unknown");
     match ask(peer, local)? {
         // The kernel shows a closed socket, which has no owner, as root's.
         Some(end) if end.state != ESTABLISHED || end.inode == 0 => Err(closed()),

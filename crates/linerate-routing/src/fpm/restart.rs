@@ -87,7 +87,10 @@ mod tests {
         restart.disconnected(at(0));
         restart.connected(at(50));
         restart.heard(at(51));
-        assert!(!restart.is_over(at(100)), "silence does not end the grace time");
+        assert!(
+            !restart.is_over(at(100)),
+            "silence does not end the grace time"
+        );
         assert!(restart.is_over(at(110)));
     }
 

@@ -8,7 +8,6 @@
 //! | [`rib`] | routes of all sources, the best of them, and the tables that follow |
 //! | [`netlink`], [`fpm`] | the kernel and FRR as sources ([`feed`]: what they have in common) |
 #![forbid(unsafe_code)]
-#![allow(missing_docs)]
 
 pub mod feed;
 pub mod fpm;

@@ -4,7 +4,6 @@
 //! [`signature`] identifies a frame, and [`figures`] has the results for users.
 #![forbid(unsafe_code)]
 // Two applications reach in; what they share with users is in `figures`, `units` and the guide.
-#![allow(missing_docs)]
 
 pub mod engine;
 pub mod figures;

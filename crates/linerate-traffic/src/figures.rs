@@ -17,11 +17,17 @@ pub const SIZE_CLASSES: [&str; 7] = [
 /// What the display shows of a template.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct TemplateView {
+    /// Destination MAC address.
     pub dst_mac: String,
+    /// Source MAC address.
     pub src_mac: String,
+    /// Destination IP address.
     pub dst_ip: String,
+    /// Source IP address.
     pub src_ip: String,
+    /// Source port of UDP or TCP.
     pub src_port: String,
+    /// Destination port of UDP or TCP.
     pub dst_port: String,
     /// `IPv4 / UDP`.
     pub kind: String,
@@ -36,6 +42,7 @@ pub struct TemplateView {
 /// Fate of test frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
+    /// Frames sent.
     pub sent: u64,
     /// All received frames, with duplicates.
     pub received: u64,
@@ -61,14 +68,23 @@ impl Tally {
 /// A latency distribution in nanoseconds. With `samples` 0 the other fields have no meaning.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
+    /// Number of frames that were timed.
     pub samples: u64,
+    /// Minimum.
     pub min_ns: f64,
+    /// Mean.
     pub mean_ns: f64,
+    /// Median.
     pub p50_ns: f64,
+    /// 90th percentile.
     pub p90_ns: f64,
+    /// 99th percentile.
     pub p99_ns: f64,
+    /// 99.9th percentile.
     pub p999_ns: f64,
+    /// 99.99th percentile.
     pub p9999_ns: f64,
+    /// Maximum.
     pub max_ns: f64,
     /// RFC 3550 6.4.1: the smoothed difference of successive frames' latencies.
     pub jitter_ns: f64,
@@ -81,8 +97,12 @@ pub struct Latency {
 /// A distribution of times in short.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
+    /// Number of values.
     pub samples: u64,
+    /// Median.
     pub p50_ns: f64,
+    /// 99th percentile.
     pub p99_ns: f64,
+    /// Maximum.
     pub max_ns: f64,
 }

@@ -3,7 +3,6 @@
 //! [`stream`] describes and writes frames, [`engine`] sends and checks them on lcores,
 //! [`signature`] identifies a frame, and [`figures`] has the results for users.
 #![forbid(unsafe_code)]
-// Two applications reach in; what they share with users is in `figures`, `units` and the guide.
 
 pub mod engine;
 pub mod figures;

@@ -25,8 +25,9 @@ const STRANGERS: usize = 4096;
 /// How a speaker's messages were handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeedCounts {
-    /// Routes added or changed, and removed.
+    /// Routes added or changed.
     pub added: u64,
+    /// Routes removed.
     pub removed: u64,
     /// Left out: a table that is no VRF's, or no next hop by an interface of ours.
     pub not_ours: u64,
@@ -54,6 +55,7 @@ pub struct Feed {
     /// Of the kernel's feed: FRR sends its routes itself, so the kernel's copies of them are not
     /// needed.
     pub told_by_frr: bool,
+    /// Counts of this speaker's routes.
     pub counts: FeedCounts,
 }
 

@@ -9,24 +9,38 @@ use crate::model::Prefix;
 /// One statement of a message about routes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
+    /// A route was added or changed.
     Route {
+        /// The kernel's routing table.
         table: u32,
+        /// Its destination.
         prefix: Prefix,
+        /// The kernel's metric: the lower one is preferred.
         metric: u32,
+        /// Where it leads.
         to: Told,
         /// Protocol that made the route (`rtm_protocol`).
         protocol: u8,
     },
+    /// A route was removed.
     NoRoute {
+        /// The kernel's routing table.
         table: u32,
+        /// Its destination.
         prefix: Prefix,
+        /// The kernel's metric.
         metric: u32,
     },
+    /// A next-hop object was added or changed.
     Object {
+        /// The speaker's number of it.
         id: u32,
+        /// Where it leads.
         to: Told,
     },
+    /// A next-hop object was removed.
     NoObject {
+        /// The speaker's number of it.
         id: u32,
     },
 }
@@ -38,12 +52,17 @@ const MAX_NEXT_HOPS: usize = 1024;
 /// Where a route or an object leads, by the speaker's numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
+    /// Packets are dropped without an answer.
     Blackhole,
+    /// Packets are answered with ICMP unreachable.
     Unreachable,
+    /// Packets are answered with ICMP administratively prohibited.
     Prohibit,
     /// One next hop, the usual case.
     NextHop(ToldNextHop),
+    /// Several next hops, with their weights.
     NextHops(Vec<ToldNextHop>),
+    /// The next-hop object of this number.
     Object(u32),
     /// Objects and their shares.
     Group(Vec<(u32, u16)>),
@@ -68,8 +87,11 @@ impl Told {
 /// A gateway, and the number of a kernel interface (0: none).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ToldNextHop {
+    /// Address of the next router; `None`: the destination is on the link.
     pub gateway: Option<IpAddr>,
+    /// The kernel's interface number; 0: none.
     pub index: u32,
+    /// Share among several next hops, from 1.
     pub weight: u16,
     /// Whether packets need labels or a tunnel.
     pub encapsulated: bool,

@@ -30,20 +30,29 @@ const TOLD_EVERY: Duration = Duration::from_secs(10);
 /// An event of the thread.
 #[derive(Debug)]
 pub enum Event {
+    /// A peer connected.
     Connected(SocketAddr),
     /// The statements of whole frames, so that related ones arrive together.
     Said {
+        /// The statements, in the order of the stream.
         said: Vec<Said>,
+        /// Number of frames that they came in.
         frames: u32,
+        /// Messages in these frames that were not about routes.
         ignored: u32,
     },
     /// A connection was refused, and why; of many, few are reported.
     Refused {
+        /// The refused peer.
         peer: SocketAddr,
+        /// The reason.
         why: String,
     },
+    /// The connection ended.
     Disconnected {
+        /// The peer.
         peer: SocketAddr,
+        /// The reason.
         why: String,
         /// Whether the peer broke the protocol.
         lied: bool,

@@ -32,6 +32,7 @@ use linerate_appliance::error::Error;
 /// Events for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FpmEvent {
+    /// A peer connected.
     Connected(SocketAddr),
     /// A connection was refused, and why.
     Refused(SocketAddr, String),
@@ -47,7 +48,9 @@ pub enum FpmEvent {
 /// Counters over all connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FpmCounts {
+    /// Accepted connections.
     pub connections: u64,
+    /// FPM frames received.
     pub frames: u64,
     /// Messages that a router does not use: labels, MAC addresses of VXLANs.
     pub ignored: u64,
@@ -57,7 +60,9 @@ pub struct FpmCounts {
 
 /// The control thread's side.
 pub struct Fpm {
+    /// Routes and objects of the connected zebra.
     pub feed: Feed,
+    /// Counters over all connections.
     pub counts: FpmCounts,
     restart: Restart,
     is_connected: bool,

@@ -63,6 +63,7 @@ pub type Hosts = BTreeMap<Vrf, BTreeSet<IpAddr>>;
 pub struct KernelCounts {
     /// How often events were lost and a new dump was made.
     pub overruns: u64,
+    /// Messages of the kernel that were applied.
     pub facts: u64,
 }
 
@@ -76,7 +77,9 @@ struct Seen {
 
 /// The state of one name space.
 pub struct Mirror {
+    /// Routes and objects of this name space.
     pub feed: Feed,
+    /// Counters of its events.
     pub counts: KernelCounts,
     monitor: Monitor,
     /// Whether it is the router's own, in which FRR runs.

@@ -20,6 +20,7 @@ pub enum Verdict {
     /// Dropped, without an answer.
     #[default]
     Deny,
+    /// The packet passes.
     Permit,
     /// Dropped, and the sender gets an [`Answer`].
     Reject,
@@ -36,6 +37,7 @@ pub enum Answer {
 }
 
 impl Verdict {
+    /// All verdicts.
     pub const ALL: [Self; 3] = [Self::Permit, Self::Deny, Self::Reject];
 
     /// Its name in the configuration.
@@ -51,8 +53,11 @@ impl Verdict {
 /// One rule: the packets that it matches, by address family, and the verdict on them.
 #[derive(Clone, Copy, Debug)]
 pub struct AclRule {
+    /// The match for IPv4 packets; `None`: the rule matches none.
     pub v4: Option<Match4>,
+    /// The match for IPv6 packets; `None`: the rule matches none.
     pub v6: Option<Match6>,
+    /// The verdict on packets that match.
     pub verdict: Verdict,
     /// Whether packets that match are logged.
     pub log: bool,
@@ -91,6 +96,7 @@ impl Said {
 
 /// A list, ready to classify. It never changes: a reload makes a new one.
 pub struct AccessList {
+    /// Its name in the configuration.
     pub name: String,
     pub(super) v4: Acl4,
     pub(super) v6: Acl6,

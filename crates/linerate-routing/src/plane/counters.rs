@@ -13,9 +13,13 @@ use super::settings::Settings;
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Traffic {
+    /// Frames received.
     pub in_packets: Counter,
+    /// Bytes received.
     pub in_bytes: Counter,
+    /// Frames sent.
     pub out_packets: Counter,
+    /// Bytes sent.
     pub out_bytes: Counter,
     /// Packets beyond the policer's rate.
     pub policed: Counter,
@@ -25,12 +29,17 @@ pub struct Traffic {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Sent {
+    /// ICMP destination unreachable.
     Unreachable,
     /// IPv4 "fragmentation needed", IPv6 "packet too big".
     TooBig,
+    /// ICMP time exceeded, in transit or in reassembly.
     TimeExceeded,
+    /// ICMP parameter problem.
     ParameterProblem,
+    /// ICMP redirect.
     Redirect,
+    /// ICMP echo reply.
     EchoReply,
     /// TCP resets, for what access lists reject and for ports without a listener.
     Reset,
@@ -64,11 +73,13 @@ pub struct Counters {
     /// By access list: packets that each rule decided on, and last those that no rule matched.
     lists: Vec<(Arc<AccessList>, Arc<[Counter]>)>,
     icmp: [Counter; Sent::ALL.len()],
-    /// Packets that were too long, and the fragments made of them.
+    /// Packets that were fragmented because they were too long.
     pub fragmented: Counter,
+    /// Fragments made of packets that were too long.
     pub fragments_made: Counter,
-    /// Datagrams put together, and the fragments that they were.
+    /// Datagrams reassembled.
     pub reassembled: Counter,
+    /// Fragments that datagrams were reassembled from.
     pub fragments_used: Counter,
     /// ARP requests, neighbour and router solicitations that were answered or processed, and end
     /// there.

@@ -20,9 +20,13 @@ const MOST: usize = 16;
 pub struct Hit {
     /// The list's place in the configuration, and the rule's in the list.
     pub list: u16,
+    /// Index of the rule; the number of rules where none matched.
     pub rule: usize,
+    /// Verdict on the packet.
     pub verdict: Verdict,
+    /// Direction and interface.
     pub gate: Gate,
+    /// The packet's flow.
     pub flow: Flow,
 }
 

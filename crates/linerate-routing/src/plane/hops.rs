@@ -63,6 +63,7 @@ pub struct Hop {
     pub port: u16,
     /// The interface that it leaves by.
     pub interface: InterfaceIdOrNone,
+    /// What is done with packets.
     pub action: Action,
     /// Whether only default routes lead here, which loose reverse path filtering does not accept
     /// (RFC 3704 2.4).
@@ -82,6 +83,7 @@ const _: () = assert!(size_of::<Hop>() == 64);
 pub struct InterfaceIdOrNone(u16);
 
 impl InterfaceIdOrNone {
+    /// The interface, if there is one.
     pub fn get(self) -> Option<InterfaceId> {
         (self.0 != u16::MAX).then_some(InterfaceId(self.0))
     }
@@ -120,7 +122,9 @@ pub struct HopTable {
 /// A change of the table; numbers beyond its end make it longer.
 #[derive(Clone, Debug)]
 pub enum HopChange {
+    /// Sets the hop of this number.
     Set(u32, Hop),
+    /// Sets the group of this number.
     SetGroup(u32, Box<Group>),
 }
 

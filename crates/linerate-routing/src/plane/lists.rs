@@ -18,11 +18,14 @@ use crate::model::InterfaceId;
 /// Direction of a list: packets in, or out, by an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
+    /// Received by this interface.
     In(InterfaceId),
+    /// About to leave by this interface.
     Out(InterfaceId),
 }
 
 impl Gate {
+    /// The interface, of either direction.
     pub fn interface(self) -> InterfaceId {
         let (Self::In(id) | Self::Out(id)) = self;
         id

@@ -108,8 +108,11 @@ pub use slow::{Event, Slow, Tell};
 /// so that no route leads to a hop that is not there yet.
 #[derive(Clone)]
 pub struct Tables {
+    /// IPv4 routes.
     pub fib4: Reader<Fib4>,
+    /// IPv6 routes.
     pub fib6: Reader<Fib6>,
+    /// Hops and groups, by the numbers that routes have.
     pub hops: Reader<HopTable>,
 }
 
@@ -127,9 +130,13 @@ impl Tables {
 /// What a worker's stage is made of.
 #[derive(Clone)]
 pub struct Setup {
+    /// The configuration.
     pub settings: Arc<Settings>,
+    /// Readers of the published tables, for this worker alone.
     pub tables: Tables,
+    /// The worker's clock.
     pub clock: Clock,
+    /// The instruction set of lookups and loops over bursts.
     pub isa: Isa,
     /// The outlet of punts: a ring to the slow worker. For [`Slow`]: the inlet of punts.
     pub slow: u16,

@@ -35,6 +35,7 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// All reasons, in the order of the enum.
     pub const ALL: [Self; 8] = [
         Self::Arp,
         Self::Nd,
@@ -92,6 +93,7 @@ impl Rates {
         self.0[reason as usize]
     }
 
+    /// Sets the limit of a reason, in packets a second.
     pub fn set(&mut self, reason: Reason, pps: u32) {
         self.0[reason as usize] = pps;
     }
@@ -100,6 +102,7 @@ impl Rates {
 /// What a punted packet carries with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Punt {
+    /// Why the packet was punted.
     pub reason: Reason,
     /// The interface that it came in by; for [`Reason::Resolve`] and [`Reason::Glean`], the one
     /// that it leaves by.

@@ -143,9 +143,11 @@ pub struct Counts {
     pub no_room: usize,
     /// Different hops.
     pub hops: usize,
+    /// Neighbours with a known MAC address.
     pub neighbours: usize,
     /// Publications of the forwarding tables of each family.
     pub published: [u64; 2],
+    /// Memory of the routing and forwarding tables in bytes.
     pub memory_bytes: usize,
 }
 

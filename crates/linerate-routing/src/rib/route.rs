@@ -62,6 +62,7 @@ impl Source {
 /// What distinguishes routes with the same prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
+    /// Where the route comes from.
     pub source: Source,
     /// The route with the lowest distance is used.
     pub distance: u8,
@@ -102,8 +103,11 @@ impl Key {
 /// Where a route leads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum To {
+    /// Packets are dropped without an answer.
     Blackhole,
+    /// Packets are answered with ICMP unreachable.
     Unreachable,
+    /// Packets are answered with ICMP administratively prohibited.
     Prohibit,
     /// Into a tunnel, or with labels, which are not supported: packets are refused.
     Encapsulated,
@@ -119,7 +123,9 @@ pub enum To {
 /// the connected networks are; alone, it is looked up in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NextHop {
+    /// Address of the next router; `None`: the destination is on the link.
     pub gateway: Option<IpAddr>,
+    /// Output interface; `None`: that of the route to the gateway.
     pub interface: Option<InterfaceId>,
     /// Share among several, from 1.
     pub weight: u16,

@@ -15,10 +15,13 @@ use crate::model::{InterfaceId, Prefix, Vrf};
 /// One route.
 #[derive(Clone, Debug)]
 pub struct Shown {
+    /// Its destination.
     pub prefix: Prefix,
+    /// Its source, distance and metric.
     pub key: Key,
     /// Stale: its source has begun anew and has not repeated it yet.
     pub stale: bool,
+    /// Whether packets follow it.
     pub used: Use,
     /// What is done with packets: "via", "connected", "local", "blackhole" and so on.
     pub kind: &'static str,
@@ -31,20 +34,25 @@ pub struct Shown {
 /// Whether packets follow a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
+    /// It is the best route of its prefix.
     Best,
     /// There is a better one with this prefix.
     Backup,
+    /// It cannot be used, for this reason.
     No(Unused),
 }
 
 /// One next hop of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShownNextHop {
+    /// Address of the next router, if there is one.
     pub gateway: Option<IpAddr>,
+    /// Output interface, if it is known.
     pub interface: Option<InterfaceId>,
     /// As the source gave it; for a resolved next hop its buckets of 64, or 1 if it is the only
     /// one.
     pub weight: u16,
+    /// MAC address of the next hop, if it is known.
     pub mac: Option<MacAddr>,
 }
 

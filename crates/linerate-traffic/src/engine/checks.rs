@@ -18,6 +18,7 @@ pub struct Checks {
 /// Results of the checks.
 #[derive(Default)]
 pub struct Found {
+    /// Frames with a wrong checksum.
     pub corrupt: Counter,
     flows: Option<Flows>,
 }

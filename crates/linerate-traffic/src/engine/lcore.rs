@@ -39,22 +39,30 @@ const YIELD_EVERY: u32 = 32;
 /// What an lcore did with its time since the last `clear`, in ticks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Load {
-    /// In rounds that moved frames, in rounds that moved none, and asleep.
+    /// In rounds that moved frames.
     pub busy: u64,
+    /// In rounds that moved no frames.
     pub idle: u64,
+    /// Asleep.
     pub asleep: u64,
     /// Gaps: rounds that took longer than they may, since the CPU was taken away; their number, the
     /// longest, and their sum.
     pub gaps: u64,
+    /// The longest gap.
     pub longest_gap: u64,
+    /// Sum of all gaps.
     pub gaps_sum: u64,
 }
 
 /// One lcore's work.
 pub struct Engine {
+    /// Transmit queues, in the order of their turns.
     pub senders: Vec<Sender>,
+    /// Receive queues, in the order of their turns.
     pub receivers: Vec<Receiver>,
+    /// Use of its time since the last `clear`.
     pub load: Load,
+    /// The lcore's stock of free slots.
     pub cache: PoolCache,
     clock: Clock,
     /// Whether other threads need this CPU too: then it is yielded even with a frame near.
@@ -319,6 +327,7 @@ impl Watched for EngineHandle {
 }
 
 impl EngineHandle {
+    /// What wakes the lcore.
     pub fn waker(&self) -> Waker {
         Waker(self.doorbell.clone())
     }

@@ -31,14 +31,19 @@ const IN_CACHE: usize = 256;
 /// Counters of a receive queue, all since the same moment: `packets` is the sum of `sizes`, and
 /// that of `foreign` and each stream's `received()` and `earlier`.
 pub struct ReceiverStats {
+    /// Frames received.
     pub packets: Counter,
     /// With FCS.
     pub bytes: Counter,
+    /// Frames to the broadcast address.
     pub broadcast: Counter,
+    /// Frames to a multicast address.
     pub multicast: Counter,
     /// By `SIZE_CLASSES`.
     pub sizes: [Counter; SIZE_CLASSES.len()],
+    /// Frames shorter than 64 bytes, FCS included.
     pub runts: Counter,
+    /// ARP frames.
     pub arp: Counter,
     /// ICMP and ICMPv6.
     pub icmp: Counter,
@@ -46,8 +51,9 @@ pub struct ReceiverStats {
     pub foreign: Counter,
     /// Ticks in turns that received something.
     pub busy_ticks: Counter,
-    /// Ticks at which the first and the last test frame came; 0 while none has.
+    /// Tick at which the first test frame came; 0 while none has.
     pub first_at: Counter,
+    /// Tick at which the last test frame came; 0 while none has.
     pub last_at: Counter,
     /// Results of optional checks.
     pub found: Found,
@@ -109,6 +115,7 @@ impl ReceiverStats {
 /// One queue's state of streams: the counters that the session reads, and private state. Made anew
 /// for a [`clear`](Receiver::install), and for more streams.
 pub struct Books {
+    /// The counters that the session reads.
     pub stats: Arc<ReceiverStats>,
     windows: Windows,
     boundaries: Arc<Boundaries>,
@@ -146,6 +153,7 @@ pub struct Receiver {
     pub most: usize,
     /// Answers for the port's addresses, if it has any.
     pub helper: Option<Helper>,
+    /// State of the streams at this queue.
     pub books: Books,
     /// Number of its port, for taps.
     pub port: u16,
@@ -154,6 +162,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
+    /// A receiver of the queue `rx`, without a responder.
     pub fn new(rx: Box<dyn RxQueue>, books: Books, clock: Clock) -> Self {
         Self {
             rx,

@@ -38,7 +38,9 @@ const PORT: u16 = 0;
 /// An address of a port, with the length of its network's prefix: `192.0.2.1/24`, `2001:db8::1/64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortAddr {
+    /// The address.
     pub ip: IpAddr,
+    /// Length of its network's prefix in bits.
     pub prefix_bits: u8,
 }
 
@@ -94,11 +96,19 @@ impl FromStr for PortAddr {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A neighbour sent its MAC address.
-    Resolved { ip: IpAddr, mac: MacAddr },
+    Resolved {
+        /// The neighbour's address.
+        ip: IpAddr,
+        /// Its MAC address.
+        mac: MacAddr,
+    },
     /// A reply to our echo request came.
     Pong {
+        /// Sender of the reply.
         from: IpAddr,
+        /// Identifier of the echo.
         ident: u16,
+        /// Sequence number of the echo.
         sequence: u16,
         /// From the making of the request to the receipt of the reply.
         rtt_ticks: u64,
@@ -106,14 +116,22 @@ pub enum Event {
         hops_left: u8,
     },
     /// Another host claims one of the port's addresses (RFC 5227 2.4).
-    Conflict { ip: IpAddr, mac: MacAddr },
+    Conflict {
+        /// The claimed address.
+        ip: IpAddr,
+        /// MAC address of the other host.
+        mac: MacAddr,
+    },
 }
 
 /// Counters of a responder.
 #[derive(Debug, Default)]
 pub struct ResponderStats {
+    /// ARP requests answered.
     pub arp_replies: Counter,
+    /// Neighbour solicitations answered.
     pub nd_replies: Counter,
+    /// Echo requests answered.
     pub echo_replies: Counter,
     /// Replies that were suppressed by the rate limit.
     pub limited: Counter,
@@ -139,6 +157,7 @@ pub struct Responder {
     mac: MacAddr,
     addrs: Arc<[PortAddr]>,
     clock: Clock,
+    /// Its counters.
     pub stats: Arc<ResponderStats>,
     /// Events in order; the caller takes them.
     pub events: Vec<Event>,

@@ -49,7 +49,9 @@ pub struct Sender {
     tx: Box<dyn TxQueue>,
     pool: Pool,
     ticks_per_second: f64,
+    /// Its streams; indices stay valid.
     pub streams: Vec<ScheduledStream>,
+    /// Its counters.
     pub stats: Arc<SenderStats>,
     /// Rate of the streams without one of their own, together.
     shared_pace: Pace,
@@ -82,6 +84,7 @@ struct Shared {
 }
 
 impl Sender {
+    /// A sender without streams on the queue `tx`, with frames from `pool`.
     pub fn new(tx: Box<dyn TxQueue>, pool: Pool, ticks_per_second: f64) -> Self {
         let stats = Arc::<SenderStats>::default();
         stats.done.set(1);

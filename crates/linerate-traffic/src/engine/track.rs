@@ -577,6 +577,7 @@ pub struct StreamReceived {
     pub earlier: u64,
     /// RFC 3550 6.4.1.
     pub jitter_ticks: f64,
+    /// Largest difference of two successive frames' latencies.
     pub ipdv_max_ticks: u64,
 }
 

@@ -58,9 +58,11 @@ pub struct FieldRow {
 /// One key, for help and completion.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyHelp {
+    /// Its name.
     pub key: &'static str,
     /// What is written after it; `...` where it may vary from frame to frame.
     pub value: &'static str,
+    /// What it sets, with its default.
     pub help: &'static str,
     /// For header fields.
     pub row: Option<FieldRow>,

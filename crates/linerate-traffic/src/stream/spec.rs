@@ -25,11 +25,17 @@ use linerate_appliance::socket::Problem;
 /// A stream as users write it. Absent keys have their defaults.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StreamSpec {
+    /// Name for users.
     pub name: Option<String>,
+    /// Name or number of the port that sends it.
     pub port: Option<String>,
+    /// Headers of its frames.
     pub kind: Option<HeaderKind>,
+    /// Frame sizes, FCS included.
     pub size: Option<Sizes>,
+    /// Rate of its own; absent: it shares the port's.
     pub rate: Option<Rate>,
+    /// Distribution of the gaps between frames.
     pub pacing: Option<Pacing>,
     /// Share of a port's time among streams without a rate.
     pub weight: Option<u32>,
@@ -41,11 +47,15 @@ pub struct StreamSpec {
     pub gap: Option<Duration>,
     /// From the port's start to the first frame.
     pub delay: Option<Duration>,
+    /// Whether it is sent; default on.
     pub enabled: Option<bool>,
+    /// Whether frames end in a signature; default on.
     pub signature: Option<bool>,
+    /// Seed of its random fields; absent: the session's.
     pub seed: Option<u64>,
     /// Fields that run like the digits of a counter.
     pub nest: Option<Nest>,
+    /// Bytes behind the headers.
     pub payload: Option<Payload>,
     /// A capture to send instead.
     pub pcap: Option<String>,
@@ -60,11 +70,14 @@ pub struct StreamSpec {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}; {fix}")]
 pub struct StreamError {
+    /// What is wrong, with the key and its value.
     pub problem: String,
+    /// What would be right.
     pub fix: String,
 }
 
 impl StreamError {
+    /// An error with this fix.
     pub fn new(problem: impl Into<String>, fix: impl Into<String>) -> Self {
         Self {
             problem: problem.into(),

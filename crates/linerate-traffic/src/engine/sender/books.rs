@@ -8,6 +8,7 @@ use super::slots::Slots;
 /// Counters of one stream at its sender.
 #[derive(Debug, Default)]
 pub struct StreamSent {
+    /// Frames that the queue took.
     pub packets: Counter,
     /// With FCS.
     pub bytes: Counter,
@@ -21,6 +22,7 @@ pub struct StreamSent {
 /// Counters of a sender.
 #[derive(Debug, Default)]
 pub struct SenderStats {
+    /// Frames that the queue took.
     pub packets: Counter,
     /// With FCS.
     pub bytes: Counter,

@@ -140,7 +140,7 @@ mod tests {
         for (text, problem) in [
             ("af_packet:g0,gateway=here", "`here` is no address"),
             ("af_packet:g0,addr=1.2.3", "addr=1.2.3"),
-            ("af_packet:g0,rate=1Mpps", "rate is not the port's"),
+            ("af_packet:g0,rate=1Mpps", "rate is not a key of a port"),
         ] {
             let error = text.parse::<NamedPort>().unwrap_err();
             assert!(error.to_string().contains(problem), "{text}: {error}");

@@ -213,7 +213,7 @@ fn while_the_first_lives_another_is_refused() {
     stand.until(|stand| stand.fpm.counts.frames == 1);
     hung_up(&stand.peer(&frame(&route(2, 2))));
     stand.until(|stand| stand.refused().is_some());
-    assert!(stand.refused().unwrap().contains("lives"));
+    assert!(stand.refused().unwrap().contains("already connected"));
     hung_up(&stand.peer(&frame(&route(2, 2))));
     assert_eq!(stand.fpm.refused(), 2);
     // The first peer is still read.

@@ -2,8 +2,7 @@
 //!
 //! | room | answers |
 //! |---|---|
-//! | [`neighbour`] | which MAC address belongs to this IP address (ARP, Neighbor Discovery), and
-//! queues packets until it is known |
+//! | [`neighbour`] | which MAC address belongs to this IP address (ARP, Neighbor Discovery) |
 //! | [`reassembly`] | which datagram do these fragments make |
 //! | [`fragment`] | how a datagram is cut to a smaller MTU |
 //! | [`icmp`] | which error the sender of a packet gets, and how often |

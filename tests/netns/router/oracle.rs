@@ -1,5 +1,5 @@
-//! Byte for byte as the kernel forwards: the same packets go through a host interface namespace in
-//! which Linux routes, with the same addresses, routes and neighbours, and the output is compared.
+//! Byte for byte as the kernel forwards: the same packets go through a namespace in which
+//! Linux routes, with the same addresses, routes and neighbours, and the output is compared.
 
 use super::compare::{self, Output, disagreements, replay, untold};
 use super::instance::{Router, port};

@@ -1,6 +1,6 @@
 //! Loom models of the rings. Every actor has a thread of its own, no thread begins with an atomic
 //! load where that can be avoided, each model asserts that every expected outcome occurred, and
-//! each has host interfaces with one ordering weakened that must fail.
+//! each has variants with one ordering weakened that must fail.
 
 use super::{Pop, Push, mpmc, spsc};
 use crate::sync::hooks::weaken;

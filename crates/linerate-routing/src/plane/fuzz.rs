@@ -45,6 +45,7 @@ thread_local! {
     static LAB: RefCell<Option<(Lab, Settings)>> = const { RefCell::new(None) };
 }
 
+/// Runs an input; panics where the path breaks a rule.
 pub fn check(input: &[u8]) {
     let Some((&configuration, records)) = input.split_first() else {
         return;

@@ -33,6 +33,7 @@ mod blocks;
 #[path = "arch/portable.rs"]
 mod blocks;
 mod copy;
+pub(crate) mod peer;
 /// What other processors run, for the stress tests of this one.
 #[cfg(all(test, target_arch = "x86_64", not(loom), not(tsan), not(miri)))]
 #[path = "arch/portable.rs"]

@@ -38,6 +38,14 @@ pub enum MemError {
         /// What to do about it.
         fix: String,
     },
+    /// What a peer offered is no memory to share.
+    #[error("`{name}` is not mapped: {reason}")]
+    Peer {
+        /// Whose it is.
+        name: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// A pool was asked for with an impossible shape.
     #[error("pool `{name}`: {reason}")]
     PoolShape {

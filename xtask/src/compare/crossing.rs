@@ -137,36 +137,6 @@ impl Crossing {
                 .inside("ethtool")
                 .args(["-K", PORTS[0], "gro", "on"]),
         )?;
-        for (net, port) in PORTS.iter().enumerate() {
-            ip(&[
-                "-n",
-                middle,
-                "addr",
-                "add",
-                &format!("10.255.{net}.1/30"),
-                "dev",
-                port,
-            ])?;
-        }
-        let neighbour = [
-            "neigh",
-            "add",
-            "10.255.1.2",
-            "lladdr",
-            NOBODY,
-            "dev",
-            PORTS[1],
-        ];
-        ip(&[&["-n", middle], &neighbour[..]].concat())?;
-        ip(&[
-            "-n",
-            middle,
-            "route",
-            "add",
-            "198.18.0.0/15",
-            "via",
-            "10.255.1.2",
-        ])?;
         // No reverse path check for the feeder's addresses.
         for interface in ["all", PORTS[0]] {
             crossing.sysctl(&format!("net.ipv4.conf.{interface}.rp_filter=0"))?;
@@ -259,7 +229,7 @@ impl Crossing {
         self.folder.join("router.sock")
     }
 
-    /// The forwarded rate of `command`, which prints a line when it starts to forward.
+    /// What comes through while `command` forwards, which prints a line when it does.
     fn through(&self, command: Command, seconds: f64) -> Result<Through, TaskError> {
         let mut forwarder = Forwarder::start(command)?;
         let through = self.measure(seconds);
@@ -269,11 +239,30 @@ impl Crossing {
 
     fn linux(&self, placement: Placement, seconds: f64) -> Result<Through, TaskError> {
         self.place(placement)?;
+        self.address_linux()?;
         self.sysctl("net.ipv4.ip_forward=1")?;
         let through = self.measure(seconds);
         self.sysctl("net.ipv4.ip_forward=0")?;
+        for port in PORTS {
+            // The router refuses ports on which the kernel answers, too. The route goes along.
+            ip(&["-n", self.middle(), "addr", "flush", "dev", port])?;
+        }
         self.place(Placement::Feeder)?;
         through
+    }
+
+    /// Gives the kernel the addresses, the neighbour and the route that the router's file has.
+    fn address_linux(&self) -> Result<(), TaskError> {
+        let middle = ["-n", self.middle()];
+        for (net, port) in PORTS.iter().enumerate() {
+            let address = format!("10.255.{net}.1/30");
+            ip(&[&middle[..], &["addr", "replace", &address, "dev", port]].concat())?;
+        }
+        let neighbour = ["neigh", "replace", "10.255.1.2", "lladdr", NOBODY, "dev"];
+        ip(&[&middle[..], &neighbour, &[PORTS[1]]].concat())?;
+        let route = ["route", "replace", "198.18.0.0/15", "via", "10.255.1.2"];
+        ip(&[&middle[..], &route].concat())?;
+        Ok(())
     }
 
     /// Has the kernel take frames of the first port in there.
@@ -352,8 +341,8 @@ impl Through {
     }
 }
 
-/// The limit of the measurement: the router's and the null-forwarding run's rates over the same
-/// ports, in Mpps.
+/// Who was the limit: the router's and the null-forwarding run's rates over the same ports, in
+/// Mpps.
 pub(super) fn bottleneck(router: f64, null: f64) -> String {
     // A packet's time is the ports' and the router's; without the router it is the ports' alone.
     let ports = (100.0 * router / null).min(100.0);

@@ -1,0 +1,163 @@
+//! Copies from and to memory that a peer changes meanwhile.
+//!
+//! For `memcpy` that would be a race, which the language leaves undefined. On x86-64 the bytes go
+//! through moves in inline assembly, which stand for a relaxed load or store of each byte (see
+//! [`crate::arch`]); elsewhere, and under tools that look at each access, for what they say.
+#![allow(unsafe_code)]
+
+/// Copies `len` bytes. What the peer writes meanwhile may arrive in parts.
+///
+/// # Safety
+/// `from` is valid for reading and `to` for writing `len` bytes; they do not overlap; at most one
+/// of the two is memory that somebody else changes.
+#[inline(always)]
+pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { bytes::copy(to, from, len) }
+}
+
+#[cfg(all(target_arch = "x86_64", not(loom), not(tsan), not(miri)))]
+mod bytes {
+    use std::arch::asm;
+
+    #[inline(always)]
+    pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
+        if len >= 16 {
+            let last = len - 16;
+            if len > 64 {
+                // SAFETY: the caller's promise.
+                return unsafe { copy_long(to, from, len) };
+            }
+            // SAFETY: the first and the last 16 bytes, which overlap below 32.
+            unsafe { move_16(to, from) };
+            // SAFETY: as above.
+            unsafe { move_16(to.wrapping_add(last), from.wrapping_add(last)) };
+            if len > 32 {
+                // SAFETY: up to 48 bytes, and 16 before the last.
+                unsafe { move_16(to.wrapping_add(16), from.wrapping_add(16)) };
+                // SAFETY: as above; from 16 on at least, since `len` is more than 32.
+                unsafe { move_16(to.wrapping_add(last - 16), from.wrapping_add(last - 16)) };
+            }
+            return;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { copy_short(to, from, len) }
+    }
+
+    /// More than 64 bytes. Wider moves are faster only while both sides are in the first-level
+    /// cache, and `rep movsb` never was.
+    #[inline]
+    unsafe fn copy_long(to: *mut u8, from: *const u8, len: usize) {
+        let last = len - 64;
+        let mut done = 0;
+        while done < last {
+            // SAFETY: 64 bytes from `done` on are inside.
+            unsafe { move_64(to.wrapping_add(done), from.wrapping_add(done)) };
+            done += 64;
+        }
+        // SAFETY: the last 64, of which some may have been copied before.
+        unsafe { move_64(to.wrapping_add(last), from.wrapping_add(last)) };
+    }
+
+    /// Fewer than 16 bytes.
+    #[inline]
+    unsafe fn copy_short(to: *mut u8, from: *const u8, len: usize) {
+        let mut done = 0;
+        if len & 8 != 0 {
+            // SAFETY: 8 bytes at least.
+            unsafe {
+                asm!("mov {a}, [{from}]", "mov [{to}], {a}", from = in(reg) from, to = in(reg) to,
+                    a = out(reg) _, options(nostack, preserves_flags));
+            }
+            done = 8;
+        }
+        if len & 4 != 0 {
+            // SAFETY: 4 bytes more.
+            unsafe {
+                asm!("mov {a:e}, [{from} + {done}]", "mov [{to} + {done}], {a:e}",
+                    from = in(reg) from, to = in(reg) to, done = in(reg) done,
+                    a = out(reg) _, options(nostack, preserves_flags));
+            }
+            done += 4;
+        }
+        while done < len {
+            // SAFETY: a byte inside.
+            unsafe {
+                asm!("mov {a}, [{from} + {done}]", "mov [{to} + {done}], {a}",
+                    from = in(reg) from, to = in(reg) to, done = in(reg) done,
+                    a = out(reg_byte) _, options(nostack, preserves_flags));
+            }
+            done += 1;
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn move_16(to: *mut u8, from: *const u8) {
+        // SAFETY: the caller's promise; SSE2 is part of x86-64.
+        unsafe {
+            asm!("movdqu {a}, [{from}]", "movdqu [{to}], {a}", from = in(reg) from,
+                to = in(reg) to, a = out(xmm_reg) _, options(nostack, preserves_flags));
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn move_64(to: *mut u8, from: *const u8) {
+        // SAFETY: the caller's promise; SSE2 is part of x86-64.
+        unsafe {
+            asm!(
+                "movdqu {a}, [{from}]",
+                "movdqu {b}, [{from} + 16]",
+                "movdqu {c}, [{from} + 32]",
+                "movdqu {d}, [{from} + 48]",
+                "movdqu [{to}], {a}",
+                "movdqu [{to} + 16], {b}",
+                "movdqu [{to} + 32], {c}",
+                "movdqu [{to} + 48], {d}",
+                from = in(reg) from,
+                to = in(reg) to,
+                a = out(xmm_reg) _,
+                b = out(xmm_reg) _,
+                c = out(xmm_reg) _,
+                d = out(xmm_reg) _,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+}
+
+#[cfg(not(all(target_arch = "x86_64", not(loom), not(tsan), not(miri))))]
+mod bytes {
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
+        for index in 0..len {
+            // SAFETY: a byte inside, which somebody else touches by atomics at most.
+            let source = unsafe { &*from.wrapping_add(index).cast::<AtomicU8>() };
+            // SAFETY: likewise.
+            let target = unsafe { &*to.wrapping_add(index).cast::<AtomicU8>() };
+            target.store(source.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::copy;
+
+    #[test]
+    fn each_length_is_copied_and_nothing_beside_it() {
+        let from: Vec<u8> = (0..4096).map(|i| (i % 251) as u8).collect();
+        for len in (0..300).chain([511, 512, 1023, 1024, 1500, 4000]) {
+            for (shift_to, shift_from) in [(1, 0), (7, 3), (16, 16), (33, 31)] {
+                let mut to = vec![0xa5; 4200];
+                let source = &from[shift_from..];
+                // SAFETY: both have `len` bytes from there on.
+                unsafe { copy(to[shift_to..].as_mut_ptr(), source.as_ptr(), len) };
+                assert_eq!(to[shift_to..shift_to + len], source[..len], "{len}");
+                assert!(to[..shift_to].iter().all(|&byte| byte == 0xa5), "{len}");
+                let behind = &to[shift_to + len..];
+                assert!(behind.iter().all(|&byte| byte == 0xa5), "{len}");
+            }
+        }
+    }
+}

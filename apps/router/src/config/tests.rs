@@ -242,8 +242,8 @@ fn what_does_not_go_together_is_said() {
         (
             "[[neighbour]]\naddress = \"10.0.0.1\"\nmac = \"01:00:00:00:00:01\"\ninterface = \
              \"wan\"",
-            "11: neighbour.mac: 01:00:00:00:00:01 is a group address; an address of one station such \
-             as \"02:00:00:00:00:fe\"",
+            "11: neighbour.mac: 01:00:00:00:00:01 is a group address; an address of one station \
+             such as \"02:00:00:00:00:fe\"",
         ),
         (
             "[[acl]]\nname = \"a\"\nrules = [{ action = \"drop\" }]",

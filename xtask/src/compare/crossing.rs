@@ -130,7 +130,6 @@ impl Crossing {
             namespaces,
             folder,
         };
-        let middle = crossing.middle();
         // GRO gives the port a NAPI of its own, without which veth takes no XDP frames.
         process::read(
             crossing

@@ -7,7 +7,7 @@ use crate::engine::schedule::{Pacer, Window};
 use linerate_testkit::Scratch;
 use std::time::Duration;
 
-/// A classic pcap with nanoseconds: frames of these lengths at these times, each full of its
+/// A classic pcap with nanoseconds: frames of these lengths at these times, each filled with its
 /// number.
 fn pcap(frames: &[(u64, usize)]) -> Vec<u8> {
     let mut file = Vec::new();
@@ -88,7 +88,7 @@ fn what_is_damaged_cut_short_or_no_capture_is_refused_with_a_reason_and_a_fix() 
     let absent = Recording::load(Path::new("/nowhere/x.pcap"), 1, 1).unwrap_err();
     assert!(absent.to_string().contains("/nowhere/x.pcap"));
     for at in 0..whole.len() {
-        // Whatever is wrong, it is told or harmless.
+        // Every damage is reported or harmless.
         let mut bad = whole.clone();
         bad[at] ^= 0xff;
         drop(load("flipped.pcap", &bad));

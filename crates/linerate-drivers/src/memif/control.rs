@@ -51,7 +51,7 @@ pub(super) struct Control {
 }
 
 /// Why a connection ends.
-enum End {
+pub(super) enum End {
     /// Nobody is there any more, or said so.
     Gone(String),
     /// We do not want it, for this reason.
@@ -86,7 +86,7 @@ struct Offer {
 
 /// What a server was told.
 #[derive(Default)]
-struct Told {
+pub(super) struct Told {
     regions: Vec<Untrusted>,
     bytes: u64,
     rings: Vec<(RingPlace, OwnedFd)>,
@@ -543,7 +543,12 @@ fn no_ring(place: RingPlace, reason: NoRing) -> End {
 }
 
 impl Told {
-    fn add_region(&mut self, index: u16, bytes: u64, file: Option<OwnedFd>) -> Result<(), End> {
+    pub(super) fn add_region(
+        &mut self,
+        index: u16,
+        bytes: u64,
+        file: Option<OwnedFd>,
+    ) -> Result<(), End> {
         let region = |detail: String| End::Fault((Violation::RegionBad, detail));
         if usize::from(index) != self.regions.len() || index >= MOST_REGIONS {
             let next = self.regions.len();
@@ -567,7 +572,7 @@ impl Told {
     }
 
     /// `queues`: those from client to server, and those from server to client.
-    fn add_ring(
+    pub(super) fn add_ring(
         &mut self,
         place: RingPlace,
         file: Option<OwnedFd>,
@@ -595,5 +600,12 @@ impl Told {
         }
         self.rings.push((place, file));
         Ok(())
+    }
+
+    /// For fuzzing: what was told.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub(super) fn into_parts(self) -> (Vec<Untrusted>, Vec<RingPlace>) {
+        let places = self.rings.into_iter().map(|(place, _)| place);
+        (self.regions, places.collect())
     }
 }

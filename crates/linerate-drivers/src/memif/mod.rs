@@ -45,6 +45,8 @@
 //! VPP's src/plugins/memif and extras/libmemif, DPDK's `net_memif`; docs/adr/0028.
 
 mod control;
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod fuzz;
 mod layout;
 mod listener;
 mod message;

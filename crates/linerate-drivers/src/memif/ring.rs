@@ -178,8 +178,8 @@ impl Ring {
         })
     }
 
-    /// For the owner of the memory: empty, with nothing to notify.
-    pub(super) fn set_up(regions: &Regions, at: usize) {
+    /// For the owner of the memory: says that a ring is there.
+    pub(super) fn mark(regions: &Regions, at: usize) {
         let Some(header) = regions.0[0].u16s(at, HEADER_LEN / 2) else {
             return;
         };
@@ -188,6 +188,14 @@ impl Ring {
             let bytes = u16::from_ne_bytes([bytes[0], bytes[1]]);
             header[word::COOKIE + half].store(bytes, Ordering::Relaxed);
         }
+    }
+
+    /// For the owner of the memory: an empty ring, with nothing to notify.
+    pub(super) fn set_up(regions: &Regions, at: usize) {
+        Self::mark(regions, at);
+        let Some(header) = regions.0[0].u16s(at, HEADER_LEN / 2) else {
+            return;
+        };
         header[word::FLAGS].store(MASK_INT, Ordering::Relaxed);
         header[word::HEAD].store(0, Ordering::Relaxed);
         header[word::TAIL].store(0, Ordering::Relaxed);

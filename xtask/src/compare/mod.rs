@@ -105,6 +105,12 @@ pub(crate) fn targets() -> impl Iterator<Item = (&'static str, f64)> {
     ROWS.iter().filter_map(|row| Some((row.name, row.target?)))
 }
 
+/// Rows with a peer.
+#[cfg(test)]
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    ROWS.iter().map(|row| row.name)
+}
+
 /// Rows without a peer, and what they may be at most.
 pub(crate) fn limits() -> impl Iterator<Item = (&'static str, f64)> {
     ABSOLUTES

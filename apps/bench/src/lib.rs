@@ -20,6 +20,7 @@ mod l3fwd;
 mod lpm;
 mod lpm4;
 mod lpm6;
+mod memif;
 mod meter;
 mod parse;
 mod pktgen;
@@ -221,6 +222,7 @@ fn rows() -> impl Iterator<Item = &'static Row> {
         ring::ROWS,
         pool::ROWS,
         forward::ROWS,
+        memif::ROWS,
         l3fwd::ROWS,
         router::ROWS,
         parse::ROWS,

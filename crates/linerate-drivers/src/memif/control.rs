@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 /// Between two tries to connect, and two looks at what nothing wakes us for.
 const AGAIN: Duration = Duration::from_millis(100);
 /// What a negotiation may take.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 5 });
 /// Most regions of a peer.
 const MOST_REGIONS: u16 = 256;
 /// Most memory of a peer that is mapped: the sum of its regions.

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 const LINE: usize = 64;
 
 /// The buffers of one ring, one after the other.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Buffers {
     /// Of the first, in region 0.
     at: u32,
@@ -27,8 +27,9 @@ impl Buffers {
     /// The descriptor of the buffer at an index that runs on for ever, all of it free.
     #[inline(always)]
     pub(super) fn empty(self, index: u16) -> Descriptor {
-        let number = u32::from(index & (self.count - 1));
-        Descriptor::new(0, self.at + number * self.stride, self.bytes, false)
+        let number = u32::from(index & self.count.wrapping_sub(1));
+        let offset = self.at.wrapping_add(number.wrapping_mul(self.stride));
+        Descriptor::new(0, offset, self.bytes, false)
     }
 }
 
@@ -51,7 +52,7 @@ impl Shape {
     /// An odd number of cache lines: buffers a power of two apart would all lie in a few sets of
     /// the cache.
     fn stride(self) -> usize {
-        (self.buffer_bytes as usize).div_ceil(LINE) * LINE | LINE
+        (self.buffer_bytes as usize).next_multiple_of(LINE) | LINE
     }
 
     fn rings(self) -> usize {

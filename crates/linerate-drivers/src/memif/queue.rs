@@ -41,7 +41,7 @@ impl RxQueue for Receiver {
         }
         if let Some(fault) = received.fault {
             *inside = None;
-            drop(inside);
+            // Still inside, so that it is this connection's fault and not the next one's.
             shared.report(fault);
         }
         received.packets as usize
@@ -137,7 +137,6 @@ fn send(
     }
     if let Some(fault) = sent.fault {
         *inside = None;
-        drop(inside);
         shared.report(fault);
     }
     cache.free_front(burst, sent.taken);

@@ -6,7 +6,7 @@
 
 use super::Role;
 use super::layout::Buffers;
-use super::ring::{Descriptor, Ring, View};
+use super::ring::{AtHand, Descriptor, Ring, View};
 use crate::peer::violations::Violation;
 use linerate_core::packet::{Burst, Offload, Pool, PoolCache, Pools, RxTemplate};
 use linerate_core::port::{DropReason, QueueStats};
@@ -125,7 +125,7 @@ impl RxRing {
             ..
         } = self;
         let mut done = Received::default();
-        let Some(view) = ring.view() else {
+        let (Some(view), Some(regions)) = (ring.view(), ring.regions.at_hand()) else {
             return done;
         };
         let (produced, most) = match role {
@@ -142,13 +142,21 @@ impl RxRing {
         }
         let began = *next;
         let mut frames = Frames {
-            ring,
+            size: ring.size(),
             view,
+            regions,
             buffers: *buffers,
             loaded,
         };
         while ready > 0 && burst.room() > 0 {
-            let (wanted, taken) = frames.copy_plain(*next, ready, burst, cache, slots, &mut done);
+            let (wanted, taken) = match role {
+                Role::Server => {
+                    frames.copy_plain::<false>(*next, ready, burst, cache, slots, &mut done)
+                }
+                Role::Client => {
+                    frames.copy_plain::<true>(*next, ready, burst, cache, slots, &mut done)
+                }
+            };
             *next = next.wrapping_add(taken);
             ready -= taken;
             if taken < wanted || ready == 0 || burst.room() == 0 {
@@ -208,8 +216,9 @@ fn index_fault(produced: u16, next: u16, most: u16) -> Fault {
 
 /// A ring's frames in one burst.
 struct Frames<'a> {
-    ring: &'a Ring,
+    size: u16,
     view: View<'a>,
+    regions: AtHand<'a>,
     buffers: Option<Buffers>,
     loaded: &'a mut [Descriptor],
 }
@@ -229,7 +238,7 @@ impl Frames<'_> {
     /// Copies frames of one descriptor each, up to the first that is not such a one, or too long or
     /// short. Returns how many it found, and for how many of them there were slots.
     #[inline(always)]
-    fn copy_plain(
+    fn copy_plain<const CLIENT: bool>(
         &mut self,
         next: u16,
         ready: u16,
@@ -240,20 +249,32 @@ impl Frames<'_> {
     ) -> (u16, u16) {
         let pool = slots.pools.primary();
         let room = pool.room_bytes() as u32;
-        let room = self.buffers.map_or(room, |buffers| room.min(buffers.bytes));
+        // All in registers: after a copy whatever is in memory would be loaded again.
+        let (view, regions) = (self.view, self.regions);
+        let buffers = self.buffers.filter(|_| CLIENT).unwrap_or_default();
+        let room = if CLIENT {
+            room.min(buffers.bytes)
+        } else {
+            room
+        };
         let most = usize::from(ready).min(burst.room());
-        let regions = &*self.ring.regions;
         let mut found = 0;
-        while found < most {
-            let descriptor = self.load(next.wrapping_add(found as u16));
+        for (number, loaded) in self.loaded[..most].iter_mut().enumerate() {
+            let index = next.wrapping_add(number as u16);
+            let read = view.read(index);
+            let descriptor = match CLIENT {
+                true => buffers.empty(index).holding(read.len(), read.more()),
+                false => read,
+            };
             let len = descriptor.len();
-            let window = regions.window(descriptor.region(), descriptor.offset(), len);
-            let Some(window) = window else { break };
+            let Some(window) = regions.window(descriptor, len) else {
+                break;
+            };
             if descriptor.more() || !(ethernet::HEADER_LEN as u32..=room).contains(&len) {
                 break;
             }
             window.prefetch();
-            self.loaded[found] = descriptor;
+            *loaded = descriptor;
             found += 1;
         }
         if found == 0 {
@@ -269,8 +290,7 @@ impl Frames<'_> {
         let taken = cache.fill_each(pool, burst, found, template, |number, room| {
             let descriptor = loaded[number];
             let len = descriptor.len();
-            let window = regions.window(descriptor.region(), descriptor.offset(), len);
-            if let Some(window) = window {
+            if let Some(window) = regions.window(descriptor, len) {
                 window.read(&mut room[..len as usize]);
             }
             bytes += u64::from(len);
@@ -324,7 +344,7 @@ impl Frames<'_> {
                 let detail = format!("{len} bytes in a buffer of {}", self.ring_buffer_bytes());
                 return Err((Violation::DescriptorLength, detail));
             }
-            if self.ring.regions.window(region, offset, len).is_none() {
+            if self.regions.window(descriptor, len).is_none() {
                 let detail = format!("{len} bytes at {offset} of region {region}");
                 return Err((Violation::DescriptorOutside, detail));
             }
@@ -334,7 +354,7 @@ impl Frames<'_> {
                 return Ok(Some((used + 1, bytes)));
             }
         }
-        if ready >= self.ring.size() {
+        if ready >= self.size {
             let detail = format!("all {ready} descriptors of the ring say that there is more");
             return Err((Violation::ChainTooLong, detail));
         }
@@ -358,11 +378,10 @@ impl Frames<'_> {
         debug_assert!(fits, "the pool was chosen for the frame");
         let mut rest = packet.data_mut();
         for descriptor in &self.loaded[..usize::from(used)] {
-            let (region, offset) = (descriptor.region(), descriptor.offset());
             let Some(part) = rest.split_off_mut(..descriptor.len() as usize) else {
                 break;
             };
-            if let Some(window) = self.ring.regions.window(region, offset, descriptor.len()) {
+            if let Some(window) = self.regions.window(*descriptor, descriptor.len()) {
                 window.read(part);
             }
         }

@@ -45,9 +45,42 @@ impl Regions {
         region.window(offset as usize, len as usize)
     }
 
+    /// The same regions for a burst: the first one, where nearly all buffers lie, at hand.
+    #[inline(always)]
+    pub(super) fn at_hand(&self) -> Option<AtHand<'_>> {
+        let first = self.0.first()?;
+        Some(AtHand {
+            first: first.window(0, first.len())?,
+            all: self,
+        })
+    }
+
     /// Whether a file shrank under its mapping.
     pub(super) fn is_lost(&self) -> bool {
         self.0.iter().any(Untrusted::is_lost)
+    }
+}
+
+/// [`Regions`] for a burst.
+#[derive(Clone, Copy)]
+pub(super) struct AtHand<'a> {
+    first: Window<'a>,
+    all: &'a Regions,
+}
+
+impl<'a> AtHand<'a> {
+    /// As [`Regions::window`], of a descriptor's place.
+    #[inline(always)]
+    pub(super) fn window(&self, place: Descriptor, len: u32) -> Option<Window<'a>> {
+        if place.region() == 0 {
+            return self.first.part(place.offset() as usize, len as usize);
+        }
+        self.far(place, len)
+    }
+
+    #[cold]
+    fn far(&self, place: Descriptor, len: u32) -> Option<Window<'a>> {
+        self.all.window(place.region(), place.offset(), len)
     }
 }
 
@@ -92,10 +125,10 @@ impl Descriptor {
         self.second as u32
     }
 
-    /// What [`View::write_content`] writes.
+    /// What is in the buffer, for whoever remembers it: lengths of buffers are below 2^31.
     #[inline(always)]
-    pub(super) fn content(self) -> u64 {
-        self.first
+    pub(super) fn brief(self) -> u32 {
+        self.len() << 1 | u32::from(self.more())
     }
 
     /// The same place with other content.

@@ -6,7 +6,7 @@
 
 use super::layout::Buffers;
 use super::receive::Fault;
-use super::ring::{Descriptor, Ring, View};
+use super::ring::{AtHand, Descriptor, Ring, View};
 use crate::peer::violations::Violation;
 use linerate_core::packet::{Burst, Packet};
 use linerate_core::port::{DropReason, QueueStats};
@@ -29,7 +29,7 @@ enum Side {
     /// so that its cache line need not come back from the peer's core.
     Client {
         buffers: Buffers,
-        written: Vec<u64>,
+        written: Vec<u32>,
     },
     Server,
 }
@@ -61,7 +61,7 @@ impl TxRing {
         let side = match buffers {
             Some(buffers) => Side::Client {
                 buffers,
-                written: vec![u64::MAX; usize::from(buffers.count)],
+                written: vec![u32::MAX; usize::from(buffers.count)],
             },
             None => Side::Server,
         };
@@ -105,10 +105,17 @@ impl TxRing {
             unchecked,
         } = self;
         let mut sent = Sent::default();
-        let Some(view) = ring.view() else {
+        let (Some(view), Some(regions)) = (ring.view(), ring.regions.at_hand()) else {
             return sent;
         };
-        let mut free = match look(&view, ring, side, *next, peer, burst.len()) {
+        let size = ring.size();
+        let mut room = Room {
+            view,
+            regions,
+            size,
+            side,
+        };
+        let mut free = match room.look(*next, peer, burst.len()) {
             Ok(free) => free,
             Err(fault) => {
                 sent.fault = Some(fault);
@@ -116,35 +123,35 @@ impl TxRing {
             }
         };
         let began = *next;
-        for packet in burst.iter() {
-            if free > 0 && put(&view, ring, side, *next, packet) {
-                *next = next.wrapping_add(1);
-                free -= 1;
-            } else {
-                let fate = put_chain(&view, ring, side, *next, &mut free, peer, packet);
-                match fate {
-                    Fate::Goes(used) => {
-                        *next = next.wrapping_add(used);
-                        free -= used;
-                    }
-                    Fate::Dropped => {
-                        stats.dropped(DropReason::Oversize, 1);
-                        sent.taken += 1;
-                        continue;
-                    }
-                    Fate::Waits => break,
-                    Fate::Fault(fault) => {
-                        sent.fault = Some(fault);
-                        break;
-                    }
+        let packets = burst.as_packets();
+        while sent.taken < packets.len() {
+            let (plain, bytes) = room.put_plain(*next, free, &packets[sent.taken..]);
+            *next = next.wrapping_add(plain);
+            free -= plain;
+            sent.taken += usize::from(plain);
+            sent.packets += u64::from(plain);
+            sent.bytes += bytes;
+            let Some(packet) = packets.get(sent.taken) else {
+                break;
+            };
+            match room.put_chain(*next, &mut free, peer, packet) {
+                Fate::Goes(used) => {
+                    *next = next.wrapping_add(used);
+                    free -= used;
+                    sent.packets += 1;
+                    sent.bytes += packet.len() as u64;
+                }
+                Fate::Dropped => stats.dropped(DropReason::Oversize, 1),
+                Fate::Waits => break,
+                Fate::Fault(fault) => {
+                    sent.fault = Some(fault);
+                    break;
                 }
             }
             sent.taken += 1;
-            sent.packets += 1;
-            sent.bytes += packet.len() as u64;
         }
         if *next != began {
-            match side {
+            match room.side {
                 Side::Client { .. } => view.set_head(*next),
                 Side::Server => view.set_tail(*next),
             }
@@ -169,169 +176,168 @@ impl TxRing {
     }
 }
 
-/// How many descriptors can be filled. Looks at the peer's index only where those known of are too
-/// few.
-#[inline(always)]
-fn look(
-    view: &View<'_>,
-    ring: &Ring,
-    side: &Side,
-    next: u16,
-    peer: &mut u16,
-    wanted: usize,
-) -> Result<u16, Fault> {
-    let size = ring.size();
-    let free = |peer: u16| match side {
-        Side::Client { .. } => size.wrapping_sub(next.wrapping_sub(peer)),
-        Side::Server => peer.wrapping_sub(next),
-    };
-    if usize::from(free(*peer)) >= wanted {
-        return Ok(free(*peer));
+/// A ring in one burst.
+struct Room<'a> {
+    view: View<'a>,
+    regions: AtHand<'a>,
+    size: u16,
+    side: &'a mut Side,
+}
+
+impl Room<'_> {
+    /// How many descriptors can be filled. Looks at the peer's index only where those known of are
+    /// too few.
+    #[inline(always)]
+    fn look(&self, next: u16, peer: &mut u16, wanted: usize) -> Result<u16, Fault> {
+        let free = |peer: u16| match self.side {
+            Side::Client { .. } => self.size.wrapping_sub(next.wrapping_sub(peer)),
+            Side::Server => peer.wrapping_sub(next),
+        };
+        if usize::from(free(*peer)) >= wanted {
+            return Ok(free(*peer));
+        }
+        let now = match self.side {
+            Side::Client { .. } => self.view.tail(),
+            Side::Server => self.view.head(),
+        };
+        // Not back, and not beyond what is possible: both make the number larger than the ring, or
+        // smaller than it was.
+        let (before, after) = (free(*peer), free(now));
+        if after > self.size || after < before {
+            return Err(index_fault(now, *peer));
+        }
+        *peer = now;
+        Ok(after)
     }
-    let now = match side {
-        Side::Client { .. } => view.tail(),
-        Side::Server => view.head(),
-    };
-    // Not back, and not beyond what is possible: both make the number larger than the ring, or
-    // smaller than it was.
-    let (before, after) = (free(*peer), free(now));
-    if after > size || after < before {
-        return Err(index_fault(now, *peer));
+
+    /// Copies frames into one buffer each, up to the first that does not fit, or whose buffer is no
+    /// good. Returns how many, and their bytes.
+    #[inline(always)]
+    fn put_plain(&mut self, next: u16, free: u16, packets: &[Packet]) -> (u16, u64) {
+        let most = packets.len().min(usize::from(free));
+        // All in registers: after a copy whatever is in memory would be loaded again.
+        let (view, regions, packets) = (self.view, self.regions, &packets[..most]);
+        let (mut done, mut bytes) = (0_u16, 0);
+        match &mut *self.side {
+            Side::Client { buffers, written } => {
+                let (buffers, written) = (*buffers, &mut written[..]);
+                for packet in packets {
+                    let (data, index) = (packet.data(), next.wrapping_add(done));
+                    let (len, place) = (data.len() as u32, buffers.empty(index));
+                    let window = regions.window(place, len);
+                    let Some(window) = window.filter(|_| len <= buffers.bytes) else {
+                        break;
+                    };
+                    window.write(data);
+                    let at = usize::from(index) & (written.len() - 1);
+                    let filled = place.holding(len, false);
+                    if std::mem::replace(&mut written[at], filled.brief()) != filled.brief() {
+                        view.write_content(index, filled);
+                    }
+                    done += 1;
+                    bytes += u64::from(len);
+                }
+            }
+            Side::Server => {
+                for packet in packets {
+                    let (data, index) = (packet.data(), next.wrapping_add(done));
+                    let (len, place) = (data.len() as u32, view.read(index));
+                    let window = regions.window(place, len);
+                    let Some(window) = window.filter(|_| len <= place.len()) else {
+                        break;
+                    };
+                    window.write(data);
+                    view.write_content(index, place.holding(len, false));
+                    done += 1;
+                    bytes += u64::from(len);
+                }
+            }
+        }
+        (done, bytes)
     }
-    *peer = now;
-    Ok(after)
+
+    /// The buffer at an index: on a client what we know, on a server what the peer says.
+    fn place(&self, index: u16) -> Descriptor {
+        match &*self.side {
+            Side::Client { buffers, .. } => buffers.empty(index),
+            Side::Server => self.view.read(index),
+        }
+    }
+
+    /// Says what is in a buffer. A client does not repeat what stands there already.
+    fn fill(&mut self, index: u16, descriptor: Descriptor) {
+        if let Side::Client { written, .. } = &mut *self.side {
+            let at = usize::from(index) & (written.len() - 1);
+            let content = descriptor.brief();
+            if written[at] == content {
+                return;
+            }
+            written[at] = content;
+        }
+        self.view.write_content(index, descriptor);
+    }
+
+    /// Copies a frame into as many buffers as it takes. Where those known of are too few, looks for
+    /// more.
+    #[cold]
+    fn put_chain(&mut self, next: u16, free: &mut u16, peer: &mut u16, packet: &Packet) -> Fate {
+        let places = loop {
+            match self.chain(next, *free, packet.len()) {
+                Ok(Some(places)) => break places,
+                // Not even a ring without any other frame takes it.
+                Ok(None) if *free == self.size => return Fate::Dropped,
+                Ok(None) => {}
+                Err(fault) => return Fate::Fault(fault),
+            }
+            let now = match self.look(next, peer, usize::MAX) {
+                Ok(now) => now,
+                Err(fault) => return Fate::Fault(fault),
+            };
+            if std::mem::replace(free, now) == now {
+                return Fate::Waits;
+            }
+        };
+        let mut data = packet.data();
+        for (number, place) in places.iter().enumerate() {
+            let part;
+            (part, data) = data.split_at(data.len().min(place.len() as usize));
+            if let Some(window) = self.regions.window(*place, part.len() as u32) {
+                window.write(part);
+            }
+            let more = number + 1 < places.len();
+            let index = next.wrapping_add(number as u16);
+            self.fill(index, place.holding(part.len() as u32, more));
+        }
+        Fate::Goes(places.len() as u16)
+    }
+
+    /// The buffers that `len` bytes fill, each checked; `None` where those that are free are too
+    /// few.
+    fn chain(&self, next: u16, free: u16, len: usize) -> Result<Option<Vec<Descriptor>>, Fault> {
+        let (mut places, mut room) = (Vec::new(), 0);
+        for number in 0..free {
+            let place = self.place(next.wrapping_add(number));
+            if self.regions.window(place, place.len()).is_none() {
+                let (region, offset) = (place.region(), place.offset());
+                let detail = format!("{} bytes at {offset} of region {region}", place.len());
+                return Err((Violation::DescriptorOutside, detail));
+            }
+            if place.len() == 0 {
+                let detail = "an empty buffer has no room".to_owned();
+                return Err((Violation::DescriptorLength, detail));
+            }
+            room += place.len() as usize;
+            places.push(place);
+            if room >= len {
+                return Ok(Some(places));
+            }
+        }
+        Ok(None)
+    }
 }
 
 #[cold]
 fn index_fault(now: u16, before: u16) -> Fault {
     let detail = format!("the index of a ring that we fill is {now}, after {before}");
     (Violation::RingIndex, detail)
-}
-
-/// Copies a frame into one buffer; false where it does not fit, or the buffer is no good.
-#[inline(always)]
-fn put(view: &View<'_>, ring: &Ring, side: &mut Side, index: u16, packet: &Packet) -> bool {
-    let data = packet.data();
-    let len = data.len() as u32;
-    match side {
-        Side::Client { buffers, written } => {
-            if len > buffers.bytes {
-                return false;
-            }
-            let place = buffers.empty(index);
-            let Some(window) = ring.regions.window(place.region(), place.offset(), len) else {
-                return false;
-            };
-            window.write(data);
-            write_own(view, written, index, place.holding(len, false));
-            true
-        }
-        Side::Server => {
-            let place = view.read(index);
-            if len > place.len() {
-                return false;
-            }
-            let Some(window) = ring.regions.window(place.region(), place.offset(), len) else {
-                return false;
-            };
-            window.write(data);
-            view.write_content(index, place.holding(len, false));
-            true
-        }
-    }
-}
-
-/// Writes a descriptor of our own memory, if it changes.
-#[inline(always)]
-fn write_own(view: &View<'_>, written: &mut [u64], index: u16, descriptor: Descriptor) {
-    let at = usize::from(index) & (written.len() - 1);
-    if let Some(known) = written.get_mut(at)
-        && *known != descriptor.content()
-    {
-        *known = descriptor.content();
-        view.write_content(index, descriptor);
-    }
-}
-
-/// Copies a frame into as many buffers as it takes. Where those known of are too few, looks for
-/// more.
-#[cold]
-fn put_chain(
-    view: &View<'_>,
-    ring: &Ring,
-    side: &mut Side,
-    next: u16,
-    free: &mut u16,
-    peer: &mut u16,
-    packet: &Packet,
-) -> Fate {
-    let places = loop {
-        match chain(view, ring, side, next, *free, packet.len()) {
-            Ok(Some(places)) => break places,
-            // Not even a ring without any other frame takes it.
-            Ok(None) if *free == ring.size() => return Fate::Dropped,
-            Ok(None) => {}
-            Err(fault) => return Fate::Fault(fault),
-        }
-        let before = std::mem::replace(
-            free,
-            match look(view, ring, side, next, peer, usize::MAX) {
-                Ok(free) => free,
-                Err(fault) => return Fate::Fault(fault),
-            },
-        );
-        if *free == before {
-            return Fate::Waits;
-        }
-    };
-    let mut data = packet.data();
-    for (number, place) in places.iter().enumerate() {
-        let part;
-        (part, data) = data.split_at(data.len().min(place.len() as usize));
-        let (region, offset, len) = (place.region(), place.offset(), part.len() as u32);
-        if let Some(window) = ring.regions.window(region, offset, len) {
-            window.write(part);
-        }
-        let index = next.wrapping_add(number as u16);
-        let filled = place.holding(len, number + 1 < places.len());
-        match side {
-            Side::Client { written, .. } => write_own(view, written, index, filled),
-            Side::Server => view.write_content(index, filled),
-        }
-    }
-    Fate::Goes(places.len() as u16)
-}
-
-/// The buffers that `len` bytes fill, each checked; `None` where those that are free are too few.
-fn chain(
-    view: &View<'_>,
-    ring: &Ring,
-    side: &Side,
-    next: u16,
-    free: u16,
-    len: usize,
-) -> Result<Option<Vec<Descriptor>>, Fault> {
-    let (mut places, mut room) = (Vec::new(), 0);
-    for number in 0..free {
-        let index = next.wrapping_add(number);
-        let place = match side {
-            Side::Client { buffers, .. } => buffers.empty(index),
-            Side::Server => view.read(index),
-        };
-        let (region, offset) = (place.region(), place.offset());
-        if ring.regions.window(region, offset, place.len()).is_none() {
-            let detail = format!("{} bytes at {offset} of region {region}", place.len());
-            return Err((Violation::DescriptorOutside, detail));
-        }
-        if place.len() == 0 {
-            let detail = "an empty buffer has no room".to_owned();
-            return Err((Violation::DescriptorLength, detail));
-        }
-        room += place.len() as usize;
-        places.push(place);
-        if room >= len {
-            return Ok(Some(places));
-        }
-    }
-    Ok(None)
 }

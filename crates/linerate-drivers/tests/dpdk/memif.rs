@@ -55,6 +55,10 @@ impl Bench {
             Dpdk::Client => "client",
         };
         let socket = self.folder.file("s");
+        if self.dpdk == Dpdk::Server {
+            // DPDK does not take over what a killed one has left.
+            let _ = std::fs::remove_file(&socket);
+        }
         let device = format!(
             "net_memif0,role={role},id=0,socket={socket},socket-abstract=no,secret=told,rsize=10"
         );

@@ -301,6 +301,25 @@ fn a_peer_may_go_at_any_step() {
     server.stop();
 }
 
+/// Before INIT, behind it, and as a server.
+#[test]
+fn a_peer_that_never_goes_on_is_left() {
+    let (folder, path, mut server) = server();
+    let stranger = Raw::connect(&path);
+    let client = Raw::introduce(&path);
+    let silent = folder.file("silent");
+    let listener = raw::listener(&silent);
+    let spec = format!("memif:{silent},role=client");
+    let mut waiting = End::start(&mut Drivers::new(), &spec);
+    let _silent = Raw::accept(&listener);
+    assert!(stranger.hear_no().contains("too_slow"));
+    assert!(client.hear_no().contains("too_slow"));
+    server.wait("both", |server| server.violations("too_slow") == 2);
+    waiting.wait("the server", |waiting| waiting.violations("too_slow") == 1);
+    server.stop();
+    waiting.stop();
+}
+
 /// A ring and a client's regions of its own, several of them.
 #[test]
 fn buffers_may_lie_in_any_region() {
@@ -435,6 +454,9 @@ fn lend(client: &Client, descriptor: Descriptor) {
     view.set_head(1);
 }
 
+/// What a server does in a ring, and what the client counts it as.
+type ServerCase = (&'static str, &'static str, fn(&Server));
+
 /// The other way round: a server that lies to a client of ours.
 #[test]
 fn what_servers_write_wrong_is_counted_by_name() {
@@ -443,7 +465,7 @@ fn what_servers_write_wrong_is_counted_by_name() {
     let listener = raw::listener(&path);
     let spec = format!("memif:{path},role=client,ring_size=64");
     let mut client = End::start(&mut Drivers::new(), &spec);
-    let cases: &[(&str, &str, fn(&Server))] = &[
+    let cases: &[ServerCase] = &[
         ("a tail beyond what was lent", "ring_index", |server| {
             server.to_client.view().unwrap().set_tail(65);
         }),

@@ -30,11 +30,13 @@ mod counters;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 mod link;
+pub mod memif;
 pub mod null;
 pub mod offload;
 mod opener;
 mod pace;
 pub mod pcap;
+mod peer;
 pub mod ring;
 pub mod tap;
 mod vnet;
@@ -42,6 +44,7 @@ mod wrap;
 
 pub use counters::Counters;
 pub use opener::{Opener, Own, TapChange, XdpProgram};
+pub use peer::{UnixAccess, UnixAddress, UnixKind};
 pub use wrap::COMMON_OPTIONS;
 
 use linerate_core::port::{OptionHelp, Port, PortError, Spec};
@@ -73,12 +76,14 @@ pub const KINDS: &[PortKind] = &[
     tap::KIND,
     af_packet::KIND,
     af_xdp::KIND,
+    memif::KIND,
 ];
 
-/// Opens ports by name, and knows the in-process rings among them.
+/// Opens ports by name, and knows what they share: in-process rings, and sockets that listen.
 #[derive(Debug)]
 pub struct Drivers {
     pub(crate) rings: ring::Registry,
+    pub(crate) memifs: memif::Listeners,
     pub(crate) opener: Arc<dyn Opener>,
     /// Whether ports join TCP segments where their options do not say.
     pub(crate) joins: bool,
@@ -100,6 +105,7 @@ impl Drivers {
     pub fn opened_by(opener: Arc<dyn Opener>) -> Self {
         Self {
             rings: ring::Registry::default(),
+            memifs: memif::Listeners::default(),
             opener,
             joins: false,
         }

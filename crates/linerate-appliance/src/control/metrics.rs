@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use linerate_core::port::Link;
+use linerate_core::port::{Link, PortStats};
 use linerate_core::run::Stage;
 
 use super::exposition::{Exposition, FamilyKind};
@@ -130,6 +130,32 @@ pub fn ports(ports: &[OpenPort], page: &mut Exposition) {
                 ];
                 page.sample(&labels, count);
             }
+        }
+    }
+    peers(&ports, page);
+}
+
+/// Peers in shared memory: notifications that they were sent, and why some were cut off. Ports
+/// without such a peer have no samples.
+fn peers(ports: &[(&str, Link, PortStats)], page: &mut Exposition) {
+    page.family(
+        "port_notifications",
+        FamilyKind::Counter,
+        "",
+        "Notifications sent to the peer of a port in shared memory.",
+    );
+    for (name, _, stats) in ports.iter().filter(|port| port.2.notifications > 0) {
+        page.sample(&[("port", name)], stats.notifications);
+    }
+    page.family(
+        "port_violations",
+        FamilyKind::Counter,
+        "",
+        "Peers in shared memory that were cut off for what they wrote there.",
+    );
+    for (name, _, stats) in ports {
+        for &(reason, count) in &stats.violations {
+            page.sample(&[("port", name), ("reason", reason)], count);
         }
     }
 }

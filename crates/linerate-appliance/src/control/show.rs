@@ -40,6 +40,8 @@ impl Table {
             "segmented",
             "capture_missed",
             "joined",
+            "notifications",
+            "violations",
             "rx_drops",
             "tx_drops",
         ],

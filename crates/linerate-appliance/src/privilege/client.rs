@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use linerate_drivers::{Opener, Own, TapChange, XdpProgram};
+use linerate_drivers::{Opener, Own, TapChange, UnixAccess, UnixAddress, UnixKind, XdpProgram};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
 
@@ -216,6 +216,37 @@ impl Opener for Helper {
             add,
         };
         self.file(Own.write_file(path, add), ask)
+    }
+
+    /// By the privilege helper, which can give the path to another user; `access` says to whom.
+    fn listen_unix(
+        &self,
+        address: &UnixAddress,
+        kind: UnixKind,
+        access: UnixAccess,
+    ) -> io::Result<OwnedFd> {
+        let request = Request::ListenUnix {
+            address: address.to_string(),
+            messages: kind == UnixKind::Messages,
+            owner: access.owner,
+            mode: access.mode,
+        };
+        let [listener] = self.ask(&request, &[])?;
+        Ok(listener)
+    }
+
+    fn connect_unix(&self, address: &UnixAddress, kind: UnixKind) -> io::Result<OwnedFd> {
+        match Own.connect_unix(address, kind) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let request = Request::ConnectUnix {
+                    address: address.to_string(),
+                    messages: kind == UnixKind::Messages,
+                };
+                let [socket] = self.ask(&request, &[])?;
+                Ok(socket)
+            }
+            connected => connected,
+        }
     }
 }
 

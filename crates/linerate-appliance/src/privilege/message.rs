@@ -97,6 +97,19 @@ pub(super) enum Request {
         path: PathBuf,
         add: bool,
     },
+    /// Comes back with a listening Unix socket at a port's path or `@name`; `messages`:
+    /// `SOCK_SEQPACKET`.
+    ListenUnix {
+        address: String,
+        messages: bool,
+        owner: Option<u32>,
+        mode: Option<u32>,
+    },
+    /// Comes back with a connected one.
+    ConnectUnix {
+        address: String,
+        messages: bool,
+    },
 }
 
 /// A [`TapChange`].

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use linerate_core::port::Spec;
+use linerate_drivers::UnixAccess;
 use rustix::thread::CapabilitySet;
 
 use super::protocol::Request;
@@ -47,7 +48,12 @@ pub(super) struct Permits {
     /// Files that ports read, and those that they write.
     read: BTreeSet<PathBuf>,
     written: BTreeSet<PathBuf>,
+    /// Unix sockets of ports, with the owner and mode that each is given.
+    sockets: BTreeSet<Socket>,
 }
+
+/// A Unix socket as a port's specification has it: address, owner, mode.
+type Socket = (String, Option<u32>, Option<u32>);
 
 impl Permits {
     pub(super) fn of(named: &Named) -> Self {
@@ -74,6 +80,11 @@ impl Permits {
                     permits.read.extend(file("rx"));
                     permits.written.extend(file("tx"));
                 }
+                "memif" | "vhost" | "virtio_user" => {
+                    let owner = spec.text("owner").and_then(UnixAccess::user);
+                    let mode = spec.text("mode").and_then(UnixAccess::mode);
+                    permits.sockets.insert((name, owner, mode));
+                }
                 _ => {}
             }
         }
@@ -92,11 +103,21 @@ impl Permits {
         self.host_interfaces.extend(more.host_interfaces);
         self.read.extend(more.read);
         self.written.extend(more.written);
+        self.sockets.extend(more.sockets);
     }
 
     /// Whether nothing needs privileges. Files are opened as the router's user.
     pub(super) fn take_none(&self) -> bool {
+        self.needs_no_network() && self.gives_no_socket()
+    }
+
+    fn needs_no_network(&self) -> bool {
         self.packet.is_empty() && self.xdp.is_empty() && self.all_taps().next().is_none()
+    }
+
+    /// Whether no socket is given to another user.
+    fn gives_no_socket(&self) -> bool {
+        self.sockets.iter().all(|(_, owner, _)| owner.is_none())
     }
 
     /// Whether the router locks its pool into memory.
@@ -106,10 +127,13 @@ impl Permits {
 
     /// The capabilities for all of it.
     pub(super) fn capabilities(&self) -> CapabilitySet {
-        let mut needed = match self.take_none() {
+        let mut needed = match self.needs_no_network() {
             true => CapabilitySet::empty(),
             false => CapabilitySet::NET_ADMIN,
         };
+        if !self.gives_no_socket() {
+            needed |= CapabilitySet::CHOWN | CapabilitySet::FOWNER;
+        }
         if !self.packet.is_empty() {
             needed |= CapabilitySet::NET_RAW;
         }
@@ -165,6 +189,15 @@ impl Permits {
             Request::Configuration | Request::Notes | Request::Note { .. } => true,
             Request::ReadFile { path } => self.read.contains(path),
             Request::WriteFile { path, .. } => self.written.contains(path),
+            Request::ListenUnix {
+                address,
+                owner,
+                mode,
+                ..
+            } => self.sockets.contains(&(address.clone(), *owner, *mode)),
+            Request::ConnectUnix { address, .. } => {
+                self.sockets.iter().any(|(known, ..)| known == address)
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use linerate_drivers::{Opener, Own};
+use linerate_drivers::{Opener, Own, UnixAccess, UnixAddress, UnixKind};
 use rustix::net::SocketType;
 use rustix::net::sockopt::socket_type;
 use rustix::thread::set_name;
@@ -189,5 +189,36 @@ fn perform(
         }
         Request::ReadFile { path } => Ok(vec![Own.read_file(path)?.into()]),
         Request::WriteFile { path, add } => Ok(vec![Own.write_file(path, *add)?.into()]),
+        Request::ListenUnix {
+            address,
+            messages,
+            owner,
+            mode,
+        } => {
+            let access = UnixAccess {
+                owner: *owner,
+                mode: *mode,
+            };
+            let (address, kind) = (unix_address(address)?, unix_kind(*messages));
+            Ok(vec![Own.listen_unix(&address, kind, access)?])
+        }
+        Request::ConnectUnix { address, messages } => {
+            let (address, kind) = (unix_address(address)?, unix_kind(*messages));
+            Ok(vec![Own.connect_unix(&address, kind)?])
+        }
+    }
+}
+
+fn unix_address(text: &str) -> Result<UnixAddress, Refusal> {
+    UnixAddress::parse(text).map_err(|expected| {
+        let problem = format!("`{text}` is not a socket's address");
+        Refusal::new(problem, &format!("give {expected}"))
+    })
+}
+
+fn unix_kind(messages: bool) -> UnixKind {
+    match messages {
+        true => UnixKind::Messages,
+        false => UnixKind::Stream,
     }
 }

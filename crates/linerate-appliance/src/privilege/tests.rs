@@ -327,6 +327,38 @@ fn files_are_those_that_ports_name_and_the_routers_own() {
     assert!(permits.take_none());
 }
 
+#[test]
+fn sockets_are_those_that_ports_name_with_the_owner_that_they_name() {
+    let config = "[[port]]\nname = \"a\"\nspec = \"memif:/run/a.sock,owner=7,mode=0660\"\n\
+                  [[port]]\nname = \"b\"\nspec = \"memif:@b,role=client\"\n";
+    let permits = permits(config);
+    let listen = |address: &str, owner, mode| {
+        permits.allow(&Request::ListenUnix {
+            address: address.into(),
+            messages: true,
+            owner,
+            mode,
+        })
+    };
+    assert!(listen("/run/a.sock", Some(7), Some(0o660)) && listen("@b", None, None));
+    assert!(
+        !listen("/run/a.sock", Some(8), Some(0o660)),
+        "another owner"
+    );
+    assert!(!listen("/run/a.sock", Some(7), Some(0o666)), "another mode");
+    assert!(!listen("/run/../run/a.sock", Some(7), Some(0o660)));
+    let connect = |address: &str| {
+        permits.allow(&Request::ConnectUnix {
+            address: address.into(),
+            messages: true,
+        })
+    };
+    assert!(connect("@b") && connect("/run/a.sock") && !connect("/run/b.sock"));
+    assert!(!permits.take_none());
+    let needed = permits.capabilities();
+    assert_eq!(needed, CapabilitySet::CHOWN | CapabilitySet::FOWNER);
+}
+
 /// They may be in a folder that other users can write: beside a control socket in the folder for
 /// temporary files.
 #[test]

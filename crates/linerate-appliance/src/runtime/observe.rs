@@ -54,7 +54,8 @@ impl Sample {
             name: open.name.clone(),
             kind: open.info.kind,
             link: open.port.link(),
-            facts: open.info.facts.clone(),
+            // Facts about a peer change as peers come and go.
+            facts: open.port.info().facts,
             stats: open.port.stats(),
         });
         let lcores = running.lcores().map(|(name, cpu, stats)| LcoreSample {
@@ -161,6 +162,10 @@ pub struct PortRow {
     joined: u64,
     pub rx_drops: BTreeMap<&'static str, u64>,
     pub tx_drops: BTreeMap<&'static str, u64>,
+    /// Notifications sent to a peer in shared memory.
+    notifications: u64,
+    /// Why peers in shared memory were cut off.
+    violations: BTreeMap<&'static str, u64>,
     facts: BTreeMap<&'static str, String>,
 }
 
@@ -192,6 +197,8 @@ impl PortRow {
             joined: stats.joined,
             rx_drops: stats.rx_drops.iter().copied().collect(),
             tx_drops: stats.tx_drops.iter().copied().collect(),
+            notifications: stats.notifications,
+            violations: stats.violations.iter().copied().collect(),
             facts: now.facts.iter().cloned().collect(),
         }
     }

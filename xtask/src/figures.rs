@@ -1,5 +1,5 @@
 //! The figures that docs and README quote: `docs/figures.toml`, and the tables, the sentence and
-//! the picture that are made of them, so that no number stands in two places by hand.
+//! the picture that are made of them, so that no number is written in two places by hand.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use crate::compare;
 use crate::error::TaskError;
 use crate::process;
 
-/// The file, as it stands.
+/// The file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Figures {
@@ -101,7 +101,7 @@ impl Figures {
         format!("{met} targets met, {missed} missed")
     }
 
-    /// For docs/results.md: who ran where, and two tables.
+    /// For docs/results.md: the machines, and two tables.
     pub(crate) fn tables(&self) -> String {
         let mut text = format!("Measured in {} on {}.\n\n", self.month, self.machine.trim());
         text += "| row | ours | peer | ratio | wanted | spread | |\n";

@@ -148,7 +148,7 @@ impl<const K: usize, V: Value> Exact<K, V> {
         Ok(())
     }
 
-    /// One entry more of this bucket lives elsewhere. 255 means: nobody knows how many.
+    /// One entry more of this bucket lives elsewhere. 255 means: unknown.
     fn spill(&mut self, first: u32) {
         let count = Layout::<K, V>::spilled(self.segments.bucket(first));
         self.set_spilled(first, count.saturating_add(1));

@@ -37,6 +37,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("reassembly", reassembly::check),
     ("privilege", privilege::check),
     ("af_packet_ring", linerate_drivers::fuzz::af_packet_ring),
+    ("shm_ring", linerate_drivers::fuzz::shm_ring),
     ("router_path", program::router_path),
     ("fpm_stream", program::fpm_stream),
     ("control_request", program::control_request),

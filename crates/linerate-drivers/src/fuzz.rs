@@ -7,3 +7,11 @@
 pub fn af_packet_ring(input: &[u8]) {
     crate::af_packet::fuzz(input);
 }
+
+/// Any bytes as the header of a shared file, and as what a peer does to its rings.
+///
+/// # Panics
+/// Where an end of a ring leaves the file, or does not recover.
+pub fn shm_ring(input: &[u8]) {
+    crate::shm::fuzz::check(input);
+}

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use linerate_drivers::{Opener, Own, TapChange, XdpProgram};
+use linerate_drivers::{Opener, Own, TapChange, UnixAccess, XdpProgram};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
 
@@ -216,6 +216,14 @@ impl Opener for Helper {
             add,
         };
         self.file(Own.write_file(path, add), ask)
+    }
+
+    fn shared_file(&self, path: &Path, make: Option<UnixAccess>) -> io::Result<File> {
+        let ask = || Request::SharedFile {
+            path: path.into(),
+            make: make.map(Into::into),
+        };
+        self.file(Own.shared_file(path, make), ask)
     }
 }
 

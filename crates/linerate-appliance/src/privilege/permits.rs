@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use linerate_core::port::Spec;
 use rustix::thread::CapabilitySet;
 
-use super::protocol::Request;
+use linerate_drivers::UnixAccess;
+
+use super::protocol::{Access, Request};
 use crate::error::Error;
 use crate::users::User;
 
@@ -47,6 +49,8 @@ pub(super) struct Permits {
     /// Files that ports read, and those that they write.
     read: BTreeSet<PathBuf>,
     written: BTreeSet<PathBuf>,
+    /// Files that ports share with peers, and what they are like where ports make them.
+    shared: BTreeSet<(PathBuf, Option<Access>)>,
 }
 
 impl Permits {
@@ -74,6 +78,16 @@ impl Permits {
                     permits.read.extend(file("rx"));
                     permits.written.extend(file("tx"));
                 }
+                "shm" => {
+                    let access = Access {
+                        owner: spec.text("owner").and_then(UnixAccess::user),
+                        mode: spec.text("mode").and_then(UnixAccess::mode),
+                    };
+                    let makes = spec.text("role") != Some("client");
+                    permits
+                        .shared
+                        .insert((name.into(), makes.then_some(access)));
+                }
                 _ => {}
             }
         }
@@ -92,11 +106,22 @@ impl Permits {
         self.host_interfaces.extend(more.host_interfaces);
         self.read.extend(more.read);
         self.written.extend(more.written);
+        self.shared.extend(more.shared);
     }
 
     /// Whether nothing takes privileges. Files are opened by the user that the router is.
     pub(super) fn take_none(&self) -> bool {
-        self.packet.is_empty() && self.xdp.is_empty() && self.all_taps().next().is_none()
+        !self.has_devices() && !self.gives_files_away()
+    }
+
+    fn has_devices(&self) -> bool {
+        !self.packet.is_empty() || !self.xdp.is_empty() || self.all_taps().next().is_some()
+    }
+
+    /// Whether a file that a port makes is to be another user's.
+    fn gives_files_away(&self) -> bool {
+        let mut made = self.shared.iter().filter_map(|(_, make)| *make);
+        made.any(|access| access.owner.is_some())
     }
 
     /// Whether the router locks its pool into memory.
@@ -106,10 +131,13 @@ impl Permits {
 
     /// What it takes to do all of it.
     pub(super) fn capabilities(&self) -> CapabilitySet {
-        let mut needed = match self.take_none() {
-            true => CapabilitySet::empty(),
-            false => CapabilitySet::NET_ADMIN,
+        let mut needed = match self.has_devices() {
+            true => CapabilitySet::NET_ADMIN,
+            false => CapabilitySet::empty(),
         };
+        if self.gives_files_away() {
+            needed |= CapabilitySet::CHOWN;
+        }
         if !self.packet.is_empty() {
             needed |= CapabilitySet::NET_RAW;
         }
@@ -165,6 +193,7 @@ impl Permits {
             Request::Configuration | Request::Notes | Request::Note { .. } => true,
             Request::ReadFile { path } => self.read.contains(path),
             Request::WriteFile { path, .. } => self.written.contains(path),
+            Request::SharedFile { path, make } => self.shared.contains(&(path.clone(), *make)),
         }
     }
 

@@ -189,5 +189,8 @@ fn perform(
         }
         Request::ReadFile { path } => Ok(vec![Own.read_file(path)?.into()]),
         Request::WriteFile { path, add } => Ok(vec![Own.write_file(path, *add)?.into()]),
+        Request::SharedFile { path, make } => {
+            Ok(vec![Own.shared_file(path, make.map(Into::into))?.into()])
+        }
     }
 }

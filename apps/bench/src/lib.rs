@@ -34,6 +34,7 @@ mod router_fpm;
 mod router_reload;
 mod router_updates;
 mod rss;
+mod shm;
 mod timers;
 mod zebra;
 
@@ -221,6 +222,7 @@ fn rows() -> impl Iterator<Item = &'static Row> {
         ring::ROWS,
         pool::ROWS,
         forward::ROWS,
+        shm::ROWS,
         l3fwd::ROWS,
         router::ROWS,
         parse::ROWS,

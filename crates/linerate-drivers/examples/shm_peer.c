@@ -4,7 +4,7 @@
  *
  * It is the client: a server (`linerate l2fwd shm:/dev/shm/lr ...`) has made the file. In a guest
  * the file is /sys/bus/pci/devices/ADDRESS/resource2 of an ivshmem-plain device. The layout, with
- * the reasons, is in docs/shm.md; src/shm/layout.rs is the same in Rust. For little-endian machines.
+ * the reasons, is in docs/shm.md, the same in Rust in src/shm/layout.rs. For little endian.
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -21,12 +21,18 @@ enum { GENERATION = 0, STATE = 4, HEARTBEAT = 8, PROCESS = 12, BOOT_ID = 16, NAM
 static uint8_t *file;
 static uint32_t slots, slot_bytes;
 
-static uint32_t load(size_t at) { return __atomic_load_n((uint32_t *)(file + at), __ATOMIC_ACQUIRE); }
-static void store(size_t at, uint32_t value) { __atomic_store_n((uint32_t *)(file + at), value, __ATOMIC_RELEASE); }
+static uint32_t load(size_t at) {
+    return __atomic_load_n((uint32_t *)(file + at), __ATOMIC_ACQUIRE);
+}
+static void store(size_t at, uint32_t value) {
+    __atomic_store_n((uint32_t *)(file + at), value, __ATOMIC_RELEASE);
+}
 
 struct ring { size_t head_at, slots_at; uint32_t next; /* number of the next frame */ };
 
-static size_t slot(const struct ring *r) { return r->slots_at + (size_t)(r->next & (slots - 1)) * slot_bytes; }
+static size_t slot(const struct ring *r) {
+    return r->slots_at + (size_t)(r->next & (slots - 1)) * slot_bytes;
+}
 /* The upper half of a slot's word: the lap round the ring, from 1 on. */
 static uint32_t lap(const struct ring *r) { return (r->next / slots + 1) << 16; }
 /* The length of the next frame; 0 where there is none, or its word is of another lap. */
@@ -36,8 +42,8 @@ static uint32_t length(const struct ring *r) {
 }
 
 static struct ring ring(size_t rings_at, unsigned number) {
-    struct ring r = { HEADS + HEAD_STRIDE * number, rings_at + (size_t)number * slots * slot_bytes, 0 };
-    r.next = load(r.head_at);
+    size_t bytes = (size_t)slots * slot_bytes, head_at = HEADS + HEAD_STRIDE * number;
+    struct ring r = { head_at, rings_at + number * bytes, load(head_at) };
     return r;
 }
 

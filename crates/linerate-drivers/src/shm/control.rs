@@ -5,7 +5,8 @@
 //! changed is theirs when that one differs. What they still have of a file that is gone stays
 //! mapped until they have looked.
 
-use super::file::{Attached, Opened, Peer, Refusal, Wanted, Watch};
+use super::file::{Attached, Opened, Refusal, Wanted};
+use super::signs::{Peer, Watch};
 use crate::Opener;
 use crate::peer::violations::{Violation, Violations};
 use linerate_core::arch::CachePadded;

@@ -48,6 +48,7 @@ mod file;
 pub(crate) mod fuzz;
 pub mod layout;
 mod queue;
+mod signs;
 mod sys;
 
 use crate::peer::UnixAccess;

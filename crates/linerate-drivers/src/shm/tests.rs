@@ -8,7 +8,7 @@ use super::layout::{
 use crate::Drivers;
 use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools};
 use linerate_core::port::{Link, Port, PortConfig, PortError, Queues};
-use linerate_testkit::Scratch;
+use linerate_testkit::{Random, Scratch};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -262,6 +262,16 @@ fn a_head_that_cannot_be_is_no_room() {
     receiver = Receiver::take_up(&memory, ring);
     send(&mut sender, &memory, &frames(0..4));
     assert_eq!(receive(&mut receiver, &memory), frames(0..4));
+}
+
+/// The fuzz target, on steps of no pattern.
+#[test]
+fn any_steps_end_with_a_ring_that_works() {
+    let mut random = Random::new(41);
+    for _ in 0..3000 {
+        let len = random.below(400);
+        super::fuzz::check(&random.bytes(len));
+    }
 }
 
 // ---- files ----

@@ -1,4 +1,4 @@
-//! A directory of a test's own, gone when the test ends, however it ends.
+//! A directory of a test, removed when the test ends, also by a panic.
 
 #[path = "../../linerate-core/src/env/private_folder.rs"]
 #[allow(dead_code, unreachable_pub)]

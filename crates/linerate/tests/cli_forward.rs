@@ -228,7 +228,7 @@ fn both_signals_end_a_run_with_totals_and_success() {
     for signal in ["INT", "TERM"] {
         let mut command = command(&["l2fwd", "null,rx=off", "null,rx=off"]);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        // It has caught signals before it says what it forwards.
+        // It catches signals before it prints what it forwards.
         let mut stdout = std::io::BufReader::new(child.stdout.take().unwrap());
         let mut first = String::new();
         std::io::BufRead::read_line(&mut stdout, &mut first).unwrap();
@@ -248,7 +248,7 @@ fn both_signals_end_a_run_with_totals_and_success() {
     }
 }
 
-/// While it runs it says how it is, on its socket and as metrics; and ends when it is told to.
+/// While it runs it answers on its socket and with metrics; and `ctl stop` ends it.
 #[test]
 fn a_run_is_asked_and_ended_by_ctl() {
     let scratch = Scratch::new("asked");
@@ -322,7 +322,7 @@ fn a_run_is_asked_and_ended_by_ctl() {
     );
 }
 
-/// What the router can be asked about its packets, the simplest appliance can be asked, too.
+/// The simplest appliance answers the same requests about its packets as the router.
 #[test]
 fn packets_of_a_run_are_captured_traced_and_accounted_for() {
     let udp = |port: u8| {
@@ -350,7 +350,7 @@ fn packets_of_a_run_are_captured_traced_and_accounted_for() {
         run.ask("capture", &what).unwrap();
         frames_of(&file)
     };
-    // As they come, and as they leave; both unless something is said.
+    // Received and sent packets; both by default.
     let came = capture(5, &["--port", "wan", "--filter", "udp port 53"]);
     assert_eq!(came, vec![udp(53); 5]);
     let left = capture(

@@ -1,5 +1,5 @@
-//! `linerate l3fwd` from outside: captures in, captures out, byte for byte; rule files, and what is
-//! said of bad ones.
+//! `linerate l3fwd` from outside: captures in, captures out, byte for byte; rule files, and the
+//! errors of bad ones.
 #![allow(clippy::unwrap_used)]
 
 mod captures;
@@ -33,7 +33,7 @@ fn totals(args: &[&str]) -> Value {
     serde_json::from_str(stdout.lines().last().unwrap()).unwrap()
 }
 
-/// What a command that must fail says on stderr.
+/// Standard error of a command that must fail.
 fn refused(args: &[&str]) -> String {
     let output = output(args);
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -330,7 +330,7 @@ fn a_run_tells_stage_by_stage_what_becomes_of_its_packets() {
         "--filter",
         "port 9 and not port 80",
     ]);
-    // What is dropped says why.
+    // Drops have their reasons.
     let file = scratch.path("dropped.pcapng");
     let what = ["--stage", "drop", "--count", "3", "-w", &file];
     run.ask("capture", &what).unwrap();
@@ -363,7 +363,7 @@ fn a_run_tells_stage_by_stage_what_becomes_of_its_packets() {
     assert_eq!(run.totals()["ledger"]["even"], true);
 }
 
-/// A configuration of three ports, the first of which plays a capture for ever.
+/// A configuration of three ports, the first of which plays a capture endlessly.
 fn looped(input: &str, more: &str) -> String {
     format!(
         "[[port]]\nname = \"in\"\nspec = \"pcap:rx={input},loop=on\"\n\

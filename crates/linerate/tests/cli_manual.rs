@@ -51,7 +51,7 @@ fn bash_completes_commands_options_and_values() {
     assert_eq!(complete("router --che").unwrap(), ["--check"]);
     let pieces = ["example", "unit", "sysusers", "dashboard"];
     assert_eq!(complete("router --print ''").unwrap(), pieces);
-    // What is nobody's to type is not offered.
+    // Internal commands are not offered.
     let all = complete("''").unwrap();
     let is_there = |command: &str| all.iter().any(|word| word == command);
     assert!(is_there("pktgen") && !is_there("helper"), "{all:?}");

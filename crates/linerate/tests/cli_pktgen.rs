@@ -248,7 +248,7 @@ fn total_loss_passes_no_gate() {
             (&json!("lossy"), &json!(true))
         );
     }
-    // Nor does what nobody could know.
+    // Nor do values that depend on the machine.
     let unknown = [
         "-p",
         &lossy,
@@ -351,7 +351,7 @@ fn an_error_that_nobody_hears_is_no_panic() {
     ] {
         let mut child = Command::new(env!("CARGO_BIN_EXE_linerate"));
         let (reader, writer) = std::io::pipe().unwrap();
-        // Nobody reads it any more.
+        // Its reader has closed it.
         drop(reader);
         let mut child = child
             .args(command)
@@ -420,7 +420,7 @@ fn what_makes_no_sense_is_refused_before_the_run() {
     let (error, _) = refused(&["-p", LOOP, "--count", "1", "--json", "--output", nowhere]);
     assert!(error.contains(nowhere), "{error}");
     let (error, _) = refused(&["-p", LOOP, "--json", "--listen", "tcp:127.0.0.1:0"]);
-    assert!(error.contains("whoever reaches"), "{error}");
+    assert!(error.contains("anyone who reaches"), "{error}");
     let (error, _) = refused(&["--connect", "/nonexistent/socket"]);
     assert!(error.contains("no session"), "{error}");
     let scratch = Scratch::new("refused");
@@ -611,7 +611,7 @@ fn garbage_long_lines_and_slow_readers_hurt_nobody() {
             .contains("more than")
     );
     assert_eq!(long.read(), Value::Null);
-    // One that asks for much and reads nothing.
+    // A client that sends many requests and reads nothing.
     let mut deaf = connect(&socket);
     deaf.send(r#"{"id": 1, "method": "subscribe", "params": {"period_ms": 50}}"#);
     let _ = deaf.0.get_mut().set_nonblocking(true);
@@ -774,7 +774,7 @@ fn frames_are_shown_without_being_sent() {
     assert!(!text.contains("wrong"), "{text}");
 }
 
-/// What every appliance can be asked a generator can be asked, too.
+/// A generator answers the same requests as every appliance.
 #[test]
 fn a_session_is_asked_captured_and_traced_as_any_appliance() {
     let scratch = Scratch::new("pktgen-ctl");

@@ -53,7 +53,7 @@ fn machine(name: &str) -> String {
     path.to_str().unwrap().into()
 }
 
-/// A file that goes away with the test.
+/// A file that is removed with the test.
 struct Scratch(PathBuf, #[allow(dead_code)] PrivateFolder);
 
 impl Scratch {

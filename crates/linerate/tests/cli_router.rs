@@ -1,5 +1,5 @@
-//! `linerate router`, `ctl` and `capture` from outside: what a router forwards, says, refuses,
-//! reloads.
+//! `linerate router`, `ctl` and `capture` from outside: forwarding, output, errors and reloads of a
+//! router.
 #![allow(clippy::unwrap_used)]
 
 mod captures;
@@ -40,7 +40,7 @@ fn said(args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What a command that must fail says on stderr.
+/// Standard error of a command that must fail.
 fn refused(args: &[&str]) -> String {
     fails(args, 1)
 }
@@ -200,7 +200,7 @@ impl Router {
             std::thread::sleep(Duration::from_millis(5));
         }
         let totals: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
-        // Whatever a test does, no packet is lost without a word.
+        // In every test each lost packet must be accounted for.
         assert_eq!(totals["ledger"]["even"], true, "{}", totals["ledger"]);
         totals
     }
@@ -419,7 +419,8 @@ fn a_reload_takes_over_all_or_nothing() {
     router.end();
 }
 
-/// VRFs, ports and loopbacks come and go; one that cannot be is none, and nothing else is either.
+/// VRFs, ports and loopbacks are added and removed; an invalid one is refused, with the whole
+/// reload.
 #[test]
 fn a_reload_brings_and_takes_ports_and_vrfs() {
     let scratch = Scratch::new("ports");
@@ -504,7 +505,7 @@ fn metrics_are_read_over_http_on_the_loopback() {
     router.end();
 }
 
-/// A router that gets a frame a millisecond for ever: to port 53 and to port 80 in turns, and every
+/// A router that gets a frame every millisecond: to port 53 and to port 80 in turns, and every
 /// tenth with a TTL of 1.
 fn busy(scratch: &Scratch) -> Router {
     let frames: Vec<_> = (0..100)
@@ -623,7 +624,8 @@ fn reloads_under_load_lose_nothing() {
     let path = config(&scratch, &wan, "null,rx=off", "");
     let before = std::fs::read_to_string(&path).unwrap();
     let router = Router::start(&scratch, &path);
-    // Routes, an interface, an access list and a policer come and go; the way of the packets stays.
+    // Routes, an interface, an access list and a policer are added and removed; packets keep their
+    // path.
     let rules: String = (0..200)
         .map(|n| format!("{{ action = \"deny\", source = \"10.2.{n}.0/24\" }},\n"))
         .collect();
@@ -682,7 +684,7 @@ fn without_a_router_its_clients_say_how_to_start_one() {
     }
 }
 
-/// The process that keeps privileges is of no use to anybody but a router.
+/// The privilege helper serves only a router.
 #[test]
 fn nobody_starts_a_helper_by_hand() {
     let scratch = Scratch::new("helper");

@@ -40,7 +40,7 @@ fn refused(args: &[&str]) -> (String, String) {
     (error.into(), fix.into())
 }
 
-/// A file that goes away with the test.
+/// A file that is removed with the test.
 struct Scratch(PathBuf, #[allow(dead_code)] PrivateFolder);
 
 impl Scratch {

@@ -1,6 +1,6 @@
-//! The router as a service: its unit by systemd's own opinion, what the service manager hears and
-//! where it puts things, and the files that come with the program. `tests/vm` runs all of it under
-//! a real systemd.
+//! The router as a service: its unit checked by systemd, messages to the service manager and its
+//! folders, and the files that come with the program. `tests/vm` runs all of it under a real
+//! systemd.
 #![allow(clippy::unwrap_used)]
 
 mod scratch;
@@ -79,13 +79,13 @@ fn the_unit_exposes_little() {
     assert!(security.status.success(), "{said}");
 }
 
-/// What comes with the program is what stands in the repository, and the example is sound.
+/// The program's files equal those in the repository, and the example is valid.
 #[test]
 fn the_files_that_come_with_it() {
     let print = |what: &str| said(linerate().args(["router", "--print", what]));
     assert_eq!(print("unit"), UNIT);
     assert!(print("dashboard").contains("linerate_"));
-    // The user of the unit, and whom the router becomes that root starts.
+    // The user of the unit, which is that of a router started by root.
     assert!(values("User") == ["linerate"] && print("sysusers").contains("\nu     linerate "));
     let scratch = Scratch::new("print");
     let file = scratch.write("router.toml", print("example"));

@@ -1,4 +1,4 @@
-//! What `linerate ctl` and `linerate capture` are answered, as by every appliance.
+//! Answers `linerate ctl` and `linerate capture`, as every appliance does.
 
 use std::time::Instant;
 
@@ -21,7 +21,7 @@ const TABLES: [&str; 4] = ["ports", "lcores", "drops", "ledger"];
 #[derive(Clone)]
 pub(super) struct Asked {
     pub(super) control: ControlHandle,
-    /// Since when there is a session.
+    /// When the session began.
     pub(super) began: Instant,
 }
 
@@ -163,10 +163,10 @@ fn drops(snapshot: &Snapshot) -> Vec<Value> {
     rows
 }
 
-/// A family of metrics, what it says, and what it counts of a stream.
+/// A family of metrics: name, help, and its value for a stream.
 type Family = (&'static str, &'static str, fn(&StreamView) -> u64);
 
-/// What became of the frames of each stream.
+/// Metrics of the frames of each stream.
 fn streams(snapshot: &Snapshot, page: &mut Exposition) {
     let families: [Family; 6] = [
         ("stream_sent_frames", "Test frames sent.", |stream| {
@@ -199,7 +199,7 @@ fn streams(snapshot: &Snapshot, page: &mut Exposition) {
         ),
     ];
     for (family, help, count) in families {
-        // Lost ones may come yet, and all begin again with a `clear`.
+        // Gauges: lost frames may still come, and a `clear` resets all.
         page.family(family, FamilyKind::Gauge, "frames", help);
         for stream in &snapshot.streams {
             let (id, port) = (stream.id.to_string(), stream.port.to_string());

@@ -13,27 +13,26 @@ use crate::control::reload;
 use crate::error::Error;
 use crate::output::MachineFacts;
 
-/// How often to look whether every input has ended.
+/// How often to check whether every input has ended.
 const LOOK: Duration = Duration::from_millis(50);
-/// Over which time rates are shown to those who ask.
+/// Interval of rates in answers to clients.
 const RATES: Duration = Duration::from_secs(1);
 
-/// How long, and how to show it.
+/// Duration and output.
 #[derive(Clone, Debug)]
 pub struct WatchOptions {
     /// Time between two tables of statistics; only the totals without it.
     pub period: Option<Duration>,
-    /// After which it ends by itself; otherwise on Ctrl-C, or when every input has ended.
+    /// Time after which it ends by itself; otherwise on Ctrl-C, or when every input has ended.
     pub duration: Option<Duration>,
     /// JSON lines instead of tables.
     pub json: bool,
-    /// Where it may be asked meanwhile.
+    /// Sockets for clients meanwhile.
     pub places: Places,
 }
 
-/// Runs until the end, then takes all down and prints the totals. `path` says what is done with the
-/// packets of each port, to be shown at the start; `read` how the files are read again, where there
-/// are any.
+/// Runs until the end, then stops everything and prints the totals. `path` describes what is done
+/// with the packets of each port, for the start; `read` reads the files again, if there are any.
 pub fn watch<S: Stage + 'static>(
     running: Running<S>,
     watch: &WatchOptions,
@@ -79,7 +78,7 @@ pub fn watch<S: Stage + 'static>(
             previous = sample.clone();
             table = Some(due.max(now - period) + period);
         }
-        // Inputs that ended bring nothing more, so only then are the workers asked.
+        // The workers are asked only after the inputs have ended.
         let quiet = sample.received() == received;
         received = sample.received();
         let is_over = asked.is_to_end || end.is_some_and(|end| now >= end);
@@ -94,7 +93,7 @@ pub fn watch<S: Stage + 'static>(
     Error::all(errors)
 }
 
-/// Where the ports are; the drivers say best what is wrong with one.
+/// NUMA nodes of the ports; errors are left to the drivers.
 pub fn places(ports: &[PortStanza], topology: &Topology) -> Vec<PortPlace> {
     let unknown = |port: &PortStanza| PortPlace {
         name: port.name.clone().unwrap_or_else(|| port.spec.clone()),

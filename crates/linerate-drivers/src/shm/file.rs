@@ -334,7 +334,7 @@ impl Attached {
             let rings = (0..self.shape.queues()).map(|queue| self.shape.ring(queue, to_client));
             let count = |ring| {
                 let receiver = super::layout::Receiver::take_up(&self.memory, ring);
-                receiver.waiting(&self.memory, &mut lengths)
+                receiver.frames().waiting(&self.memory, &mut lengths).count
             };
             rings.map(count).collect()
         })

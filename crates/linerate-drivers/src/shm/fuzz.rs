@@ -82,12 +82,12 @@ pub(crate) fn check(input: &[u8]) {
 
 fn receive(receiver: &mut Receiver, memory: &Plain) -> Vec<Vec<u8>> {
     let mut lengths = [0; 16];
-    let count = receiver.waiting(memory, &mut lengths);
+    let count = receiver.frames().waiting(memory, &mut lengths).count;
     assert!(count <= receiver.ring().slots() as usize, "a frame twice");
     let longest = receiver.ring().frame_bytes();
     let frames = (0..count).map(|number| {
         let mut frame = vec![0; usize::from(lengths[number]).min(longest)];
-        receiver.read(memory, number as u32, &mut frame);
+        receiver.frames().read(memory, number as u32, &mut frame);
         frame
     });
     let frames = frames.collect();

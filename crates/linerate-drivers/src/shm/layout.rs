@@ -299,6 +299,14 @@ impl Ring {
         if length > 0xffff { 0 } else { length }
     }
 
+    #[inline(always)]
+    fn put(&self, memory: &impl Memory, index: u32, frame: &[u8]) {
+        let at = self.slot_at(index);
+        let len = frame.len().min(self.frame_bytes);
+        memory.write(at + WORD_BYTES, &frame[..len]);
+        memory.store(at, self.lap(index) | len as u32);
+    }
+
     /// Slots.
     pub fn slots(&self) -> u32 {
         self.mask + 1
@@ -379,22 +387,14 @@ impl Sender {
     /// the others with it.
     #[inline(always)]
     pub fn send<'f>(&mut self, memory: &impl Memory, count: u32, frame: impl Fn(u32) -> &'f [u8]) {
-        for number in 1..count {
-            self.put(memory, number, frame(number));
-        }
+        // By value: see `Frames`.
+        let (ring, tail) = (self.ring, self.tail);
+        let put = |number: u32| ring.put(memory, tail.wrapping_add(number), frame(number));
+        (1..count).for_each(put);
         if count > 0 {
-            self.put(memory, 0, frame(0));
+            put(0);
         }
-        self.tail = self.tail.wrapping_add(count);
-    }
-
-    #[inline(always)]
-    fn put(&self, memory: &impl Memory, number: u32, frame: &[u8]) {
-        let index = self.tail.wrapping_add(number);
-        let at = self.ring.slot_at(index);
-        let len = frame.len().min(self.ring.frame_bytes);
-        memory.write(at + WORD_BYTES, &frame[..len]);
-        memory.store(at, self.ring.lap(index) | len as u32);
+        self.tail = tail.wrapping_add(count);
     }
 
     /// Where it is.
@@ -423,30 +423,13 @@ impl Receiver {
         Self { ring, head }
     }
 
-    /// The lengths of the frames that wait, as many as fit into `lengths`; returns how many. A
-    /// length is never 0, but may be one that does not fit a slot: see [`Ring::frame_bytes`].
+    /// The frames that wait, as long as none is given back.
     #[inline(always)]
-    pub fn waiting(&self, memory: &impl Memory, lengths: &mut [u16]) -> usize {
-        let (mut count, mut index) = (0, self.head);
-        for length in lengths {
-            let word = memory.load(self.ring.slot_at(index));
-            match self.ring.length(index, word) {
-                0 => break,
-                found => *length = found as u16,
-            }
-            index = index.wrapping_add(1);
-            count += 1;
+    pub fn frames(&self) -> Frames {
+        Frames {
+            ring: self.ring,
+            first: self.head,
         }
-        count
-    }
-
-    /// Copies the first bytes of the waiting frame number `number`, as many as `to` has, and no
-    /// more than a slot.
-    #[inline(always)]
-    pub fn read(&self, memory: &impl Memory, number: u32, to: &mut [u8]) {
-        let at = self.ring.slot_at(self.head.wrapping_add(number)) + WORD_BYTES;
-        let len = to.len().min(self.ring.frame_bytes);
-        memory.read(at, &mut to[..len]);
     }
 
     /// Gives the slots of the first `count` waiting frames back to the sender. Called once a poll,
@@ -460,5 +443,62 @@ impl Receiver {
     /// Where it is.
     pub fn ring(&self) -> &Ring {
         &self.ring
+    }
+}
+
+/// Frames from a receiver's head on. A value, so that a compiler keeps it at hand: what the peer's
+/// memory is written by, it must take for a change of everything.
+#[derive(Clone, Copy, Debug)]
+pub struct Frames {
+    ring: Ring,
+    first: u32,
+}
+
+/// How many frames wait, and how long they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Frames.
+    pub count: usize,
+    /// Bytes of the shortest; without frames, the most that there can be.
+    pub shortest: u32,
+    /// Bytes of the longest, which may not fit a slot: see [`Ring::frame_bytes`].
+    pub longest: u32,
+    /// Bytes of all.
+    pub bytes: u64,
+}
+
+impl Frames {
+    /// Looks for frames and writes down their lengths, none of which is 0, as many as fit into
+    /// `lengths`.
+    #[inline(always)]
+    pub fn waiting(&self, memory: &impl Memory, lengths: &mut [u16]) -> Waiting {
+        let (mut shortest, mut longest, mut bytes) = (u32::MAX, 0, 0);
+        let mut count = 0;
+        for to in lengths {
+            let index = self.first.wrapping_add(count as u32);
+            let length = self.ring.length(index, memory.load(self.ring.slot_at(index)));
+            if length == 0 {
+                break;
+            }
+            *to = length as u16;
+            (shortest, longest) = (length.min(shortest), length.max(longest));
+            bytes += u64::from(length);
+            count += 1;
+        }
+        Waiting {
+            count,
+            shortest,
+            longest,
+            bytes,
+        }
+    }
+
+    /// Copies the first bytes of frame number `number`, as many as `to` has, and no more than a
+    /// slot.
+    #[inline(always)]
+    pub fn read(&self, memory: &impl Memory, number: u32, to: &mut [u8]) {
+        let at = self.ring.slot_at(self.first.wrapping_add(number)) + WORD_BYTES;
+        let len = to.len().min(self.ring.frame_bytes);
+        memory.read(at, &mut to[..len]);
     }
 }

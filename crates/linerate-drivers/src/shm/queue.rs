@@ -138,7 +138,7 @@ impl Receiver {
                     packet.meta_mut().timestamp = burst.now;
                     let fits = packet.set_len(length);
                     debug_assert!(fits, "the pool was chosen for the frame");
-                    ring.read(&attached.memory, taken, packet.data_mut());
+                    ring.frames().read(&attached.memory, taken, packet.data_mut());
                     bytes += length as u64;
                     let pushed = burst.push(packet);
                     debug_assert!(pushed.is_ok(), "the burst had room");
@@ -164,39 +164,29 @@ impl RxQueue for Receiver {
         if self.end.cut {
             return 0;
         }
-        let memory = &attached.memory;
+        let (memory, frames) = (&attached.memory, ring.frames());
         let mut lengths = [0; Burst::CAPACITY];
-        let waiting = ring.waiting(memory, &mut lengths[..burst.room()]);
-        let lengths = &lengths[..waiting];
-        let (mut shortest, mut longest, mut bytes) = (u16::MAX, 0, 0);
-        for &length in lengths {
-            (shortest, longest) = (length.min(shortest), length.max(longest));
-            bytes += u64::from(length);
+        let waiting = frames.waiting(memory, &mut lengths[..burst.room()]);
+        if waiting.count == 0 {
+            ring.release(memory, 0);
+            return 0;
         }
+        let lengths = &lengths[..waiting.count];
         let room = self.small.room_bytes().min(ring.ring().frame_bytes());
-        let before = burst.len();
-        let (taken, bytes) =
-            if usize::from(longest) > room || usize::from(shortest) < ethernet::HEADER_LEN {
-                self.receive_each(lengths, burst, cache)
-            } else {
-                let now = burst.now;
-                let taken = cache.fill_each(
-                    &self.small,
-                    burst,
-                    waiting,
-                    self.template,
-                    |number, room| {
-                        let length = usize::from(lengths[number]);
-                        ring.read(memory, number as u32, &mut room[..length]);
-                        (length as u32, now)
-                    },
-                );
-                let left: u64 = lengths[taken..]
-                    .iter()
-                    .map(|&length| u64::from(length))
-                    .sum();
-                (taken as u32, bytes - left)
-            };
+        let (before, now) = (burst.len(), burst.now);
+        let fit = waiting.longest as usize <= room;
+        let (taken, bytes) = if fit && waiting.shortest as usize >= ethernet::HEADER_LEN {
+            let (small, template) = (&self.small, self.template);
+            let taken = cache.fill_each(small, burst, lengths.len(), template, |number, room| {
+                let length = usize::from(lengths[number]);
+                frames.read(memory, number as u32, &mut room[..length]);
+                (length as u32, now)
+            });
+            let left = lengths[taken..].iter().map(|&length| u64::from(length));
+            (taken as u32, waiting.bytes - left.sum::<u64>())
+        } else {
+            self.receive_each(lengths, burst, cache)
+        };
         if let Some((ring, attached)) = &mut self.end.ring {
             ring.release(&attached.memory, taken);
         }

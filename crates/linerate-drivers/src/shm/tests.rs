@@ -27,10 +27,10 @@ fn send(sender: &mut Sender, memory: &Plain, frames: &[Vec<u8>]) -> usize {
 /// Receives all that waits.
 fn receive(receiver: &mut Receiver, memory: &Plain) -> Vec<Vec<u8>> {
     let mut lengths = [0; 64];
-    let count = receiver.waiting(memory, &mut lengths);
+    let count = receiver.frames().waiting(memory, &mut lengths).count;
     let frames = (0..count).map(|number| {
         let mut frame = vec![0; lengths[number].into()];
-        receiver.read(memory, number as u32, &mut frame);
+        receiver.frames().read(memory, number as u32, &mut frame);
         frame
     });
     let frames = frames.collect();

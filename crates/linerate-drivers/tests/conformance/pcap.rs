@@ -8,7 +8,7 @@ use linerate_drivers::Drivers;
 use linerate_drivers::pcap::Reader;
 use std::fs;
 
-/// A directory of a test's own, gone afterwards.
+/// A directory of a test, removed afterwards.
 struct Dir(PrivateFolder);
 
 impl Dir {

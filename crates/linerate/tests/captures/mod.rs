@@ -1,4 +1,4 @@
-//! Captures that the binary wrote, as the tests look at them.
+//! Reading of captures that the binary wrote.
 
 use linerate_drivers::pcap::Reader;
 

@@ -1,4 +1,4 @@
-//! A command that runs, and is asked by `linerate ctl`.
+//! A running command, and `linerate ctl` for it.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStderr, Command, Stdio};
@@ -13,7 +13,7 @@ pub(crate) struct Instance {
     socket: String,
 }
 
-// Not every test program asks for all of it.
+// Not every test program uses all of it.
 #[allow(dead_code)]
 impl Instance {
     /// Starts a command that listens at `socket`, and waits until it answers.
@@ -70,7 +70,7 @@ impl Instance {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// Sends SIGHUP; the line that it says about it.
+    /// Sends SIGHUP; returns the line that it prints.
     pub(crate) fn hang_up(&mut self) -> String {
         let id = self.child.id().to_string();
         let sent = Command::new("kill").args(["-HUP", &id]).status().unwrap();
@@ -85,7 +85,7 @@ impl Instance {
         line.trim_end().to_owned()
     }
 
-    /// Ends it, after which it must have said all that it had to say; its totals.
+    /// Ends it; all output must have been read; returns its totals.
     pub(crate) fn totals(mut self) -> Value {
         self.ctl(&["stop"]).unwrap();
         let mut stdout = self.child.stdout.take().unwrap();

@@ -1,4 +1,4 @@
-//! A directory that goes away with the test.
+//! A directory that is removed with the test.
 
 use linerate_core::env::PrivateFolder;
 

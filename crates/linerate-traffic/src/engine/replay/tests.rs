@@ -7,10 +7,10 @@ use crate::engine::schedule::{Pacer, Window};
 use linerate_core::env::PrivateFolder;
 use std::time::Duration;
 
-/// A file of the test's own, gone with the value.
+/// A temporary file, deleted with the value.
 struct Scratch(PathBuf, #[allow(dead_code)] PrivateFolder);
 
-/// A classic pcap with nanoseconds: frames of these lengths at these times, each full of its
+/// A classic pcap with nanoseconds: frames of these lengths at these times, each filled with its
 /// number.
 fn pcap(frames: &[(u64, usize)]) -> Vec<u8> {
     let mut file = Vec::new();
@@ -96,7 +96,7 @@ fn what_is_damaged_cut_short_or_no_capture_is_refused_with_a_reason_and_a_fix() 
     let absent = Recording::load(Path::new("/nowhere/x.pcap"), 1, 1).unwrap_err();
     assert!(absent.to_string().contains("/nowhere/x.pcap"));
     for at in 0..whole.len() {
-        // Whatever is wrong, it is told or harmless.
+        // Every damage is reported or harmless.
         let mut bad = whole.clone();
         bad[at] ^= 0xff;
         drop(load("flipped.pcap", &bad));

@@ -476,7 +476,9 @@ impl Frames {
         let mut count = 0;
         for to in lengths {
             let index = self.first.wrapping_add(count as u32);
-            let length = self.ring.length(index, memory.load(self.ring.slot_at(index)));
+            let length = self
+                .ring
+                .length(index, memory.load(self.ring.slot_at(index)));
             if length == 0 {
                 break;
             }

@@ -138,7 +138,8 @@ impl Receiver {
                     packet.meta_mut().timestamp = burst.now;
                     let fits = packet.set_len(length);
                     debug_assert!(fits, "the pool was chosen for the frame");
-                    ring.frames().read(&attached.memory, taken, packet.data_mut());
+                    ring.frames()
+                        .read(&attached.memory, taken, packet.data_mut());
                     bytes += length as u64;
                     let pushed = burst.push(packet);
                     debug_assert!(pushed.is_ok(), "the burst had room");

@@ -4,7 +4,7 @@
  *
  * It is the client: a server (`linerate l2fwd shm:/dev/shm/lr ...`) has made the file. In a guest
  * the file is /sys/bus/pci/devices/ADDRESS/resource2 of an ivshmem-plain device. The layout, with
- * the reasons, is in docs/shm.md, the same in Rust in src/shm/layout.rs. For little endian.
+ * the reasons, is in docs/shm.md, the same in Rust in src/shm/layout/. For little endian.
  */
 #include <fcntl.h>
 #include <stdint.h>

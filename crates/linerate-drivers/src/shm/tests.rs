@@ -87,7 +87,7 @@ fn the_offsets_are_those_of_the_page() {
 #[test]
 fn the_layout_needs_nothing_but_core() {
     let folder = Scratch::new();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/shm/layout.rs");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/shm/layout/mod.rs");
     let program = format!("#![no_std]\n#[path = {path:?}]\npub mod layout;\n");
     std::fs::write(folder.path().join("lib.rs"), program).unwrap();
     let mut rustc = std::process::Command::new("rustc");

@@ -69,7 +69,7 @@ fn all_comes_back_from_the_host() {
         let mut pktgen = Command::new(binary());
         pktgen.args(["pktgen", "--headless", "--json", "--seed", "7"]);
         pktgen.args(["-p", &format!("shm:{},role=client", file.display())]);
-        pktgen.args(["-s", &format!("udp rate=1kpps count={count} size=60-1514")]);
+        pktgen.args(["-s", &format!("udp rate=1kpps count={count} size=64-1518")]);
         let output = pktgen.output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         let counts: Value = serde_json::from_slice(&output.stdout).expect(&said);

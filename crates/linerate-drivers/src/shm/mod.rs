@@ -19,8 +19,8 @@
 //! way stay; the client waits for it. Each side may end, by `kill -9` in the middle of a burst too,
 //! and come back: it goes on where the rings are. The other one notices within a tenth of a second
 //! by the lock that the kernel held for the dead one, or, where that one was in another kernel,
-//! within a second by its heartbeat; what is sent meanwhile is dropped as `no_peer`. The file stays
-//! when both have ended.
+//! within two seconds by its heartbeat; what is sent meanwhile is dropped as `no_peer`. The file
+//! stays when both have ended.
 //!
 //! The peer need not be trusted: it can send nonsense, but reach nothing except for the file. What
 //! it does against the layout is counted as a violation, and the queue rests until the next look

@@ -27,7 +27,7 @@ pub(super) struct Watch {
 }
 
 /// A peer that can only be judged by its heartbeat is gone when it has not changed for so long.
-const SILENCE: Duration = Duration::from_secs(1);
+const SILENCE: Duration = Duration::from_secs(2);
 
 impl Watch {
     pub(super) fn new() -> Self {

@@ -34,6 +34,7 @@ mod router_fpm;
 mod router_reload;
 mod router_updates;
 mod rss;
+mod shm;
 mod timers;
 mod zebra;
 
@@ -222,6 +223,7 @@ fn rows() -> impl Iterator<Item = &'static Row> {
         pool::ROWS,
         forward::ROWS,
         memif::ROWS,
+        shm::ROWS,
         l3fwd::ROWS,
         router::ROWS,
         parse::ROWS,

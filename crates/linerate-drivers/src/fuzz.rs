@@ -23,3 +23,11 @@ pub fn memif_messages(input: &[u8]) {
 pub fn memif_ring(input: &[u8]) {
     crate::memif::fuzz::ring(input);
 }
+
+/// Any bytes as the header of a shared file, and as what a peer does to its rings.
+///
+/// # Panics
+/// Where an end of a ring leaves the file, or does not recover.
+pub fn shm_ring(input: &[u8]) {
+    crate::shm::fuzz::check(input);
+}

@@ -38,6 +38,7 @@ mod pace;
 pub mod pcap;
 mod peer;
 pub mod ring;
+pub mod shm;
 pub mod tap;
 mod vnet;
 mod wrap;
@@ -73,6 +74,7 @@ pub const KINDS: &[PortKind] = &[
     null::KIND,
     pcap::KIND,
     ring::KIND,
+    shm::KIND,
     tap::KIND,
     af_packet::KIND,
     af_xdp::KIND,

@@ -11,11 +11,13 @@ use crate::link::{self, Interface};
 use crate::peer::{self, UnixAccess, UnixAddress, UnixKind};
 use crate::{af_packet, af_xdp, tap};
 use linerate_wire::MacAddr;
+use rustix::fs::OFlags;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fmt::Debug;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// Where `ip netns` keeps its names.
@@ -106,6 +108,15 @@ pub trait Opener: Debug + Send + Sync {
             true => File::options().append(true).open(path),
             false => File::create(path),
         }
+    }
+
+    /// Opens a file that a port shares with its peer; where there is none, makes an empty one with
+    /// this access (without a mode: for its owner alone), if it is to be made.
+    ///
+    /// # Errors
+    /// The kernel's; `ENOENT` where there is none, `ELOOP` where the name is a symbolic link.
+    fn shared_file(&self, path: &Path, make: Option<UnixAccess>) -> io::Result<File> {
+        shared_file(path, make)
     }
 
     /// Listens on a Unix socket, for peers to connect to. A path that a dead process left is taken
@@ -199,6 +210,32 @@ impl Opener for Own {
     fn change_tap(&self, netns: Option<&str>, name: &str, change: TapChange) -> io::Result<()> {
         let socket = within(netns, link::sys::control_socket)?;
         Interface::change(&socket, name, change)
+    }
+}
+
+/// As [`Opener::shared_file`]. A file that is there is not made again (`O_EXCL`), whoever made it:
+/// the kernel would refuse that in a folder that all may write to.
+fn shared_file(path: &Path, make: Option<UnixAccess>) -> io::Result<File> {
+    let mut options = File::options();
+    // A pipe that somebody put there would not open.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags = flags.bits().cast_signed();
+    options.read(true).write(true).custom_flags(flags);
+    match (options.open(path), make) {
+        (Err(error), Some(access)) if error.kind() == io::ErrorKind::NotFound => {
+            let file = options.create_new(true).mode(0o600).open(path)?;
+            let mode = access.mode.map(Permissions::from_mode);
+            let given = mode.map_or(Ok(()), |mode| file.set_permissions(mode));
+            // Last, for then it is not ours to change.
+            let given = given.and_then(|()| match access.owner {
+                Some(owner) => std::os::unix::fs::fchown(&file, Some(owner), None),
+                None => Ok(()),
+            });
+            given
+                .map(|()| file)
+                .inspect_err(|_| drop(std::fs::remove_file(path)))
+        }
+        (result, _) => result,
     }
 }
 

@@ -218,7 +218,15 @@ impl Opener for Helper {
         self.file(Own.write_file(path, add), ask)
     }
 
-    /// By the privilege helper, which can give the path to another user; `access` says to whom.
+    fn shared_file(&self, path: &Path, make: Option<UnixAccess>) -> io::Result<File> {
+        let ask = || Request::SharedFile {
+            path: path.into(),
+            make: make.map(Into::into),
+        };
+        self.file(Own.shared_file(path, make), ask)
+    }
+
+    /// By the privilege helper, which can give the path to another user.
     fn listen_unix(
         &self,
         address: &UnixAddress,
@@ -228,8 +236,7 @@ impl Opener for Helper {
         let request = Request::ListenUnix {
             address: address.to_string(),
             messages: kind == UnixKind::Messages,
-            owner: access.owner,
-            mode: access.mode,
+            access: access.into(),
         };
         let [listener] = self.ask(&request, &[])?;
         Ok(listener)

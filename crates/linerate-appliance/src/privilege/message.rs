@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use linerate_drivers::TapChange;
+use linerate_drivers::{TapChange, UnixAccess};
 use linerate_wire::MacAddr;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -97,19 +97,45 @@ pub(super) enum Request {
         path: PathBuf,
         add: bool,
     },
+    /// Comes back with a file that a port shares with its peer.
+    SharedFile {
+        path: PathBuf,
+        make: Option<Access>,
+    },
     /// Comes back with a listening Unix socket at a port's path or `@name`; `messages`:
     /// `SOCK_SEQPACKET`.
     ListenUnix {
         address: String,
         messages: bool,
-        owner: Option<u32>,
-        mode: Option<u32>,
+        access: Access,
     },
     /// Comes back with a connected one.
     ConnectUnix {
         address: String,
         messages: bool,
     },
+}
+
+/// Whose a file or socket is that is made, and its permission bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Access {
+    pub(super) owner: Option<u32>,
+    pub(super) mode: Option<u32>,
+}
+
+impl From<UnixAccess> for Access {
+    fn from(access: UnixAccess) -> Self {
+        let UnixAccess { owner, mode } = access;
+        Self { owner, mode }
+    }
+}
+
+impl From<Access> for UnixAccess {
+    fn from(access: Access) -> Self {
+        let Access { owner, mode } = access;
+        Self { owner, mode }
+    }
 }
 
 /// A [`TapChange`].

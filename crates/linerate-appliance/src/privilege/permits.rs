@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use linerate_core::port::Spec;
-use linerate_drivers::UnixAccess;
 use rustix::thread::CapabilitySet;
 
-use super::protocol::Request;
+use linerate_drivers::UnixAccess;
+
+use super::protocol::{Access, Request};
 use crate::error::Error;
 use crate::users::User;
 
@@ -48,12 +49,11 @@ pub(super) struct Permits {
     /// Files that ports read, and those that they write.
     read: BTreeSet<PathBuf>,
     written: BTreeSet<PathBuf>,
-    /// Unix sockets of ports, with the owner and mode that each is given.
-    sockets: BTreeSet<Socket>,
+    /// Files that ports share with peers, and what they are like where ports make them.
+    shared: BTreeSet<(PathBuf, Option<Access>)>,
+    /// Unix sockets of ports, where they listen or connect.
+    sockets: BTreeSet<(String, Access)>,
 }
-
-/// A Unix socket as a port's specification has it: address, owner, mode.
-type Socket = (String, Option<u32>, Option<u32>);
 
 impl Permits {
     pub(super) fn of(named: &Named) -> Self {
@@ -68,6 +68,10 @@ impl Permits {
                 .written
                 .extend(["capture", "trace"].map(file).into_iter().flatten());
             let name = spec.target().to_string();
+            let access = Access {
+                owner: spec.text("owner").and_then(UnixAccess::user),
+                mode: spec.text("mode").and_then(UnixAccess::mode),
+            };
             match spec.kind() {
                 "af_packet" => _ = permits.packet.insert(name),
                 "af_xdp" => _ = permits.xdp.insert(name),
@@ -81,9 +85,13 @@ impl Permits {
                     permits.written.extend(file("tx"));
                 }
                 "memif" | "vhost" | "virtio_user" => {
-                    let owner = spec.text("owner").and_then(UnixAccess::user);
-                    let mode = spec.text("mode").and_then(UnixAccess::mode);
-                    permits.sockets.insert((name, owner, mode));
+                    permits.sockets.insert((name, access));
+                }
+                "shm" => {
+                    let makes = spec.text("role") != Some("client");
+                    permits
+                        .shared
+                        .insert((name.into(), makes.then_some(access)));
                 }
                 _ => {}
             }
@@ -103,21 +111,24 @@ impl Permits {
         self.host_interfaces.extend(more.host_interfaces);
         self.read.extend(more.read);
         self.written.extend(more.written);
+        self.shared.extend(more.shared);
         self.sockets.extend(more.sockets);
     }
 
     /// Whether nothing needs privileges. Files are opened as the router's user.
     pub(super) fn take_none(&self) -> bool {
-        self.needs_no_network() && self.gives_no_socket()
+        !self.has_devices() && !self.gives_files_away()
     }
 
-    fn needs_no_network(&self) -> bool {
-        self.packet.is_empty() && self.xdp.is_empty() && self.all_taps().next().is_none()
+    fn has_devices(&self) -> bool {
+        !self.packet.is_empty() || !self.xdp.is_empty() || self.all_taps().next().is_some()
     }
 
-    /// Whether no socket is given to another user.
-    fn gives_no_socket(&self) -> bool {
-        self.sockets.iter().all(|(_, owner, _)| owner.is_none())
+    /// Whether a file or socket that a port makes is to be another user's.
+    fn gives_files_away(&self) -> bool {
+        let files = self.shared.iter().filter_map(|(_, make)| *make);
+        let mut made = files.chain(self.sockets.iter().map(|(_, access)| *access));
+        made.any(|access| access.owner.is_some())
     }
 
     /// Whether the router locks its pool into memory.
@@ -127,12 +138,12 @@ impl Permits {
 
     /// The capabilities for all of it.
     pub(super) fn capabilities(&self) -> CapabilitySet {
-        let mut needed = match self.needs_no_network() {
-            true => CapabilitySet::empty(),
-            false => CapabilitySet::NET_ADMIN,
+        let mut needed = match self.has_devices() {
+            true => CapabilitySet::NET_ADMIN,
+            false => CapabilitySet::empty(),
         };
-        if !self.gives_no_socket() {
-            needed |= CapabilitySet::CHOWN | CapabilitySet::FOWNER;
+        if self.gives_files_away() {
+            needed |= CapabilitySet::CHOWN;
         }
         if !self.packet.is_empty() {
             needed |= CapabilitySet::NET_RAW;
@@ -189,14 +200,12 @@ impl Permits {
             Request::Configuration | Request::Notes | Request::Note { .. } => true,
             Request::ReadFile { path } => self.read.contains(path),
             Request::WriteFile { path, .. } => self.written.contains(path),
+            Request::SharedFile { path, make } => self.shared.contains(&(path.clone(), *make)),
             Request::ListenUnix {
-                address,
-                owner,
-                mode,
-                ..
-            } => self.sockets.contains(&(address.clone(), *owner, *mode)),
+                address, access, ..
+            } => self.sockets.contains(&(address.clone(), *access)),
             Request::ConnectUnix { address, .. } => {
-                self.sockets.iter().any(|(known, ..)| known == address)
+                self.sockets.iter().any(|(known, _)| known == address)
             }
         }
     }

@@ -22,7 +22,7 @@ use crate::address::Cidr;
 use crate::error::Error;
 use crate::netlink::host_interface::Attributes;
 
-pub(super) use super::message::{Like, Refusal, Reply, Request};
+pub(super) use super::message::{Access, Like, Refusal, Reply, Request};
 
 /// Longest message, in bytes: some thousand addresses of a host interface.
 const MESSAGE_BYTES: usize = 64 << 10;

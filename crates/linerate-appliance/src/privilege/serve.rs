@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use linerate_drivers::{Opener, Own, UnixAccess, UnixAddress, UnixKind};
+use linerate_drivers::{Opener, Own, UnixAddress, UnixKind};
 use rustix::net::SocketType;
 use rustix::net::sockopt::socket_type;
 use rustix::thread::set_name;
@@ -189,18 +189,16 @@ fn perform(
         }
         Request::ReadFile { path } => Ok(vec![Own.read_file(path)?.into()]),
         Request::WriteFile { path, add } => Ok(vec![Own.write_file(path, *add)?.into()]),
+        Request::SharedFile { path, make } => {
+            Ok(vec![Own.shared_file(path, make.map(Into::into))?.into()])
+        }
         Request::ListenUnix {
             address,
             messages,
-            owner,
-            mode,
+            access,
         } => {
-            let access = UnixAccess {
-                owner: *owner,
-                mode: *mode,
-            };
             let (address, kind) = (unix_address(address)?, unix_kind(*messages));
-            Ok(vec![Own.listen_unix(&address, kind, access)?])
+            Ok(vec![Own.listen_unix(&address, kind, (*access).into())?])
         }
         Request::ConnectUnix { address, messages } => {
             let (address, kind) = (unix_address(address)?, unix_kind(*messages));

@@ -13,7 +13,7 @@ use rustix::thread::CapabilitySet;
 
 use super::message::Change;
 use super::permits::{Named, Permits};
-use super::protocol::{Received, Refusal, Reply, Request, receive, send};
+use super::protocol::{Access, Received, Refusal, Reply, Request, receive, send};
 use super::serve::{Places, serve};
 use crate::config::{self, Section};
 use crate::error::Error;
@@ -328,6 +328,29 @@ fn files_are_those_that_ports_name_and_the_routers_own() {
 }
 
 #[test]
+fn a_shared_file_is_made_as_its_port_says() {
+    let config = "[[port]]\nname = \"a\"\nspec = \"shm:/dev/shm/a,mode=0660\"\n\
+                  [[port]]\nname = \"b\"\nspec = \"shm:/dev/shm/b,role=client\"\n";
+    let named = permits(config);
+    let ask = |path: &str, make: Option<(Option<u32>, Option<u32>)>| {
+        let make = make.map(|(owner, mode)| Access { owner, mode });
+        named.allow(&Request::SharedFile {
+            path: path.into(),
+            make,
+        })
+    };
+    assert!(ask("/dev/shm/a", Some((None, Some(0o660)))) && ask("/dev/shm/b", None));
+    assert!(!ask("/dev/shm/a", Some((None, Some(0o666)))));
+    assert!(!ask("/dev/shm/a", Some((Some(0), Some(0o660)))));
+    assert!(!ask("/dev/shm/b", Some((None, None))) && !ask("/etc/shadow", None));
+    assert!(named.take_none());
+    let given = "[[port]]\nname = \"a\"\nspec = \"shm:/dev/shm/a,owner=12345\"\n";
+    let given = permits(given);
+    assert!(!given.take_none());
+    assert_eq!(given.capabilities(), CapabilitySet::CHOWN);
+}
+
+#[test]
 fn sockets_are_those_that_ports_name_with_the_owner_that_they_name() {
     let config = "[[port]]\nname = \"a\"\nspec = \"memif:/run/a.sock,owner=7,mode=0660\"\n\
                   [[port]]\nname = \"b\"\nspec = \"memif:@b,role=client\"\n";
@@ -336,8 +359,7 @@ fn sockets_are_those_that_ports_name_with_the_owner_that_they_name() {
         permits.allow(&Request::ListenUnix {
             address: address.into(),
             messages: true,
-            owner,
-            mode,
+            access: Access { owner, mode },
         })
     };
     assert!(listen("/run/a.sock", Some(7), Some(0o660)) && listen("@b", None, None));
@@ -355,8 +377,7 @@ fn sockets_are_those_that_ports_name_with_the_owner_that_they_name() {
     };
     assert!(connect("@b") && connect("/run/a.sock") && !connect("/run/b.sock"));
     assert!(!permits.take_none());
-    let needed = permits.capabilities();
-    assert_eq!(needed, CapabilitySet::CHOWN | CapabilitySet::FOWNER);
+    assert_eq!(permits.capabilities(), CapabilitySet::CHOWN);
 }
 
 /// They may be in a folder that other users can write: beside a control socket in the folder for

@@ -10,4 +10,5 @@ mod middleware;
 mod null;
 mod pcap;
 mod ring;
+mod shm;
 mod tap;

@@ -39,6 +39,12 @@ fn folder() -> PathBuf {
 /// Runs the tests of this binary whose names begin so in a guest; they must pass there.
 #[track_caller]
 pub fn runs(tests: &str, first: First) {
+    runs_with(tests, first, &[]);
+}
+
+/// The same in a guest with more devices: options of QEMU's.
+#[track_caller]
+pub fn runs_with(tests: &str, first: First, devices: &[String]) {
     if !cfg!(target_arch = "x86_64") {
         skip("needs a machine of the guest's architecture, x86-64");
         return;
@@ -69,7 +75,7 @@ pub fn runs(tests: &str, first: First) {
     );
     std::fs::write(format!("{out}/script"), script).unwrap();
     std::fs::write(format!("{out}/binary"), binary()).unwrap();
-    let mut guest = boot(&folder, &scratch, &out);
+    let mut guest = boot(&folder, &scratch, &out, devices);
     let (start, read) = (Instant::now(), |file: &str| std::fs::read_to_string(file));
     while guest.is_alive() {
         assert!(
@@ -107,7 +113,7 @@ pub fn runs(tests: &str, first: First) {
     );
 }
 
-fn boot(folder: &Path, scratch: &Scratch, out: &str) -> Running {
+fn boot(folder: &Path, scratch: &Scratch, out: &str, devices: &[String]) -> Running {
     let share = |path: &str, tag: &str, more: &str| {
         format!("local,path={path},mount_tag={tag},security_model=none,multidevs=remap{more}")
     };
@@ -126,5 +132,6 @@ fn boot(folder: &Path, scratch: &Scratch, out: &str) -> Running {
     ]);
     command.args(["-virtfs", &share("/", "root", ",readonly=on")]);
     command.args(["-virtfs", &share(out, "out", "")]);
+    command.args(devices);
     Running::start(&mut command)
 }

@@ -76,7 +76,7 @@ fn probe<'a, const K: usize, V: Value>(
     for &bucket in near {
         fetch(at(bucket));
     }
-    // No branch depends on a key: which entries are in their second bucket nobody can predict.
+    // No branch depends on a key, since entries in their second bucket are unpredictable.
     let mut again = [0_u8; BLOCK];
     let mut missed = 0;
     for index in 0..count {

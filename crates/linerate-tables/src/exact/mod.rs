@@ -1,4 +1,4 @@
-//! Exact match: what belongs to this key, for keys of 4 to 64 bytes.
+//! Exact match: the value of a key, for keys of 4 to 64 bytes.
 //!
 //! [`Exact`] has one owner and is the fast form. Read `layout` for what a bucket is, `hash` for how
 //! a key finds its two buckets, `spread` for how their number grows, `place` for how an entry finds

@@ -148,7 +148,7 @@ impl<const K: usize, V: Value> Exact<K, V> {
         Ok(())
     }
 
-    /// One entry more of this bucket lives elsewhere. 255 means: nobody knows how many.
+    /// One entry more of this bucket lives elsewhere. 255 means: unknown.
     fn spill(&mut self, first: u32) {
         let bucket = self.segments.bucket_mut(first);
         let count = Layout::<K, V>::spilled(bucket).saturating_add(1);

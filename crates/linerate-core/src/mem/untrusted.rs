@@ -242,6 +242,18 @@ impl Window<'_> {
         unsafe { peer::copy(self.at.as_ptr(), from.as_ptr(), from.len()) };
     }
 
+    /// A part of it; `None` if some of that is outside. For many ranges of one memory: whoever asks
+    /// the same window again and again has its bounds in registers.
+    #[inline(always)]
+    pub fn part(&self, at: usize, bytes: usize) -> Option<Self> {
+        if at > self.bytes || bytes > self.bytes.wrapping_sub(at) {
+            return None;
+        }
+        // SAFETY: `at` is at most the window's end.
+        let at = unsafe { self.at.add(at) };
+        Some(Self { at, bytes, ..*self })
+    }
+
     /// Brings its first cache line near, for reading.
     #[inline(always)]
     pub fn prefetch(&self) {

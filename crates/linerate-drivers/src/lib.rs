@@ -30,6 +30,7 @@ mod counters;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 mod link;
+pub mod memif;
 pub mod null;
 pub mod offload;
 mod opener;
@@ -75,12 +76,14 @@ pub const KINDS: &[PortKind] = &[
     tap::KIND,
     af_packet::KIND,
     af_xdp::KIND,
+    memif::KIND,
 ];
 
 /// Opens ports by name, and knows what they share: in-process rings, and sockets that listen.
 #[derive(Debug)]
 pub struct Drivers {
     pub(crate) rings: ring::Registry,
+    pub(crate) memifs: memif::Listeners,
     pub(crate) opener: Arc<dyn Opener>,
     /// Whether ports join TCP segments where their options do not say.
     pub(crate) joins: bool,
@@ -102,6 +105,7 @@ impl Drivers {
     pub fn opened_by(opener: Arc<dyn Opener>) -> Self {
         Self {
             rings: ring::Registry::default(),
+            memifs: memif::Listeners::default(),
             opener,
             joins: false,
         }

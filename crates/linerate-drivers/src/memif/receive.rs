@@ -30,7 +30,7 @@ pub(super) struct RxRing {
     next: u16,
     /// The first that was not lent: the client's.
     lent: u16,
-    /// Descriptors of a burst, or of a chain.
+    /// Descriptors of a chain.
     loaded: Vec<Descriptor>,
     /// The peer is to notify.
     notified: bool,
@@ -55,7 +55,7 @@ enum Special {
 impl RxRing {
     /// As a client with its buffers, as a server without.
     pub(super) fn new(ring: Ring, buffers: Option<Buffers>) -> Self {
-        let loaded = vec![Descriptor::default(); usize::from(ring.size()).max(Burst::CAPACITY)];
+        let loaded = vec![Descriptor::default(); usize::from(ring.size())];
         let mut lent = 0;
         if let (Some(view), Some(buffers)) = (ring.view(), buffers) {
             lend(&view, buffers, 0, &mut lent);
@@ -248,8 +248,9 @@ impl Frames<'_> {
             room
         };
         let most = usize::from(ready).min(burst.room());
+        let mut windows = [None; Burst::CAPACITY];
         let mut found = 0;
-        for (number, loaded) in self.loaded[..most].iter_mut().enumerate() {
+        for (number, frame) in windows[..most].iter_mut().enumerate() {
             let index = next.wrapping_add(number as u16);
             let read = view.read(index);
             let descriptor = match CLIENT {
@@ -264,7 +265,7 @@ impl Frames<'_> {
                 break;
             }
             window.prefetch();
-            *loaded = descriptor;
+            *frame = Some(window);
             found += 1;
         }
         if found == 0 {
@@ -276,15 +277,14 @@ impl Frames<'_> {
             offload: Offload::NONE,
         };
         let (now, mut bytes) = (burst.now, 0);
-        let loaded = &self.loaded[..found];
         let taken = cache.fill_each(pool, burst, found, template, |number, room| {
-            let descriptor = loaded[number];
-            let len = descriptor.len();
-            if let Some(window) = regions.window(descriptor, len) {
-                window.read(&mut room[..len as usize]);
-            }
-            bytes += u64::from(len);
-            (len, now)
+            let Some(window) = windows[number] else {
+                return (0, now);
+            };
+            let len = window.len();
+            window.read(&mut room[..len]);
+            bytes += len as u64;
+            (len as u32, now)
         });
         done.packets += taken as u64;
         done.bytes += bytes;

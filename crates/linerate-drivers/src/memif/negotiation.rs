@@ -1,7 +1,7 @@
 //! How a connection comes to be: what client and server tell each other, and what is checked of it.
 //!
-//! A client makes the memory and tells where its rings are; a server collects regions and rings, and
-//! uses them once the client has said that it is all. [`control`](super::control) calls this
+//! A client makes the memory and tells where its rings are; a server collects regions and rings,
+//! and uses them once the client has said that it is all. [`control`](super::control) calls this
 //! message by message.
 
 use super::Role;

@@ -1,9 +1,8 @@
 //! Any bytes as what a peer says and writes.
 
-use super::Role;
-use super::control::Told;
 use super::layout::Shape;
 use super::message::{LEN, Message};
+use super::negotiation::Told;
 use super::receive::{RxRing, Slots};
 use super::ring::{HEADER_LEN, Regions, Ring};
 use super::transmit::TxRing;
@@ -95,7 +94,6 @@ pub(crate) fn ring(input: &[u8]) {
     let ring = Ring::new(&regions, 0, 0, 3).expect("it was just set up");
     let ours = first & 1 == 0;
     let buffers = ours.then(|| shape.buffers(0));
-    let role = if ours { Role::Client } else { Role::Server };
     let pools = Pools::new(vec![
         Pool::new(&PoolConfig::new("fuzz", 256)).expect(MEMORY),
     ]);
@@ -111,7 +109,7 @@ pub(crate) fn ring(input: &[u8]) {
         for _ in 0..16 {
             // What `new` wrote is the peer's to change.
             rewrite(&file, bytes);
-            let received = rx.receive(role, &mut burst, &mut cache, &slots, &stats);
+            let received = rx.receive(&mut burst, &mut cache, &slots, &stats);
             assert!(
                 burst.len() <= 8,
                 "more frames than the ring has descriptors"

@@ -50,6 +50,8 @@ pub(crate) mod fuzz;
 mod layout;
 mod listener;
 mod message;
+mod negotiation;
+mod options;
 mod queue;
 mod receive;
 mod ring;
@@ -61,22 +63,16 @@ pub(crate) use listener::Listeners;
 use crate::null::MAX_FRAME_BYTES;
 use crate::offload::Finisher;
 use crate::peer::kick::{self, Notifier};
-use crate::peer::socket::{UnixAccess, UnixAddress};
 use crate::peer::violations::Violations;
-use crate::{Counters, Drivers, Opener, PortKind};
+use crate::{Counters, Drivers, PortKind};
 use control::Control;
-use layout::Shape;
 use linerate_core::packet::Pools;
-use linerate_core::port::{
-    Link, OptionHelp, Port, PortConfig, PortError, PortInfo, PortStats, Queues, Spec,
-};
-use linerate_wire::MacAddr;
+use linerate_core::port::{Link, Port, PortConfig, PortError, PortInfo, PortStats, Queues, Spec};
 use listener::{Interface, NoPlace, Place};
-use message::SECRET_LEN;
+use options::{Role, Settings};
 use queue::{Receiver, Sender};
 use receive::Slots;
 use shared::Shared;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -86,161 +82,17 @@ pub const KIND: PortKind = PortKind {
     name: "memif",
     summary: "shared memory with another process (VPP, DPDK, libmemif, linerate)",
     example: "memif:/run/x.sock,id=0,role=server",
-    options: &[
-        OptionHelp {
-            key: "id",
-            value: "N",
-            help: "the interface's number on the socket; default 0",
-        },
-        OptionHelp {
-            key: "role",
-            value: "server|client",
-            help: "listen, or connect and make the memory; default server",
-        },
-        OptionHelp {
-            key: "queues",
-            value: "N",
-            help: "most queues each way, 1 to 64; default 1",
-        },
-        OptionHelp {
-            key: "ring_size",
-            value: "N",
-            help: "a client's descriptors in each ring, a power of two; default 1024",
-        },
-        OptionHelp {
-            key: "buffer",
-            value: "N",
-            help: "a client's bytes in each buffer; longer frames go in several; default 2048",
-        },
-        OptionHelp {
-            key: "secret",
-            value: "TEXT",
-            help: "at most 24 bytes that client and server must share; default none",
-        },
-        OptionHelp {
-            key: "owner",
-            value: "USER",
-            help: "user that owns a server's socket; default who starts it",
-        },
-        OptionHelp {
-            key: "mode",
-            value: "OCTAL",
-            help: "permission bits of a server's socket; default as the umask says",
-        },
-        OptionHelp {
-            key: "mac",
-            value: "ADDRESS",
-            help: "address of the port; default one that follows from socket, id and role",
-        },
-    ],
+    options: options::OPTIONS,
     open: |spec, drivers: &mut Drivers| Ok(Box::new(open(spec, drivers)?)),
 };
-
-/// Which end of the protocol a port is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Role {
-    /// Listens, and maps what the client sends.
-    Server,
-    /// Connects, and makes the memory.
-    Client,
-}
-
-/// What the user asked for.
-#[derive(Clone, Debug)]
-struct Settings {
-    port: String,
-    address: UnixAddress,
-    id: u32,
-    role: Role,
-    log2_size: u8,
-    buffer_bytes: u32,
-    secret: [u8; SECRET_LEN],
-    access: UnixAccess,
-    opener: Arc<dyn Opener>,
-    /// What peers are told: program and interface.
-    program: String,
-    interface: String,
-}
 
 /// Reads the options; [`Port::start`] makes or connects the socket.
 ///
 /// # Errors
 /// [`PortError::BadValue`].
 pub fn open(spec: &Spec, drivers: &Drivers) -> Result<Memif, PortError> {
-    let target = spec.required_target("the path of a socket, or `@name`: `memif:/run/x.sock`")?;
-    let address = UnixAddress::parse(target).map_err(|expected| spec.bad("target", expected))?;
-    let role = match spec.text("role") {
-        None | Some("server") => Role::Server,
-        Some("client") => Role::Client,
-        Some(_) => return Err(spec.bad("role", "`server` or `client`")),
-    };
-    let of_role = [
-        ("owner", Role::Server),
-        ("mode", Role::Server),
-        ("ring_size", Role::Client),
-        ("buffer", Role::Client),
-    ];
-    for (key, of) in of_role {
-        if spec.text(key).is_some() && role != of {
-            let whose = match of {
-                Role::Server => "left out: the socket is the server's",
-                Role::Client => "left out: the client makes the memory and says",
-            };
-            return Err(spec.bad(key, whose));
-        }
-    }
-    let queues = spec.number("queues", 1_u16, 1..=64)?;
-    let ring_size = spec.number("ring_size", 1024_u32, 16..=16_384)?;
-    if !ring_size.is_power_of_two() {
-        let near = ring_size.next_power_of_two();
-        return Err(spec.bad("ring_size", format!("a power of two, such as {near}")));
-    }
-    let shape = Shape {
-        to_server: queues,
-        to_client: queues,
-        log2_size: ring_size.ilog2() as u8,
-        buffer_bytes: spec.number("buffer", 2048_u32, 256..=65_536)?,
-    };
-    if u32::try_from(shape.bytes()).is_err() {
-        let expected = "less: all buffers of all queues together have to be below 4 GiB";
-        return Err(spec.bad("buffer", expected));
-    }
-    let text = spec.text("secret").unwrap_or("");
-    if text.len() > SECRET_LEN {
-        return Err(spec.bad("secret", format!("at most {SECRET_LEN} bytes long")));
-    }
-    let mut secret = [0; SECRET_LEN];
-    secret[..text.len()].copy_from_slice(text.as_bytes());
-    let access = UnixAccess {
-        owner: access(spec, "owner", "a user's number or name", UnixAccess::user)?,
-        mode: access(
-            spec,
-            "mode",
-            "permission bits such as 0660",
-            UnixAccess::mode,
-        )?,
-    };
-    let id = spec.number("id", 0_u32, 0..=u32::MAX)?;
-    let mac = spec.parsed::<MacAddr>("mac", "an address such as 02:00:00:00:00:01")?;
-    if mac.is_some_and(|mac| mac.0[0] & 1 == 1) {
-        return Err(spec.bad("mac", "an address of one station: the first byte even"));
-    }
     Ok(Memif {
-        mac: mac.unwrap_or_else(|| address_of(&address, id, role)),
-        settings: Settings {
-            port: spec.name(),
-            address,
-            id,
-            role,
-            log2_size: shape.log2_size,
-            buffer_bytes: shape.buffer_bytes,
-            secret,
-            access,
-            opener: drivers.opener.clone(),
-            program: format!("linerate {}", env!("CARGO_PKG_VERSION")),
-            interface: format!("memif {id}"),
-        },
-        queues,
+        settings: options::read(spec, &drivers.opener)?,
         listeners: drivers.memifs.clone(),
         counters: Counters::default(),
         violations: Arc::default(),
@@ -249,30 +101,9 @@ pub fn open(spec: &Spec, drivers: &Drivers) -> Result<Memif, PortError> {
     })
 }
 
-fn access(
-    spec: &Spec,
-    key: &str,
-    expected: &str,
-    read: fn(&str) -> Option<u32>,
-) -> Result<Option<u32>, PortError> {
-    let text = spec.text(key);
-    text.map(|text| read(text).ok_or_else(|| spec.bad(key, expected)))
-        .transpose()
-}
-
-/// The same address after each start, another for each interface, none of a vendor's.
-fn address_of(address: &UnixAddress, id: u32, role: Role) -> MacAddr {
-    let mut hash = DefaultHasher::new();
-    (address, id, role).hash(&mut hash);
-    let [a, b, c, d, ..] = hash.finish().to_ne_bytes();
-    MacAddr([0x02, 0xfe, a, b, c, d])
-}
-
 /// A memif interface.
 pub struct Memif {
     settings: Settings,
-    mac: MacAddr,
-    queues: u16,
     listeners: Listeners,
     counters: Counters,
     violations: Arc<Violations>,
@@ -377,10 +208,10 @@ impl Port for Memif {
         PortInfo {
             name: self.settings.port.clone(),
             kind: KIND.name,
-            mac: Some(self.mac),
+            mac: Some(self.settings.mac),
             max_frame_bytes: MAX_FRAME_BYTES,
-            max_rx_queues: self.queues,
-            max_tx_queues: self.queues,
+            max_rx_queues: self.settings.queues,
+            max_tx_queues: self.settings.queues,
             numa_node: None,
             tx_offloads: false,
             aligned_pool: false,
@@ -397,7 +228,7 @@ impl Port for Memif {
         let notifier = Notifier::new(tx);
         let notifier = notifier.map_err(|error| self.system("make an eventfd", error, fix))?;
         let violations = self.violations.clone();
-        let shared = Shared::new(self.settings.role, (rx, tx), notifier.handle(), violations);
+        let shared = Shared::new((rx, tx), notifier.handle(), violations);
         let shared = shared.map_err(|error| self.system("make an eventfd", error, fix))?;
         let shared = Arc::new(shared);
         let control = Control {

@@ -1,6 +1,5 @@
 //! Receive and transmit queues, as workers have them.
 
-use super::Role;
 use super::receive::Slots;
 use super::shared::Shared;
 use crate::offload::Finisher;
@@ -31,10 +30,7 @@ impl RxQueue for Receiver {
         let Some(ring) = &mut *inside else {
             return 0;
         };
-        let received = match shared.role {
-            Role::Client => ring.receive(Role::Client, burst, cache, slots, stats),
-            Role::Server => ring.receive(Role::Server, burst, cache, slots, stats),
-        };
+        let received = ring.receive(burst, cache, slots, stats);
         if received.packets > 0 {
             stats.passed(received.packets, received.bytes);
             ring.awake();

@@ -4,11 +4,10 @@
 //! `tail`; from client to server frames lie up to `head`, and `tail` gives their buffers back. Each
 //! descriptor is loaded once, into our memory; a burst looks at no more of them than the ring has.
 
-use super::Role;
 use super::layout::Buffers;
 use super::ring::{AtHand, Descriptor, Ring, View};
 use crate::peer::violations::Violation;
-use linerate_core::packet::{Burst, Offload, Pool, PoolCache, Pools, RxTemplate};
+use linerate_core::packet::{Burst, Offload, Packet, Pool, PoolCache, Pools, RxTemplate};
 use linerate_core::port::{DropReason, QueueStats};
 use linerate_wire::ethernet;
 
@@ -31,7 +30,7 @@ pub(super) struct RxRing {
     next: u16,
     /// The first that was not lent: the client's.
     lent: u16,
-    /// Descriptors of a burst, or of a chain.
+    /// Descriptors of a chain.
     loaded: Vec<Descriptor>,
     /// The peer is to notify.
     notified: bool,
@@ -56,21 +55,21 @@ enum Special {
 impl RxRing {
     /// As a client with its buffers, as a server without.
     pub(super) fn new(ring: Ring, buffers: Option<Buffers>) -> Self {
-        let loaded = vec![Descriptor::default(); usize::from(ring.size()).max(Burst::CAPACITY)];
+        let loaded = vec![Descriptor::default(); usize::from(ring.size())];
+        let mut lent = 0;
+        if let (Some(view), Some(buffers)) = (ring.view(), buffers) {
+            lend(&view, buffers, 0, &mut lent);
+        }
         let mut new = Self {
             ring,
             buffers,
             next: 0,
-            lent: 0,
+            lent,
             loaded,
             notified: false,
         };
         // A worker that sleeps already has not told this ring's sender.
         new.asleep();
-        let (ring, buffers) = (new.ring.clone(), new.buffers);
-        if let (Some(view), Some(buffers)) = (ring.view(), buffers) {
-            new.lend(&view, buffers);
-        }
         new
     }
 
@@ -109,7 +108,6 @@ impl RxRing {
     #[inline]
     pub(super) fn receive(
         &mut self,
-        role: Role,
         burst: &mut Burst,
         cache: &mut PoolCache,
         slots: &Slots,
@@ -128,9 +126,9 @@ impl RxRing {
         let (Some(view), Some(regions)) = (ring.view(), ring.regions.at_hand()) else {
             return done;
         };
-        let (produced, most) = match role {
-            Role::Server => (view.head(), ring.size()),
-            Role::Client => (view.tail(), lent.wrapping_sub(*next)),
+        let (produced, most) = match buffers {
+            Some(_) => (view.tail(), lent.wrapping_sub(*next)),
+            None => (view.head(), ring.size()),
         };
         let mut ready = produced.wrapping_sub(*next);
         if ready == 0 {
@@ -149,13 +147,9 @@ impl RxRing {
             loaded,
         };
         while ready > 0 && burst.room() > 0 {
-            let (wanted, taken) = match role {
-                Role::Server => {
-                    frames.copy_plain::<false>(*next, ready, burst, cache, slots, &mut done)
-                }
-                Role::Client => {
-                    frames.copy_plain::<true>(*next, ready, burst, cache, slots, &mut done)
-                }
+            let (wanted, taken) = match buffers {
+                Some(_) => frames.copy_plain::<true>(*next, ready, burst, cache, slots, &mut done),
+                None => frames.copy_plain::<false>(*next, ready, burst, cache, slots, &mut done),
             };
             *next = next.wrapping_add(taken);
             ready -= taken;
@@ -187,10 +181,6 @@ impl RxRing {
             }
         }
         done
-    }
-
-    fn lend(&mut self, view: &View<'_>, buffers: Buffers) {
-        lend(view, buffers, self.next, &mut self.lent);
     }
 }
 
@@ -237,7 +227,7 @@ impl Frames<'_> {
 
     /// Copies frames of one descriptor each, up to the first that is not such a one, or too long or
     /// short. Returns how many it found, and for how many of them there were slots.
-    #[inline(always)]
+    #[inline(never)]
     fn copy_plain<const CLIENT: bool>(
         &mut self,
         next: u16,
@@ -258,8 +248,9 @@ impl Frames<'_> {
             room
         };
         let most = usize::from(ready).min(burst.room());
+        let mut windows = [None; Burst::CAPACITY];
         let mut found = 0;
-        for (number, loaded) in self.loaded[..most].iter_mut().enumerate() {
+        for (number, frame) in windows[..most].iter_mut().enumerate() {
             let index = next.wrapping_add(number as u16);
             let read = view.read(index);
             let descriptor = match CLIENT {
@@ -274,7 +265,7 @@ impl Frames<'_> {
                 break;
             }
             window.prefetch();
-            *loaded = descriptor;
+            *frame = Some(window);
             found += 1;
         }
         if found == 0 {
@@ -286,15 +277,14 @@ impl Frames<'_> {
             offload: Offload::NONE,
         };
         let (now, mut bytes) = (burst.now, 0);
-        let loaded = &self.loaded[..found];
         let taken = cache.fill_each(pool, burst, found, template, |number, room| {
-            let descriptor = loaded[number];
-            let len = descriptor.len();
-            if let Some(window) = regions.window(descriptor, len) {
-                window.read(&mut room[..len as usize]);
-            }
-            bytes += u64::from(len);
-            (len, now)
+            let Some(window) = windows[number] else {
+                return (0, now);
+            };
+            let len = window.len();
+            window.read(&mut room[..len]);
+            bytes += len as u64;
+            (len as u32, now)
         });
         done.packets += taken as u64;
         done.bytes += bytes;
@@ -321,10 +311,9 @@ impl Frames<'_> {
         let Some(pool) = slots.pools.for_frame(len) else {
             return Ok((used, Special::Dropped(DropReason::Oversize)));
         };
-        let Some(packet) = self.copy_chain(used, len, pool, cache) else {
+        let Some(mut packet) = self.copy_chain(used, len, pool, cache) else {
             return Ok((0, Special::Waits));
         };
-        let mut packet = packet;
         packet.set_port(slots.port);
         packet.meta_mut().timestamp = burst.now;
         let pushed = burst.push(packet);
@@ -340,8 +329,8 @@ impl Frames<'_> {
             let descriptor = self.load(next.wrapping_add(used));
             let (region, offset) = (descriptor.region(), descriptor.offset());
             let len = descriptor.len();
-            if self.buffers.is_some_and(|buffers| len > buffers.bytes) {
-                let detail = format!("{len} bytes in a buffer of {}", self.ring_buffer_bytes());
+            if let Some(buffers) = self.buffers.filter(|buffers| len > buffers.bytes) {
+                let detail = format!("{len} bytes in a buffer of {}", buffers.bytes);
                 return Err((Violation::DescriptorLength, detail));
             }
             if self.regions.window(descriptor, len).is_none() {
@@ -361,10 +350,6 @@ impl Frames<'_> {
         Ok(None)
     }
 
-    fn ring_buffer_bytes(&self) -> u32 {
-        self.buffers.map_or(0, |buffers| buffers.bytes)
-    }
-
     /// Copies a chain that [`chain`](Self::chain) has checked; `None` without a free slot.
     fn copy_chain(
         &self,
@@ -372,7 +357,7 @@ impl Frames<'_> {
         len: usize,
         pool: &Pool,
         cache: &mut PoolCache,
-    ) -> Option<linerate_core::packet::Packet> {
+    ) -> Option<Packet> {
         let mut packet = cache.get(pool)?;
         let fits = packet.set_len(len);
         debug_assert!(fits, "the pool was chosen for the frame");

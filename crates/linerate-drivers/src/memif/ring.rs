@@ -79,6 +79,7 @@ impl<'a> AtHand<'a> {
     }
 
     #[cold]
+    #[inline(never)]
     fn far(&self, place: Descriptor, len: u32) -> Option<Window<'a>> {
         self.all.window(place.region(), place.offset(), len)
     }

@@ -1,6 +1,5 @@
 //! What the workers of a port, its control thread and its owner share.
 
-use super::Role;
 use super::receive::{Fault, RxRing};
 use super::ring::Regions;
 use super::transmit::TxRing;
@@ -13,7 +12,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A started port.
 pub(super) struct Shared {
-    pub(super) role: Role,
     pub(super) rx: Vec<Gate<Option<RxRing>>>,
     /// By ring, which are at least as many as transmit queues.
     pub(super) tx: Vec<Gate<Option<TxRing>>>,
@@ -59,14 +57,12 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Shared {
     pub(super) fn new(
-        role: Role,
         (rx, tx): (usize, usize),
         notify: Notify,
         violations: Arc<Violations>,
     ) -> std::io::Result<Self> {
         let wakeups: std::io::Result<Vec<Wakeups>> = (0..rx).map(|_| Wakeups::new()).collect();
         Ok(Self {
-            role,
             rx: (0..rx).map(|_| Gate::new(None)).collect(),
             tx: (0..tx).map(|_| Gate::new(None)).collect(),
             tx_rings: AtomicUsize::new(0),

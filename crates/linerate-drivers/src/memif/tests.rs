@@ -339,7 +339,8 @@ fn a_sender_wakes_a_receiver_that_sleeps_and_spares_one_that_polls() {
         from.queues.tx[0].flush(&mut from.cache);
         assert!(woken(on));
         assert_eq!(to.receive(), [60]);
-        assert!(from.port.stats().notifications > 0);
+        // Counted once it is sent.
+        from.wait("the count", |from| from.port.stats().notifications > 0);
         // It polls now, so it is left alone.
         let before = from.port.stats().notifications;
         for _ in 0..100 {

@@ -215,45 +215,13 @@ impl Room<'_> {
     #[inline(always)]
     fn put_plain(&mut self, next: u16, free: u16, packets: &[Packet]) -> (u16, u64) {
         let most = packets.len().min(usize::from(free));
-        // All in registers: after a copy whatever is in memory would be loaded again.
         let (view, regions, packets) = (self.view, self.regions, &packets[..most]);
-        let (mut done, mut bytes) = (0_u16, 0);
         match &mut *self.side {
             Side::Client { buffers, written } => {
-                let (buffers, written) = (*buffers, &mut written[..]);
-                for packet in packets {
-                    let (data, index) = (packet.data(), next.wrapping_add(done));
-                    let (len, place) = (data.len() as u32, buffers.empty(index));
-                    let window = regions.window(place, len);
-                    let Some(window) = window.filter(|_| len <= buffers.bytes) else {
-                        break;
-                    };
-                    window.write(data);
-                    let at = usize::from(index) & (written.len() - 1);
-                    let filled = place.holding(len, false);
-                    if std::mem::replace(&mut written[at], filled.brief()) != filled.brief() {
-                        view.write_content(index, filled);
-                    }
-                    done += 1;
-                    bytes += u64::from(len);
-                }
+                put_own(view, regions, *buffers, written, next, packets)
             }
-            Side::Server => {
-                for packet in packets {
-                    let (data, index) = (packet.data(), next.wrapping_add(done));
-                    let (len, place) = (data.len() as u32, view.read(index));
-                    let window = regions.window(place, len);
-                    let Some(window) = window.filter(|_| len <= place.len()) else {
-                        break;
-                    };
-                    window.write(data);
-                    view.write_content(index, place.holding(len, false));
-                    done += 1;
-                    bytes += u64::from(len);
-                }
-            }
+            Side::Server => put_lent(view, regions, next, packets),
         }
-        (done, bytes)
     }
 
     /// The buffer at an index: on a client what we know, on a server what the peer says.
@@ -334,6 +302,60 @@ impl Room<'_> {
         }
         Ok(None)
     }
+}
+
+/// As [`Room::put_plain`], into buffers of our own. All that the loop needs is an argument, and so
+/// in a register: after each copy whatever is in memory is loaded again.
+#[inline(never)]
+fn put_own(
+    view: View<'_>,
+    regions: AtHand<'_>,
+    buffers: Buffers,
+    written: &mut [u32],
+    next: u16,
+    packets: &[Packet],
+) -> (u16, u64) {
+    let (mut done, mut bytes) = (0_u16, 0);
+    for packet in packets {
+        let (data, index) = (packet.data(), next.wrapping_add(done));
+        let (len, place) = (data.len() as u32, buffers.empty(index));
+        if len > buffers.bytes {
+            break;
+        }
+        let Some(window) = regions.window(place, len) else {
+            break;
+        };
+        window.write(data);
+        let at = usize::from(index) & (written.len() - 1);
+        let filled = place.holding(len, false);
+        if std::mem::replace(&mut written[at], filled.brief()) != filled.brief() {
+            view.write_content(index, filled);
+        }
+        done += 1;
+        bytes += u64::from(len);
+    }
+    (done, bytes)
+}
+
+/// As [`Room::put_plain`], into buffers that the peer lent.
+#[inline(never)]
+fn put_lent(view: View<'_>, regions: AtHand<'_>, next: u16, packets: &[Packet]) -> (u16, u64) {
+    let (mut done, mut bytes) = (0_u16, 0);
+    for packet in packets {
+        let (data, index) = (packet.data(), next.wrapping_add(done));
+        let (len, place) = (data.len() as u32, view.read(index));
+        if len > place.len() {
+            break;
+        }
+        let Some(window) = regions.window(place, len) else {
+            break;
+        };
+        window.write(data);
+        view.write_content(index, place.holding(len, false));
+        done += 1;
+        bytes += u64::from(len);
+    }
+    (done, bytes)
 }
 
 #[cold]

@@ -24,7 +24,7 @@ fn memif_conforms() {
     Wire::new("memif", joined("role=server", "role=client")).conforms();
     Wire::new(
         "memif from client to server, with a secret",
-        joined("role=client,secret=hush", "role=server,secret=hush"),
+        joined("role=client,secret=told", "role=server,secret=told"),
     )
     .conforms();
 }

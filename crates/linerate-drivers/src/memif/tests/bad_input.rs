@@ -235,25 +235,11 @@ fn strangers_are_cut_off_by_name() {
         2
     );
     // Hundreds that say nothing keep nobody out.
-    let silent: Vec<Raw> = (0..200).map(|_| connect_patiently(&path)).collect();
+    let silent: Vec<Raw> = (0..200).map(|_| Raw::connect(&path)).collect();
     let client = Client::join(&path);
     server.wait_up();
     drop((silent, client));
     server.stop();
-}
-
-/// More connections at once than wait in the socket's queue.
-fn connect_patiently(path: &str) -> Raw {
-    use crate::peer::socket::{self, UnixAddress, UnixKind};
-    let address = UnixAddress::parse(path).unwrap();
-    let start = Instant::now();
-    loop {
-        match socket::connect(&address, UnixKind::Messages) {
-            Ok(socket) => return Raw { socket },
-            Err(error) => assert!(start.elapsed() < PATIENCE, "{error}"),
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 #[test]

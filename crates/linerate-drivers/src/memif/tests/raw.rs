@@ -11,6 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::MemfdFlags;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The shape of a well-behaved client's memory.
 pub(super) const SHAPE: Shape = Shape {
@@ -26,10 +27,15 @@ pub(super) struct Raw {
 }
 
 impl Raw {
+    /// Waits where more connections than fit have not been accepted yet.
     pub(super) fn connect(path: &str) -> Self {
-        let address = UnixAddress::parse(path).unwrap();
-        Self {
-            socket: socket::connect(&address, UnixKind::Messages).unwrap(),
+        let (address, start) = (UnixAddress::parse(path).unwrap(), Instant::now());
+        loop {
+            match socket::connect(&address, UnixKind::Messages) {
+                Ok(socket) => return Self { socket },
+                Err(error) => assert!(start.elapsed() < PATIENCE, "{error}"),
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -46,10 +52,16 @@ impl Raw {
     }
 
     pub(super) fn hear(&self) -> (Message, Vec<OwnedFd>) {
+        self.hear_or_end().expect("the other end is open")
+    }
+
+    /// `None` where the other end has gone.
+    fn hear_or_end(&self) -> Option<(Message, Vec<OwnedFd>)> {
         wait_readable(self.socket.as_fd());
         let mut buffer = [0; LEN];
         match socket::receive(self.socket.as_fd(), &mut buffer, 1) {
-            Received::Message(len, files) => (Message::read(&buffer[..len]).unwrap(), files),
+            Received::Message(len, files) => Some((Message::read(&buffer[..len]).unwrap(), files)),
+            Received::Closed => None,
             other => panic!("no message: {other:?}"),
         }
     }
@@ -196,12 +208,21 @@ pub(super) struct Server {
 }
 
 impl Server {
+    /// Serves the next client that does not give up before.
     pub(super) fn serve(listener: &OwnedFd) -> Self {
+        loop {
+            if let Some(server) = Self::try_serve(listener) {
+                return server;
+            }
+        }
+    }
+
+    fn try_serve(listener: &OwnedFd) -> Option<Self> {
         let raw = Raw::accept(listener);
         raw.say(&hello(), &[]);
         let (mut regions, mut places) = (Vec::new(), Vec::new());
         loop {
-            let (message, files) = raw.hear();
+            let (message, files) = raw.hear_or_end()?;
             match message {
                 Message::AddRegion { bytes, .. } => {
                     regions.push(map(&files[0], bytes as usize));
@@ -218,12 +239,12 @@ impl Server {
         let ring = |place: &RingPlace| {
             Ring::new(&regions, place.region, place.offset, place.log2_size).unwrap()
         };
-        Self {
+        Some(Self {
             to_server: ring(&places[0]),
             to_client: ring(&places[1]),
             _raw: raw,
             regions,
-        }
+        })
     }
 }
 

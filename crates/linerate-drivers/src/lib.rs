@@ -37,6 +37,7 @@ mod pace;
 pub mod pcap;
 pub mod ring;
 pub mod tap;
+mod virtqueue;
 mod vnet;
 mod wrap;
 

@@ -241,6 +241,24 @@ impl Window<'_> {
         unsafe { peer::copy(self.at.as_ptr(), from.as_ptr(), from.len()) };
     }
 
+    /// Copies all of `head` to its start, and all of `rest` behind that.
+    ///
+    /// # Panics
+    /// If both together are longer than the window.
+    #[inline(always)]
+    pub fn write_both(&self, head: &[u8], rest: &[u8]) {
+        // Slices are at most `isize::MAX` long, so the sum does not wrap.
+        assert!(
+            head.len() + rest.len() <= self.bytes,
+            "more than the window has room for"
+        );
+        let to = self.at.as_ptr();
+        // SAFETY: as above.
+        unsafe { peer::copy(to, head.as_ptr(), head.len()) };
+        // SAFETY: as above; the sum was compared with what the window has.
+        unsafe { peer::copy(to.wrapping_add(head.len()), rest.as_ptr(), rest.len()) };
+    }
+
     /// Brings its first cache line near, for reading.
     #[inline(always)]
     pub fn prefetch(&self) {

@@ -35,6 +35,7 @@ pub mod offload;
 mod opener;
 mod pace;
 pub mod pcap;
+mod peer;
 pub mod ring;
 pub mod tap;
 mod virtqueue;
@@ -43,6 +44,7 @@ mod wrap;
 
 pub use counters::Counters;
 pub use opener::{Opener, Own, TapChange, XdpProgram};
+pub use peer::{UnixAccess, UnixAddress, UnixKind};
 pub use wrap::COMMON_OPTIONS;
 
 use linerate_core::port::{OptionHelp, Port, PortError, Spec};
@@ -76,7 +78,7 @@ pub const KINDS: &[PortKind] = &[
     af_xdp::KIND,
 ];
 
-/// Opens ports by name, and knows the in-process rings among them.
+/// Opens ports by name, and knows what they share: in-process rings, and sockets that listen.
 #[derive(Debug)]
 pub struct Drivers {
     pub(crate) rings: ring::Registry,

@@ -8,6 +8,7 @@
 //! back.
 
 use crate::link::{self, Interface};
+use crate::peer::{self, UnixAccess, UnixAddress, UnixKind};
 use crate::{af_packet, af_xdp, tap};
 use linerate_wire::MacAddr;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -105,6 +106,28 @@ pub trait Opener: Debug + Send + Sync {
             true => File::options().append(true).open(path),
             false => File::create(path),
         }
+    }
+
+    /// Listens on a Unix socket, for peers to connect to. A path that a dead process left is taken
+    /// over. What comes back does not block.
+    ///
+    /// # Errors
+    /// The kernel's; `AddrInUse` where somebody listens, with who it is.
+    fn listen_unix(
+        &self,
+        address: &UnixAddress,
+        kind: UnixKind,
+        access: UnixAccess,
+    ) -> io::Result<OwnedFd> {
+        peer::socket::listen(address, kind, access)
+    }
+
+    /// Connects to a Unix socket where a peer listens. What comes back does not block.
+    ///
+    /// # Errors
+    /// The kernel's: `ENOENT` where there is no such socket, `ECONNREFUSED` where nobody listens.
+    fn connect_unix(&self, address: &UnixAddress, kind: UnixKind) -> io::Result<OwnedFd> {
+        peer::socket::connect(address, kind)
     }
 }
 

@@ -157,6 +157,10 @@ pub struct PortStats {
     /// What the `faulty` middleware did to packets, by kind, those that happened; losses are among
     /// the drops too.
     pub faults: Vec<(&'static str, u64)>,
+    /// Why peers of a port in shared memory were cut off, by reason, those that happened.
+    pub violations: Vec<(&'static str, u64)>,
+    /// Notifications that such peers were sent.
+    pub notifications: u64,
 }
 
 impl PortStats {
@@ -187,6 +191,8 @@ impl PortStats {
             tx_drops: drops(tx),
             capture_missed: 0,
             faults: Vec::new(),
+            violations: Vec::new(),
+            notifications: 0,
         }
     }
 
@@ -201,10 +207,12 @@ impl PortStats {
         self.segmented += other.segmented;
         self.segments += other.segments;
         self.capture_missed += other.capture_missed;
+        self.notifications += other.notifications;
         for (all, others) in [
             (&mut self.rx_drops, &other.rx_drops),
             (&mut self.tx_drops, &other.tx_drops),
             (&mut self.faults, &other.faults),
+            (&mut self.violations, &other.violations),
         ] {
             for &(name, count) in others {
                 match all.iter_mut().find(|(known, _)| *known == name) {

@@ -38,6 +38,8 @@ pub mod pcap;
 mod peer;
 pub mod ring;
 pub mod tap;
+pub mod vhost;
+pub mod virtio_user;
 mod virtqueue;
 mod vnet;
 mod wrap;
@@ -76,6 +78,8 @@ pub const KINDS: &[PortKind] = &[
     tap::KIND,
     af_packet::KIND,
     af_xdp::KIND,
+    vhost::KIND,
+    virtio_user::KIND,
 ];
 
 /// Opens ports by name, and knows what they share: in-process rings, and sockets that listen.

@@ -75,7 +75,11 @@ impl Receiving {
         self.batch.clear();
         let room = burst.room();
         let several = self.shape.mergeable && !self.shape.device;
-        let most = if several { MOST_CHAINS.min(room * 2 + 64) } else { room };
+        let most = if several {
+            MOST_CHAINS.min(room * 2 + 64)
+        } else {
+            room
+        };
         ring.take(memory, &mut self.batch, most)?;
         let before = burst.len();
         let (mut done, mut bytes) = (0, 0);
@@ -154,17 +158,23 @@ impl Receiving {
         let (batch, header) = (&self.batch, self.shape.header_bytes as u32);
         let chains = &batch.chains[from..from + count];
         let (now, mut bytes, mut inside) = (burst.now, 0, true);
-        let count = cache.fill_each(self.pools.primary(), burst, count, template, |index, room| {
-            let chain = &chains[index];
-            let len = chain.bytes - header;
-            let frame = memory.window(&batch.last, chain.at + u64::from(header), len);
-            match (frame, room.get_mut(..len as usize)) {
-                (Some(frame), Some(room)) => frame.read(room),
-                _ => inside = false,
-            }
-            bytes += u64::from(len);
-            (len, now)
-        });
+        let count = cache.fill_each(
+            self.pools.primary(),
+            burst,
+            count,
+            template,
+            |index, room| {
+                let chain = &chains[index];
+                let len = chain.bytes - header;
+                let frame = memory.window(&batch.last, chain.at + u64::from(header), len);
+                match (frame, room.get_mut(..len as usize)) {
+                    (Some(frame), Some(room)) => frame.read(room),
+                    _ => inside = false,
+                }
+                bytes += u64::from(len);
+                (len, now)
+            },
+        );
         if inside {
             return Ok((count, bytes));
         }
@@ -408,7 +418,11 @@ impl Transmitting {
             // Never, if what there is now is all that there can be.
             let all = count == usize::from(size) || (count >= MOST_CHAINS && from == 0);
             let never = !several || all;
-            return if never { Err(DropReason::Oversize) } else { Ok(0) };
+            return if never {
+                Err(DropReason::Oversize)
+            } else {
+                Ok(0)
+            };
         }
         if (chains[0].bytes as usize) < header_bytes {
             return Err(DropReason::Refused);

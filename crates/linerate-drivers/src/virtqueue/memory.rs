@@ -73,10 +73,6 @@ impl Memory {
         Ok(Self { regions })
     }
 
-    pub(crate) fn regions(&self) -> &[Region] {
-        &self.regions
-    }
-
     /// Whether a file shrank under a region.
     pub(crate) fn is_lost(&self) -> bool {
         self.regions.iter().any(|region| region.mapped.is_lost())
@@ -96,9 +92,7 @@ impl Memory {
     /// The mapping that a place is in.
     #[inline(always)]
     pub(crate) fn at(&self, place: Place) -> Option<&Untrusted> {
-        self.regions
-            .get(place.region)
-            .map(|region| &*region.mapped)
+        self.regions.get(place.region).map(|region| &*region.mapped)
     }
 
     /// What a descriptor names, if it lies in one region. `last` is the region that was last hit.

@@ -18,8 +18,10 @@ mod buffers;
 pub(crate) mod frames;
 pub(crate) mod memory;
 pub(crate) mod packed;
+pub(crate) mod queue;
 pub(crate) mod split;
 
+use crate::peer::violations::Violation;
 use memory::Memory;
 use std::cell::Cell;
 
@@ -31,25 +33,6 @@ const INDIRECT: u16 = 4;
 const DESCRIPTOR: usize = 16;
 /// Segments after which a burst ends, however many chains it has.
 const MOST_SEGMENTS: usize = 1024;
-
-/// How the other side broke the rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Violation {
-    /// The rings do not lie in the regions (any more).
-    RingOutside,
-    /// An index is further ahead than the ring is long.
-    RingIndex,
-    /// A descriptor or buffer of that number is not there, or not the other side's.
-    DescriptorIndex,
-    /// A range that is in no region.
-    DescriptorOutside,
-    /// Flags that exclude each other, or a buffer for the other direction.
-    DescriptorFlags,
-    /// More descriptors than the ring has: a loop.
-    ChainTooLong,
-    /// A longer length than the buffer has.
-    Length,
-}
 
 /// What both sides agreed on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -144,7 +127,13 @@ impl Batch {
     }
 
     #[cold]
-    fn add_parts(&mut self, memory: &Memory, at: u64, bytes: u32, id: u16) -> Result<(), Violation> {
+    fn add_parts(
+        &mut self,
+        memory: &Memory,
+        at: u64,
+        bytes: u32,
+        id: u16,
+    ) -> Result<(), Violation> {
         let mut chain = self.begin();
         self.extend(memory, &mut chain, at, bytes)?;
         self.end(Chain {
@@ -180,7 +169,10 @@ impl Batch {
         if bytes == 0 {
             return Ok(());
         }
-        chain.bytes = chain.bytes.checked_add(bytes).ok_or(Violation::Length)?;
+        chain.bytes = chain
+            .bytes
+            .checked_add(bytes)
+            .ok_or(Violation::DescriptorLength)?;
         let segments = &mut self.segments;
         let inside = memory.parts(at, bytes, |at, window| {
             window.prefetch();

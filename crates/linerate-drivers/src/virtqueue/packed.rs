@@ -272,13 +272,15 @@ impl Device {
         }
         let bytes = first.bytes as usize;
         if bytes == 0 || !bytes.is_multiple_of(DESCRIPTOR) {
-            return Err(Violation::Length);
+            return Err(Violation::DescriptorLength);
         }
         if bytes / DESCRIPTOR > usize::from(self.table.size) {
             return Err(Violation::ChainTooLong);
         }
         let at = words[2 * usize::from(start.at)].load(Ordering::Relaxed);
-        let table = memory.words(at, bytes).ok_or(Violation::DescriptorOutside)?;
+        let table = memory
+            .words(at, bytes)
+            .ok_or(Violation::DescriptorOutside)?;
         let mut chain = batch.begin();
         (chain.id, chain.places) = (first.id, 1);
         for descriptor in table.chunks_exact(2) {
@@ -307,7 +309,8 @@ impl Ring for Device {
         let (mut position, mut left) = (self.seen, usize::from(size));
         while batch.chains.len() < most && left > 0 {
             let at = 2 * usize::from(position.at);
-            let Some([address, rest]) = words.get(at..).and_then(|words| words.first_chunk()) else {
+            let Some([address, rest]) = words.get(at..).and_then(|words| words.first_chunk())
+            else {
                 return Err(Violation::RingIndex);
             };
             let rest = Rest::load(rest);
@@ -491,7 +494,7 @@ impl Ring for Driver {
                 return Err(Violation::DescriptorIndex);
             }
             if rest.bytes > self.buffers.bytes {
-                return Err(Violation::Length);
+                return Err(Violation::DescriptorLength);
             }
             batch.add(memory, self.buffers.address(rest.id), rest.bytes, rest.id)?;
             position = position.plus(1, self.table.size);

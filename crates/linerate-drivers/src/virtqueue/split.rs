@@ -188,6 +188,22 @@ impl Device {
         }
     }
 
+    /// To go on where another device was, which may have been ended at any time: what it used
+    /// counts, for the driver has it back.
+    pub(crate) fn resume(
+        memory: &Memory,
+        size: u16,
+        at: Places,
+        agreed: Agreed,
+        filled: Filled,
+        base: u16,
+    ) -> Result<Self, Violation> {
+        let mut device = Self::new(size, at, agreed, filled, base);
+        device.used = index_of(device.rings.view(memory)?.used[0].load(Ordering::Acquire));
+        device.seen = device.used;
+        Ok(device)
+    }
+
     /// Where to go on: the next available chain.
     pub(crate) fn base(&self) -> u16 {
         self.seen
@@ -214,7 +230,7 @@ impl Device {
             }
             let bytes = first.bytes as usize;
             if bytes == 0 || !bytes.is_multiple_of(DESCRIPTOR) {
-                return Err(Violation::Length);
+                return Err(Violation::DescriptorLength);
             }
             if bytes / DESCRIPTOR > usize::from(self.rings.size) {
                 return Err(Violation::ChainTooLong);
@@ -343,7 +359,11 @@ impl Driver {
     pub(crate) fn offer_all(&mut self, memory: &Memory) -> Result<(), Violation> {
         let count = self.buffers.free();
         let (available, first) = (self.available, usize::from(self.available));
-        let View { table, available: ring, .. } = self.rings.view(memory)?;
+        let View {
+            table,
+            available: ring,
+            ..
+        } = self.rings.view(memory)?;
         let mask = usize::from(self.rings.size - 1);
         for index in 0..count {
             let id = self.buffers.nth_free(0);
@@ -422,7 +442,7 @@ impl Ring for Driver {
                 return Err(Violation::DescriptorIndex);
             }
             if put > self.buffers.bytes {
-                return Err(Violation::Length);
+                return Err(Violation::DescriptorLength);
             }
             batch.add(memory, self.buffers.address(id), put, id)?;
         }

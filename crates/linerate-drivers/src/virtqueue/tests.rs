@@ -61,8 +61,11 @@ impl Queue {
 
     fn split(&self, memory: &Memory) -> split::Places {
         let bytes = split::bytes(self.size);
-        let [table, available, used] =
-            [0, 1, 2].map(|part| memory.place(USER + PARTS[part] as u64, bytes[part]).unwrap());
+        let [table, available, used] = [0, 1, 2].map(|part| {
+            memory
+                .place(USER + PARTS[part] as u64, bytes[part])
+                .unwrap()
+        });
         split::Places {
             table,
             available,
@@ -72,8 +75,11 @@ impl Queue {
 
     fn packed(&self, memory: &Memory) -> packed::Places {
         let bytes = packed::bytes(self.size);
-        let [ring, driver, device] =
-            [0, 1, 2].map(|part| memory.place(USER + PARTS[part] as u64, bytes[part]).unwrap());
+        let [ring, driver, device] = [0, 1, 2].map(|part| {
+            memory
+                .place(USER + PARTS[part] as u64, bytes[part])
+                .unwrap()
+        });
         packed::Places {
             ring,
             driver,

@@ -10,3 +10,4 @@ mod null;
 mod pcap;
 mod ring;
 mod tap;
+mod vhost;

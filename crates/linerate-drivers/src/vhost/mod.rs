@@ -28,6 +28,8 @@
 //! QEMU's `docs/interop/vhost-user.rst`, DPDK's `net_vhost`, `virtio_user` for the other end.
 
 pub(crate) mod control;
+#[cfg(feature = "fuzz")]
+pub(crate) mod fuzz;
 pub(crate) mod message;
 mod session;
 

@@ -183,7 +183,9 @@ impl Backend {
         let mut ring = if packed {
             let positions = match vring.base {
                 None => [Position::START; 2],
-                Some(bits) => [bits as u16, (bits >> 16) as u16].map(Position::from_bits),
+                // The upper half would be where used descriptors go, and DPDK's driver leaves it 0;
+                // no chain is under way, so it is the same.
+                Some(bits) => [Position::from_bits(bits as u16); 2],
             };
             if positions.iter().any(|at| !at.is_in(vring.size)) {
                 return Err(Violation::RingIndex);

@@ -3,7 +3,8 @@
 //!
 //! # Synopsis
 //! ```text
-//! virtio_user:PATH[,role=client|server][,queues=N][,size=N][,buffer=BYTES][,packed=on|off][,in_order=on|off][,mergeable=on|off][,offloads=on|off][,owner=USER][,mode=OCTAL]
+//! virtio_user:PATH[,role=client|server][,queues=N][,size=N][,buffer=BYTES][,packed=on|off]
+//!     [,in_order=on|off][,mergeable=on|off][,offloads=on|off][,owner=USER][,mode=OCTAL]
 //! ```
 //!
 //! # Description

@@ -42,6 +42,8 @@ pub(crate) struct Receiving {
     pub(crate) pools: Pools,
     pub(crate) stats: Arc<QueueStats>,
     batch: Batch,
+    /// Chains that the next frame lies in, if the last burst saw too few.
+    wanted: usize,
 }
 
 /// What came of looking at one frame.
@@ -60,6 +62,7 @@ impl Receiving {
             pools: pools.clone(),
             stats,
             batch: Batch::new(),
+            wanted: 0,
         }
     }
 
@@ -73,13 +76,7 @@ impl Receiving {
         cache: &mut PoolCache,
     ) -> Result<usize, Violation> {
         self.batch.clear();
-        let room = burst.room();
-        let several = self.shape.mergeable && !self.shape.device;
-        let most = if several {
-            MOST_CHAINS.min(room * 2 + 64)
-        } else {
-            room
-        };
+        let most = burst.room().max(std::mem::take(&mut self.wanted));
         ring.take(memory, &mut self.batch, most)?;
         let before = burst.len();
         let (mut done, mut bytes) = (0, 0);
@@ -103,7 +100,11 @@ impl Receiving {
                     debug_assert!(pushed.is_ok(), "the burst had room");
                 }
                 Frame::Dropped(reason) => self.stats.dropped(reason, 1),
-                Frame::Later => break,
+                Frame::Later => {
+                    // What it lies in may be more than a burst: the next one looks at all of it.
+                    self.wanted = if done == 0 { chains } else { 0 };
+                    break;
+                }
             }
             done += chains;
         }
@@ -212,7 +213,7 @@ impl Receiving {
             }
         }
         let Some(run) = self.batch.chains.get(from..from + chains) else {
-            return Ok((Frame::Later, 0));
+            return Ok((Frame::Later, chains));
         };
         let bytes: u64 = run.iter().map(|chain| u64::from(chain.bytes)).sum();
         let len = usize::try_from(bytes).map_or(usize::MAX, |bytes| bytes - header_bytes);
@@ -334,6 +335,7 @@ impl Transmitting {
         if let Some(first) = self.batch.chains.first() {
             self.usual = first.bytes as usize;
         }
+        let nothing = self.header([0; vnet::LEN], 1);
         let (mut chains, mut taken, mut sent, mut bytes) = (0, 0, 0_u64, 0);
         for packet in burst.iter() {
             let Some(chain) = self.batch.chains.get(chains) else {
@@ -349,7 +351,11 @@ impl Transmitting {
                 let Some(window) = memory.window(&self.batch.last, at, chain.bytes) else {
                     return Err(Violation::DescriptorOutside);
                 };
-                window.write_both(&self.header([0; vnet::LEN], 1)[..header], packet.data());
+                match header {
+                    // Of a known length it is two stores.
+                    MOST_HEADER_BYTES => window.write_both(&nothing, packet.data()),
+                    _ => window.write_both(&nothing[..header], packet.data()),
+                }
                 self.batch.chains[chains].put = (header + len) as u32;
                 chains += 1;
             } else {

@@ -16,6 +16,8 @@
 
 mod buffers;
 pub(crate) mod frames;
+#[cfg(feature = "fuzz")]
+pub(crate) mod fuzz;
 pub(crate) mod memory;
 pub(crate) mod packed;
 pub(crate) mod queue;

@@ -276,6 +276,7 @@ pub(crate) struct Sender {
     own: usize,
     sending: Transmitting,
     finisher: Finisher,
+    stats: Arc<QueueStats>,
 }
 
 impl Sender {
@@ -294,8 +295,9 @@ impl Sender {
         Self {
             queues,
             own,
-            sending: Transmitting::new(shape, most, stats),
+            sending: Transmitting::new(shape, most, stats.clone()),
             finisher: Finisher::new(pools),
+            stats,
         }
     }
 }
@@ -308,6 +310,7 @@ impl TxQueue for Sender {
             own,
             sending,
             finisher,
+            stats,
         } = self;
         let mut queue = &queues[*own];
         let Some(mut state) = queue.state.enter() else {
@@ -321,39 +324,34 @@ impl TxQueue for Sender {
                 None => return 0,
             };
         }
-        let stats = sending.stats.clone();
-        let taken = {
-            let Some(active) = state.usable() else {
-                let mut drop_all = |burst: &mut Burst, cache: &mut PoolCache| {
-                    let count = burst.len();
-                    stats.dropped(DropReason::LinkDown, count as u64);
-                    cache.free(burst);
-                    count
-                };
-                return finisher.tx(burst, cache, &stats, &mut drop_all);
-            };
-            let mut duties = offload::duties();
-            duties.remove(active.takes);
-            let mut violation = None;
-            let mut send = |burst: &mut Burst, cache: &mut PoolCache| {
-                let sent = active.transmit(sending, burst, cache);
-                sent.unwrap_or_else(|broken| {
-                    violation = Some(broken);
-                    0
-                })
-            };
-            let taken = if finisher.held() > 0 || offload::any(burst, duties) {
-                finisher.tx(burst, cache, &stats, &mut send)
-            } else {
-                send(burst, cache)
-            };
-            active.notify();
-            (taken, violation)
+        let Some(active) = state.usable() else {
+            return finisher.tx(burst, cache, stats, |burst, cache| {
+                let count = burst.len();
+                stats.dropped(DropReason::LinkDown, count as u64);
+                cache.free(burst);
+                count
+            });
         };
-        if let Some(violation) = taken.1 {
+        let mut duties = offload::duties();
+        duties.remove(active.takes);
+        let mut violation = None;
+        let mut send = |burst: &mut Burst, cache: &mut PoolCache| {
+            let sent = active.transmit(sending, burst, cache);
+            sent.unwrap_or_else(|broken| {
+                violation = Some(broken);
+                0
+            })
+        };
+        let taken = if finisher.held() > 0 || offload::any(burst, duties) {
+            finisher.tx(burst, cache, stats, send)
+        } else {
+            send(burst, cache)
+        };
+        active.notify();
+        if let Some(violation) = violation {
             queue.broke(&mut state, violation);
         }
-        taken.0
+        taken
     }
 
     fn flush(&mut self, cache: &mut PoolCache) {

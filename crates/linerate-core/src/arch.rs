@@ -210,6 +210,26 @@ pub fn prefetch_read<T>(address: *const T) {
     let _ = address;
 }
 
+/// As [`prefetch_read`], for a line that is written soon: other cores lose it.
+#[inline(always)]
+pub fn prefetch_write<T>(address: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch never faults, whatever the address; where the processor does not know it,
+    // it does nothing.
+    unsafe {
+        std::arch::asm!("prefetchw [{a}]", a = in(reg) address, options(nostack, readonly,
+            preserves_flags));
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: a prefetch never faults, whatever the address.
+    unsafe {
+        std::arch::asm!("prfm pstl1keep, [{a}]", a = in(reg) address, options(nostack, readonly,
+            preserves_flags));
+    }
+    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    let _ = address;
+}
+
 /// As [`prefetch_read`], for a line that is not read before hundreds of others: it comes into the
 /// second-level cache, since it would not last in the first.
 #[inline(always)]

@@ -247,16 +247,34 @@ impl Window<'_> {
     /// If both together are longer than the window.
     #[inline(always)]
     pub fn write_both(&self, head: &[u8], rest: &[u8]) {
-        // Slices are at most `isize::MAX` long, so the sum does not wrap.
+        let room = self.bytes.checked_sub(head.len());
         assert!(
-            head.len() + rest.len() <= self.bytes,
+            room.is_some_and(|room| rest.len() <= room),
             "more than the window has room for"
         );
         let to = self.at.as_ptr();
         // SAFETY: as above.
         unsafe { peer::copy(to, head.as_ptr(), head.len()) };
-        // SAFETY: as above; the sum was compared with what the window has.
+        // SAFETY: as above; both together were compared with what the window has.
         unsafe { peer::copy(to.wrapping_add(head.len()), rest.as_ptr(), rest.len()) };
+    }
+
+    /// A part of it; `None` if some of that is outside. For many ranges of one memory: whoever asks
+    /// the same window again and again has its bounds in registers.
+    #[inline(always)]
+    pub fn part(&self, at: usize, bytes: usize) -> Option<Self> {
+        if at > self.bytes || bytes > self.bytes.wrapping_sub(at) {
+            return None;
+        }
+        // SAFETY: `at` is at most the window's end.
+        let at = unsafe { self.at.add(at) };
+        Some(Self { at, bytes, ..*self })
+    }
+
+    /// Brings its first cache line near, for writing: away from other cores.
+    #[inline(always)]
+    pub fn prefetch_write(&self) {
+        crate::arch::prefetch_write(self.at.as_ptr());
     }
 
     /// Brings its first cache line near, for reading.

@@ -229,6 +229,11 @@ struct Turns<S> {
 impl<S: Side> Turns<S> {
     fn run(mut self) {
         while let Some(socket) = self.peer() {
+            // What rang for an earlier peer; a stop that this swallows is seen right after.
+            kick::drain(&self.shared.bell);
+            if self.stops() {
+                break;
+            }
             let who = socket::peer_of(socket.as_fd());
             let end = self.serve(Channel::new(socket));
             self.shared.rest();

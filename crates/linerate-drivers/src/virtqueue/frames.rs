@@ -61,7 +61,7 @@ impl Receiving {
             index,
             pools: pools.clone(),
             stats,
-            batch: Batch::new(),
+            batch: Batch::new(false),
             wanted: 0,
         }
     }
@@ -125,12 +125,13 @@ impl Receiving {
         let room = header + self.pools.primary().room_bytes();
         let one = u32::from(self.shape.mergeable && !self.shape.device);
         let chains = self.batch.chains[from..].iter().take(most);
+        let mut near = memory.near(self.batch.last);
         let is_plain = |chain: &&super::Chain| {
             let bytes = chain.bytes as usize;
             if chain.segments != 1 || bytes < least || bytes > room {
                 return false;
             }
-            let Some(window) = memory.window(&self.batch.last, chain.at, chain.bytes) else {
+            let Some(window) = near.window(chain.at, chain.bytes) else {
                 return false;
             };
             let mut header: Header = [0; MOST_HEADER_BYTES];
@@ -158,6 +159,7 @@ impl Receiving {
         };
         let (batch, header) = (&self.batch, self.shape.header_bytes as u32);
         let chains = &batch.chains[from..from + count];
+        let mut near = memory.near(batch.last);
         let (now, mut bytes, mut inside) = (burst.now, 0, true);
         let count = cache.fill_each(
             self.pools.primary(),
@@ -167,7 +169,7 @@ impl Receiving {
             |index, room| {
                 let chain = &chains[index];
                 let len = chain.bytes - header;
-                let frame = memory.window(&batch.last, chain.at + u64::from(header), len);
+                let frame = near.window(chain.at + u64::from(header), len);
                 match (frame, room.get_mut(..len as usize)) {
                     (Some(frame), Some(room)) => frame.read(room),
                     _ => inside = false,
@@ -272,7 +274,7 @@ impl<'a> Reader<'a> {
             let left = segment.bytes - self.at.2;
             let count = to.len().min(left as usize);
             let at = segment.at + u64::from(self.at.2);
-            let window = self.memory.window(&self.batch.last, at, count as u32);
+            let window = self.memory.near(self.batch.last).window(at, count as u32);
             let (head, rest) = to.split_at_mut(count);
             match window {
                 Some(window) => window.read(head),
@@ -305,7 +307,7 @@ impl Transmitting {
             shape,
             most,
             stats,
-            batch: Batch::new(),
+            batch: Batch::new(true),
             usual: 1526,
         }
     }
@@ -335,6 +337,7 @@ impl Transmitting {
         if let Some(first) = self.batch.chains.first() {
             self.usual = first.bytes as usize;
         }
+        let mut near = memory.near(self.batch.last);
         let nothing = self.header([0; vnet::LEN], 1);
         let (mut chains, mut taken, mut sent, mut bytes) = (0, 0, 0_u64, 0);
         for packet in burst.iter() {
@@ -348,7 +351,7 @@ impl Transmitting {
             let (len, room) = (packet.len(), chain.bytes as usize);
             if plain && chain.segments == 1 && len + header <= room && len <= self.most {
                 let at = chain.at;
-                let Some(window) = memory.window(&self.batch.last, at, chain.bytes) else {
+                let Some(window) = near.window(at, chain.bytes) else {
                     return Err(Violation::DescriptorOutside);
                 };
                 match header {
@@ -442,7 +445,7 @@ impl Transmitting {
                 for part in &mut parts {
                     let bytes = part.len().min((segment.bytes - done) as usize);
                     let at = segment.at + u64::from(done);
-                    let window = memory.window(&self.batch.last, at, bytes as u32);
+                    let window = memory.near(self.batch.last).window(at, bytes as u32);
                     let (head, rest) = part.split_at(bytes);
                     match window {
                         Some(window) => window.write(head),

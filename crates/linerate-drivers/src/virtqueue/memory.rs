@@ -6,7 +6,6 @@
 //! follow each other, and is then used in parts.
 
 use linerate_core::mem::{Untrusted, Window};
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -95,24 +94,17 @@ impl Memory {
         self.regions.get(place.region).map(|region| &*region.mapped)
     }
 
-    /// What a descriptor names, if it lies in one region. `last` is the region that was last hit.
+    /// To look addresses up, most of which lie in the region of this number.
     #[inline(always)]
-    pub(crate) fn window(&self, last: &Cell<usize>, guest: u64, bytes: u32) -> Option<Window<'_>> {
-        // An address before the region becomes a large number, which no window has.
-        if let Some(region) = self.regions.get(last.get())
-            && let at = guest.wrapping_sub(region.guest) as usize
-            && let Some(window) = region.mapped.window(at, bytes as usize)
-        {
-            return Some(window);
+    pub(crate) fn near(&self, region: usize) -> Near<'_> {
+        let found = self.regions.get(region);
+        let whole = found.and_then(|found| found.mapped.window(0, found.mapped.len()));
+        Near {
+            memory: self,
+            guest: found.map_or(0, |found| found.guest),
+            whole,
+            region,
         }
-        self.window_elsewhere(last, guest, bytes)
-    }
-
-    #[cold]
-    fn window_elsewhere(&self, last: &Cell<usize>, guest: u64, bytes: u32) -> Option<Window<'_>> {
-        let (index, window) = self.start(guest, bytes as usize)?;
-        last.set(index);
-        (window.len() == bytes as usize).then_some(window)
     }
 
     /// A table of descriptors by its guest address, in one region, as words.
@@ -160,6 +152,40 @@ impl Memory {
     }
 }
 
+/// A table of regions, of which the last one that was hit has its bounds at hand.
+pub(crate) struct Near<'m> {
+    memory: &'m Memory,
+    guest: u64,
+    whole: Option<Window<'m>>,
+    pub(crate) region: usize,
+}
+
+impl<'m> Near<'m> {
+    pub(crate) fn memory(&self) -> &'m Memory {
+        self.memory
+    }
+
+    /// What a descriptor names, if it lies in one region.
+    #[inline(always)]
+    pub(crate) fn window(&mut self, guest: u64, bytes: u32) -> Option<Window<'m>> {
+        // An address before the region becomes a large number, which no window has.
+        let at = guest.wrapping_sub(self.guest) as usize;
+        if let Some(whole) = &self.whole
+            && let Some(window) = whole.part(at, bytes as usize)
+        {
+            return Some(window);
+        }
+        self.elsewhere(guest, bytes)
+    }
+
+    #[cold]
+    fn elsewhere(&mut self, guest: u64, bytes: u32) -> Option<Window<'m>> {
+        let (region, window) = self.memory.start(guest, bytes as usize)?;
+        *self = self.memory.near(region);
+        (window.len() == bytes as usize).then_some(window)
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 pub(super) mod tests {
@@ -197,8 +223,9 @@ pub(super) mod tests {
     #[test]
     fn an_address_is_in_a_region_or_nowhere() {
         let memory = Memory::new(vec![region(0x4000, 0, 4096), region(0x1000, 1 << 20, 4096)]);
-        let (memory, last) = (memory.unwrap(), Cell::new(7));
-        let is_in = |at, bytes| memory.window(&last, at, bytes).is_some();
+        let memory = memory.unwrap();
+        let mut near = memory.near(7);
+        let mut is_in = |at, bytes| near.window(at, bytes).is_some();
         assert!(is_in(0x1000, 4096) && is_in(0x4000, 4096) && is_in(0x1fff, 1));
         assert!(!is_in(0xfff, 1) && !is_in(0x1fff, 2) && !is_in(0x2000, 1));
         assert!(!is_in(0x5000, 1) && !is_in(u64::MAX, 1) && !is_in(u64::MAX, u32::MAX));
@@ -220,6 +247,6 @@ pub(super) mod tests {
         assert_eq!(parts(0, 8192), Some(vec![(0, 4096), (4096, 4096)]));
         assert_eq!(parts(0, 8193), None);
         assert_eq!(parts(8192, 1), None);
-        assert!(memory.window(&Cell::new(0), 4000, 200).is_none());
+        assert!(memory.near(0).window(4000, 200).is_none());
     }
 }

@@ -24,8 +24,7 @@ pub(crate) mod queue;
 pub(crate) mod split;
 
 use crate::peer::violations::Violation;
-use memory::Memory;
-use std::cell::Cell;
+use memory::{Memory, Near};
 
 /// Descriptor flags (2.7.5, 2.8.1).
 const NEXT: u16 = 1;
@@ -63,7 +62,9 @@ pub(crate) struct Batch {
     /// Those of chains that have not exactly one.
     segments: Vec<Segment>,
     /// The region of the last segment.
-    last: Cell<usize>,
+    last: usize,
+    /// Whoever looks is to fill the buffers.
+    fills: bool,
 }
 
 /// One chain of descriptors.
@@ -94,11 +95,12 @@ struct Segment {
 }
 
 impl Batch {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(fills: bool) -> Self {
         Self {
             chains: Vec::with_capacity(frames::MOST_CHAINS),
             segments: Vec::new(),
-            last: Cell::new(0),
+            last: 0,
+            fills,
         }
     }
 
@@ -110,11 +112,15 @@ impl Batch {
 
     /// Adds a chain of one descriptor.
     #[inline(always)]
-    fn add(&mut self, memory: &Memory, at: u64, bytes: u32, id: u16) -> Result<(), Violation> {
-        let Some(window) = memory.window(&self.last, at, bytes) else {
-            return self.add_parts(memory, at, bytes, id);
+    fn add(&mut self, near: &mut Near<'_>, at: u64, bytes: u32, id: u16) -> Result<(), Violation> {
+        let Some(window) = near.window(at, bytes) else {
+            return self.add_parts(near, at, bytes, id);
         };
-        window.prefetch();
+        if self.fills {
+            window.prefetch_write();
+        } else {
+            window.prefetch();
+        }
         self.chains.push(Chain {
             at,
             bytes,
@@ -131,13 +137,13 @@ impl Batch {
     #[cold]
     fn add_parts(
         &mut self,
-        memory: &Memory,
+        near: &Near<'_>,
         at: u64,
         bytes: u32,
         id: u16,
     ) -> Result<(), Violation> {
         let mut chain = self.begin();
-        self.extend(memory, &mut chain, at, bytes)?;
+        self.extend(near.memory(), &mut chain, at, bytes)?;
         self.end(Chain {
             id,
             places: 1,

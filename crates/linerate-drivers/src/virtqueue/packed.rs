@@ -304,6 +304,7 @@ impl Ring for Device {
 
     #[inline]
     fn take(&mut self, memory: &Memory, batch: &mut Batch, most: usize) -> Result<(), Violation> {
+        let mut near = memory.near(batch.last);
         let words = self.table.view(memory)?;
         let size = self.table.size;
         let (mut position, mut left) = (self.seen, usize::from(size));
@@ -322,7 +323,7 @@ impl Ring for Device {
             let mut places = 1;
             if rest.flags & (NEXT | INDIRECT | WRITE) == self.direction {
                 let address = address.load(Ordering::Relaxed);
-                batch.add(memory, address, rest.bytes, rest.id)?;
+                batch.add(&mut near, address, rest.bytes, rest.id)?;
             } else {
                 places = self.add_chain(memory, words, batch, position, rest)?;
                 if batch.segments.len() >= MOST_SEGMENTS {
@@ -332,6 +333,7 @@ impl Ring for Device {
             position = position.plus(places, size);
             left = left.checked_sub(places).ok_or(Violation::ChainTooLong)?;
         }
+        batch.last = near.region;
         Ok(())
     }
 
@@ -472,6 +474,7 @@ impl Ring for Driver {
 
     #[inline]
     fn take(&mut self, memory: &Memory, batch: &mut Batch, most: usize) -> Result<(), Violation> {
+        let mut near = memory.near(batch.last);
         let words = self.table.view(memory)?;
         if self.filled == Filled::ByDriver {
             if self.buffers.free() < most {
@@ -479,8 +482,9 @@ impl Ring for Driver {
             }
             for index in 0..self.buffers.free().min(most) {
                 let id = self.buffers.nth_free(index);
-                batch.add(memory, self.buffers.address(id), self.buffers.bytes, id)?;
+                batch.add(&mut near, self.buffers.address(id), self.buffers.bytes, id)?;
             }
+            batch.last = near.region;
             return Ok(());
         }
         let mut position = self.seen;
@@ -496,9 +500,15 @@ impl Ring for Driver {
             if rest.bytes > self.buffers.bytes {
                 return Err(Violation::DescriptorLength);
             }
-            batch.add(memory, self.buffers.address(rest.id), rest.bytes, rest.id)?;
+            batch.add(
+                &mut near,
+                self.buffers.address(rest.id),
+                rest.bytes,
+                rest.id,
+            )?;
             position = position.plus(1, self.table.size);
         }
+        batch.last = near.region;
         Ok(())
     }
 

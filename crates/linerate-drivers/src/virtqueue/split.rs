@@ -265,6 +265,7 @@ impl Ring for Device {
 
     #[inline]
     fn take(&mut self, memory: &Memory, batch: &mut Batch, most: usize) -> Result<(), Violation> {
+        let mut near = memory.near(batch.last);
         let View {
             table, available, ..
         } = self.rings.view(memory)?;
@@ -278,7 +279,7 @@ impl Ring for Device {
             let descriptor = Descriptor::load(table, head.into());
             let descriptor = descriptor.ok_or(Violation::DescriptorIndex)?;
             if descriptor.flags & (NEXT | INDIRECT | WRITE) == self.direction {
-                batch.add(memory, descriptor.at, descriptor.bytes, head)?;
+                batch.add(&mut near, descriptor.at, descriptor.bytes, head)?;
                 continue;
             }
             self.add_chain(memory, table, batch, head, descriptor)?;
@@ -286,6 +287,7 @@ impl Ring for Device {
                 break;
             }
         }
+        batch.last = near.region;
         Ok(())
     }
 
@@ -419,6 +421,7 @@ impl Ring for Driver {
 
     #[inline]
     fn take(&mut self, memory: &Memory, batch: &mut Batch, most: usize) -> Result<(), Violation> {
+        let mut near = memory.near(batch.last);
         let used = self.rings.view(memory)?.used;
         if self.filled == Filled::ByDriver {
             if self.buffers.free() < most {
@@ -426,8 +429,9 @@ impl Ring for Driver {
             }
             for index in 0..self.buffers.free().min(most) {
                 let id = self.buffers.nth_free(index);
-                batch.add(memory, self.buffers.address(id), self.buffers.bytes, id)?;
+                batch.add(&mut near, self.buffers.address(id), self.buffers.bytes, id)?;
             }
+            batch.last = near.region;
             return Ok(());
         }
         let index = index_of(used[0].load(Ordering::Acquire));
@@ -444,8 +448,9 @@ impl Ring for Driver {
             if put > self.buffers.bytes {
                 return Err(Violation::DescriptorLength);
             }
-            batch.add(memory, self.buffers.address(id), put, id)?;
+            batch.add(&mut near, self.buffers.address(id), put, id)?;
         }
+        batch.last = near.region;
         Ok(())
     }
 
